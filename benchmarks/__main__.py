@@ -5,13 +5,13 @@ from importlib import import_module
 
 NAMES = {
     "fig6": "the whole Fig. 6 grid against a plain PyTorch loop (--no-torch leaves that out)",
-    "published": "the 32 published cells of Fig. 6 with 40 seeds",
+    "published": "the 64 published cells of Fig. 6 with 40 seeds",
     "limit": "steps per second of the limit T to infinity on Syn-Small, one core",
     "vocabulary": "a million tokens: time and memory",
     "play": "the playground in Chromium: first paint, from a slider to new bars; --opens 200",
     "text": "tokens per second on text against a plain PyTorch loop; --runs, --sweep: many at once",
     "trainer": "a 2-layer attention-only transformer on Markov chains against a plain PyTorch loop",
-    "length": "a sampled step at T = 131,072 against one at T = 128",
+    "length": "a step on sequences of T = 131,072 tokens against one on T = 128",
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",
     "ray": "a sweep on two Ray workers against one on two local processes",
     "joint": "a step of Joint against one of Pairwise, and a plain PyTorch loop (or --no-torch)",

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import xarray as xr
 
-from attnlab import Sampled, Save, simulate
+from attnlab import simulate
 from attnlab.papers.scan_and_snap.classes import syn_medium
 
 NUM_LAST = (10, 5, 3, 1)  # the longest first
@@ -26,18 +26,18 @@ COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
 
 def panel(num_last: int, seeds: int = SEEDS, *, independent: bool = False) -> xr.Dataset:
-    """The cells of one panel of Fig. 6."""
+    """Run the cells of one panel of Fig. 6."""
     z = xr.DataArray(list(ETA_Z), dims="eta_z", coords={"eta_z": list(ETA_Z)})
     r = xr.DataArray(list(RATIO), dims="ratio", coords={"ratio": list(RATIO)})
     return simulate(
-        syn_medium(num_last=num_last), Sampled(length=128, batch_size=128), eta_y=r * z, eta_z=z,
-        steps=100, momentum=0.9, init="uniform", seeds=seeds, independent=independent,
-        save=Save("statistics", at=[100]), progress=False,
+        syn_medium(num_last=num_last), length=128, batch_size=128, eta_y=r * z, eta_z=z, steps=100,
+        momentum=0.9, init="uniform", seeds=seeds, independent=independent, what="statistics",
+        at=[100], progress=False,
     )  # fmt: skip
 
 
 def grid() -> float:
-    """Seconds for all panels, side by side: one compiles while another runs."""
+    """Return the seconds of all panels, side by side: one compiles while another runs."""
     begun = time.perf_counter()
     with ThreadPoolExecutor(PANELS_AT_ONCE.get(jax.default_backend(), len(NUM_LAST))) as pool:
         list(pool.map(panel, NUM_LAST))
@@ -45,7 +45,7 @@ def grid() -> float:
 
 
 def torch_seconds(sample: int) -> float:
-    """The time of all 640 runs of the plain loop, from the median of a few runs of each size."""
+    """Return the time of all 640 runs of the plain loop, by the median of some of each size."""
     from benchmarks import plain_torch
 
     total = 0.0

@@ -1,9 +1,9 @@
-"""What a step of Joint costs against one of Pairwise, on the toy of JoMA, and against a plain loop.
+"""Time of a step of Joint against one of Pairwise, on the toy of JoMA, and against a plain loop.
 
-Full batches of 20 classes, 16 runs together (4 rates, 4 seeds), no recording. Joint and Pairwise
-are timed in turns, and the median of the ratios is given: other work on the machine then weighs on
-both. The loop that most people would write is one run in PyTorch with autograd
-(`--no-torch` leaves it out).
+Full batches of 20 classes, 16 runs together (4 learning rates, 4 seeds), no recording. Joint and
+Pairwise are timed in turns, and the median of the ratios is given: other work on the machine then
+slows both. The loop that most people would write is one run in PyTorch with autograd (`--no-torch`
+leaves it out).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ STEPS, TURNS, RUNS = 2_000, 5, 16
 
 
 def main(arguments: list[str]) -> None:
-    from attnlab import Joint, Limit, Pairwise, Save, classes_from, simulate
-    from attnlab.dynamics import Model
+    from attnlab import Model, Pairwise, Population, classes_from, simulate
+    from attnlab.papers.joma.model import Joint
 
     def step_seconds(classes: str, model: Model) -> float:
         begun = time.perf_counter()
         simulate(
-            classes, Limit(), eta_y=[0.1, 0.2, 0.3, 0.4], eta_z=0.1, steps=STEPS, seeds=4,
-            momentum=0.0, init="uniform", model=model, save=Save("loss", at=[STEPS]),
+            classes, gradient=Population(), eta_y=[0.1, 0.2, 0.3, 0.4], eta_z=0.1, steps=STEPS,
+            seeds=4, momentum=0.0, init="uniform", model=model, what="loss", at=[STEPS],
             progress=False,
         )  # fmt: skip
         return (time.perf_counter() - begun) / STEPS

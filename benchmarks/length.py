@@ -1,4 +1,4 @@
-"""What a step of Sampled costs at T = 128 and at T = 131,072, on Syn-Small."""
+"""Time of a step on sequences of T = 128 and of T = 131,072 tokens, on Syn-Small."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ STEPS = 2_000
 
 
 def main(arguments: list[str]) -> None:
-    from attnlab import Sampled, Save, simulate
+    from attnlab import simulate
 
     def step_seconds(length: int) -> float:
         def run() -> float:
             begun = time.perf_counter()
             simulate(
-                "syn-small", Sampled(length, 128), eta_y=0.1, eta_z=0.1, steps=STEPS,
-                momentum=0.0, save=Save("loss", at=[STEPS]), progress=False,
+                "syn-small", length=length, batch_size=128, eta_y=0.1, eta_z=0.1, steps=STEPS,
+                momentum=0.0, what="loss", at=[STEPS], progress=False,
             )  # fmt: skip
             return time.perf_counter() - begun
 

@@ -177,8 +177,7 @@ def of_eager(
     from torch import nn
 
     from attnlab.measures.arrays import all_to_numpy
-    from attnlab.measures.ranks import stable_rank, stable_rank_of_qk
-    from attnlab.measures.units import units_for
+    from attnlab.measures.ranks import stable_rank, stable_rank_of_qk, units_for
 
     seen: dict[str, Any] = {}
     hooks = []

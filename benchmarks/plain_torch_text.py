@@ -1,6 +1,6 @@
 """The training loop on text that most people would write, as the yardstick for `attnlab text`.
 
-The same model, batches, optimiser and clipping as `attnlab.text.train` by default, with
+The same model, batches, optimiser and clipping as `attnlab.simulation.text_run` by default, with
 PyTorch's own modules. It imports nothing of attnlab.
 """
 

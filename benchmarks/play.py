@@ -32,9 +32,10 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 import chromium  # noqa: E402
 
 DOCUMENT: dict[str, Any] = {
-    "classes": "family", "engine": {"name": "sampled", "length": 128, "batch_size": 128},
-    "optimizer": {"name": "sgd", "momentum": 0.9}, "eta_y": 1, "eta_z": 1, "steps": 100,
-    "init": "zero", "seeds": [0], "save": {"geometric": 100},
+    "task": {"name": "sequences", "classes": "family", "length": 128},
+    "gradient": {"name": "batches", "size": 128}, "eta_y": 1, "eta_z": 1, "init": "zero",
+    "motion": {"name": "steps", "steps": 100, "optimizer": {"name": "sgd", "momentum": 0.9}},
+    "seeds": [0], "record": {"geometric": 100},
 }  # fmt: skip
 SLIDERS = {"eta_y": range(2, 9), "eta_z": range(2, 9), "common_mass": range(1, 8), "seed": range(9)}
 MEASURE = """
@@ -143,11 +144,11 @@ def memory(pid: int) -> float:
 
 def opens(browser: Any, address: str, pid: int, count: int) -> None:
     """Open pages that ask for a run of the API, and close every second one while it computes."""
-    flow = {**DOCUMENT, "engine": {"name": "flow"}, "optimizer": {"name": "sgd", "momentum": 0.0}}
+    whole = {"task": "family", "gradient": "population"}
     empty = 0
     begun = memory(pid)
     for i in range(count):
-        document = {**flow, "steps": 1000 + i}
+        document = {**DOCUMENT, **whole, "motion": {"name": "flow", "time": 1000.0 + i}}
         page = browser.new_page()
         page.goto(f"{address}#s={quote(json.dumps({'a': document}))}", wait_until="commit")
         if i % 2:

@@ -3,8 +3,8 @@
 Each is timed from the call to the last result on disk: starting the processes, importing JAX,
 compiling and transferring included. Ray is timed with its own start and stop, and once more when it
 is running already, as on a cluster. They take turns. Groups compute, so that another load
-on the machine shows in both; with --idle they wait instead, which shows what the executors add and
-nothing else. Sixteen groups are eight rounds: what starting costs counts as in a short sweep.
+on the machine shows in both; with --idle they wait instead, which shows the cost of the executors
+alone. Sixteen groups are eight rounds: starting counts as in a short sweep.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ IDLE = "ATTNLAB_BENCH_IDLE_SECONDS"
 LOCAL, STARTED, RUNNING = "two local processes", "Ray, started for it", "Ray, running already"
 
 
-def wait_and_run(group: Any, code: str | None = None) -> Any:
-    """What a worker does with --idle."""
+def wait_and_run(group: Any, expected: Any = None) -> Any:
+    """Wait, and run a group: the work of a worker with --idle."""
     from attnlab.sweeping.executor import attempt, become_worker
 
     become_worker()
     time.sleep(float(os.environ[IDLE]))
-    return attempt(group, code=code)
+    return attempt(group, expected=expected)
 
 
 def main(arguments: list[str]) -> None:
@@ -42,8 +42,7 @@ def main(arguments: list[str]) -> None:
 
     import numpy as np
 
-    from attnlab import simulate
-    from attnlab.dynamics import Limit, Optimizer, Save
+    from attnlab import Population, Record, simulate
     from attnlab.sweeping import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
     from attnlab.sweeping.store import Folder
 
@@ -55,26 +54,32 @@ def main(arguments: list[str]) -> None:
     else:
 
         def seconds(count: int) -> float:
-            """Of processor time: what a group takes where each of two workers has its core."""
+            """Return the processor time of a group where each of two workers has its core."""
             begun = time.process_time()
-            simulate(classes, Limit(), steps=count, momentum=0.0, save=Save("loss", at=[count]))
+            simulate(
+                classes,
+                gradient="population",
+                steps=count,
+                momentum=0.0,
+                what="loss",
+                at=[count],
+                progress=False,
+            )
             return time.process_time() - begun
 
         seconds(1)  # compiles
         count = 1000
         while seconds(count) < 1:
             count *= 2
-        # what a call costs besides its steps does not count
+        # the cost of a call besides its steps does not count
         steps = int(2 * count * options.seconds / (seconds(3 * count) - seconds(count)))
     recipe = SweepRecipe(
         given={
-            "classes": classes,
-            "eta_y": 1.0,
-            "eta_z": 1.0,
-            "engine": Limit(),
-            "optimizer": Optimizer(momentum=0.0),
+            "task": classes,
+            "gradient": Population(),
+            "momentum": 0.0,
             "steps": steps,
-            "save": Save(what="loss", at=[steps]),
+            "record": Record(what="loss", at=[steps]),
         },
         grid={"common_prob": tuple(np.linspace(0.1, 0.5, options.groups).tolist())},
     )
@@ -105,7 +110,7 @@ def main(arguments: list[str]) -> None:
 
 @contextmanager
 def _ray_is_running() -> Iterator[None]:
-    """A cluster that is there already, as one of several machines would be."""
+    """Start a cluster beforehand, as one of several machines would be."""
     import ray
 
     from attnlab.sweeping.cluster import connect

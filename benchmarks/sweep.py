@@ -1,12 +1,12 @@
 """What a sweep of 10,000 tiny cells adds to its simulations, on the local executor.
 
-Counted is the time of everything (planning, grouping, running, writing, the table, the index) but
-for what was spent inside `simulate`, compilation included; then of resuming it, when there is
-nothing to do, and of opening it. Cells are 100 settings of one shape times 100 combinations of
-rates. Processor time is given too, because it is what another load on the machine disturbs least.
+The time of everything (planning, grouping, running, writing, the table, the index) but for that
+inside `simulate`, compilation included; then of resuming the sweep, when there is nothing to do,
+and of opening it. Cells are 100 settings of one shape times 100 combinations of learning rates.
+Processor time is printed too: another load on the machine disturbs it least.
 
-Then: sets of classes of one shape, each with one rate and one seed, in one call of `simulate` and
-in one call each.
+Then: sets of classes of one shape, each with one learning rate and one seed, in one call of
+`simulate` and in one call each.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SETTINGS, RATES = 100, 10  # of each rate
+SETTINGS, RATES = 100, 10  # values of each learning rate
 SETS = 200
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench sweep", description=__doc__)
     parser.add_argument("--settings", type=int, default=SETTINGS)
-    parser.add_argument("--rates", type=int, default=RATES, help="values of each rate")
+    parser.add_argument("--rates", type=int, default=RATES, help="values of each learning rate")
     options = parser.parse_args(arguments)
 
     import numpy as np
 
-    from attnlab.dynamics import Limit, Optimizer, Save
-    from attnlab.sweeping import SweepRecipe, make_plan, open_sweep, run_in, simulations
+    from attnlab import Population, Record
+    from attnlab.sweeping import SweepRecipe, group, make_plan, open_sweep, run_in
 
     rates = tuple(np.linspace(0.1, 1.0, options.rates).tolist())
     recipe = SweepRecipe(
         given={
-            "classes": "single-common:num_classes=2,distinct=2,vocab_size=20",
-            "engine": Limit(),
-            "optimizer": Optimizer(momentum=0.0),
+            "task": "single-common:num_classes=2,distinct=2,vocab_size=20",
+            "gradient": Population(),
+            "momentum": 0.0,
             "steps": 1,
-            "save": Save(what=("statistics", "loss"), at=[1]),
+            "record": Record(what=("statistics", "loss"), at=[1]),
         },
         grid={
             "common_prob": tuple(np.linspace(0.1, 0.5, options.settings).tolist()),
@@ -50,12 +50,12 @@ def main(arguments: list[str]) -> None:
         },
     )
     cells = options.settings * options.rates**2
-    simulating = _Timed(simulations.simulate)
-    simulations.simulate = simulating  # type: ignore[assignment]
+    simulating = _Timed(group.simulate)
+    group.simulate = simulating
 
     with tempfile.TemporaryDirectory() as folder:
         plan = make_plan(recipe)
-        print(f"{cells} cells in {len(plan.groups)} groups")
+        print(f"{cells} cells in {len(plan.groups)} groups, {plan.seconds:.1f} s by the plan")
         for words in ("run", "resumed"):
             simulating.wall = simulating.cpu = 0.0
             wall, cpu = time.perf_counter(), time.process_time()
@@ -82,26 +82,27 @@ def main(arguments: list[str]) -> None:
 
 
 def _together_and_apart() -> None:
-    """Classes of the size of Syn-Small, on every engine."""
+    """Time classes of the size of Syn-Small, on batches, on the population, and by the flow."""
     import numpy as np
 
-    from attnlab import Flow, Limit, Sampled, Save, simulate
-    from attnlab.data import single_common
+    from attnlab import simulate
+    from attnlab.tasks.classes import single_common
 
     sets = [single_common(2, 10, p, vocab_size=34) for p in np.linspace(0.1, 0.5, SETS).tolist()]
-    for engine, steps in ((Limit(), 1000), (Sampled(128, 128), 100), (Flow(), 1000)):
-        save = Save(what=("statistics", "loss"), at=[steps])
+    runs: dict[str, dict[str, Any]] = {
+        "1000 steps on the population": {"gradient": "population", "steps": 1000, "at": [1000]},
+        "100 steps on batches": {"length": 128, "batch_size": 128, "steps": 100, "at": [100]},
+        "flow to time 1000": {"time": 1000, "at": [1000]},
+    }
+    for name, settings in runs.items():
         words = []
         for calls in ([sets], sets):
             for _ in range(2):  # the first time compiles
                 timed = _Timed(simulate)
                 for classes in calls:
-                    timed(classes, engine, eta_y=1.0, eta_z=1.0, steps=steps, save=save)
+                    timed(classes, what=("statistics", "loss"), progress=False, **settings)
             words.append(f"{timed.wall:.2f} s ({timed.cpu:.2f} s of processor time)")
-        print(
-            f"{SETS} sets of classes, {steps} steps of {type(engine).__name__}: "
-            f"together {words[0]}, one by one {words[1]}"
-        )
+        print(f"{SETS} sets of classes, {name}: together {words[0]}, one by one {words[1]}")
 
 
 class _Timed:

@@ -4,22 +4,27 @@ By default: one run of the protocol of Fig. 7 on `builtin` against the loop of
 plain_torch_text.py, in turns in one process, and what measuring costs at the default interval.
 With --runs N: N runs trained with Adam as one vectorised program, against the same loop on the same
 device, in float32 and with its products in bfloat16; meant for an accelerator.
-With --sweep: 8 rates x 5 seeds in one vectorised program against the same 40 runs one after
-another, each warm; meant for an accelerator. Compile time is reported apart.
+With --sweep: 8 learning rates x 5 seeds in one vectorised program against the same 40 runs one
+after another, each warm; meant for an accelerator. Compile time is reported apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import jax
 
-from attnlab.text import Corpus, Training, TransformerSpec, open_corpus, train
-from attnlab.text.cohort import Cohort
+from attnlab.simulation import Simulation, simulate, text_run
+from attnlab.simulation.groups import Stepping, stacks
+from attnlab.simulation.program import numbers
+from attnlab.simulation.stopping import Pace
+from attnlab.tasks.text import Corpus, open_corpus
 
 RATES = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0)
 SEEDS = (0, 1, 2, 3, 4)
@@ -32,59 +37,90 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def ready(plan: Training, corpus: Corpus) -> tuple[Cohort, float]:
-    """A cohort that is compiled and has taken a step, and the seconds that took."""
-    begun = time.perf_counter()
-    cohort = Cohort(plan, corpus)
-    cohort.advance(1)
-    return cohort, time.perf_counter() - begun
+class Runs:
+    """The runs of a value, compiled and one step on, to be advanced and observed apart.
+
+    Groups advance side by side on a processor, as `simulate` has them.
+    """
+
+    def __init__(self, run: Simulation) -> None:
+        begun = time.perf_counter()
+        self.run, pace = run, Pace()
+        with numbers(run):
+            self.groups = [
+                Stepping(stack, runs, pace)
+                for alike in stacks(run)
+                for stack in alike
+                for runs in stack.groups()
+            ]
+            for group in self.groups:
+                group.begin()
+            self.groups[0].compile()
+        cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
+        self.pool = ThreadPoolExecutor(min(cores, len(self.groups)))
+        self.advance(1)
+        self.compiling = time.perf_counter() - begun
+
+    def advance(self, count: int) -> None:
+        """Take `count` steps with every run."""
+        list(self.pool.map(partial(self._advance, count), self.groups))
+
+    def _advance(self, count: int, group: Stepping) -> None:
+        with numbers(self.run):
+            target = group.step + count
+            while not group.advance(target):
+                pass
+            jax.block_until_ready(group.state)
+
+    def observe(self) -> None:
+        """Make a record of every run, and drop it."""
+        with numbers(self.run):
+            for group in self.groups:
+                group.observe()
 
 
 def against_torch(corpus: Corpus, layers: int, steps: int, rounds: int) -> None:
     from benchmarks.plain_torch_text import Loop
 
-    plan = Training(model=TransformerSpec(layers=layers))
-    cohort, compiling = ready(plan, corpus)
-    cohort.observe()
-    loop = Loop(corpus.train, corpus.vocab_size, layers, plan.rates[0])
+    run = text_run(corpus, layers=layers)
+    runs = Runs(run)
+    runs.observe()
+    loop = Loop(corpus.train, corpus.vocab_size, layers, run.learning_rate)
     loop.advance(2)
-    tokens = plan.batch * plan.model.context * steps
+    tokens = run.gradient.size * run.task.length * steps
     ours, theirs, observations = [], [], []
     for _ in range(rounds):
-        ours.append(seconds(lambda: cohort.advance(steps)))
-        observations.append(seconds(cohort.observe))
+        ours.append(seconds(lambda: runs.advance(steps)))
+        observations.append(seconds(runs.observe))
         theirs.append(seconds(lambda: loop.advance(steps)))
         print(f"  attnlab {tokens / ours[-1]:,.0f}, PyTorch {tokens / theirs[-1]:,.0f} tokens/s")
     mine, plain = statistics.median(ours), statistics.median(theirs)
-    print(f"start and compilation: {compiling:.1f} s")
+    print(f"start and compilation: {runs.compiling:.1f} s")
     print(f"attnlab: {tokens / mine:,.0f} tokens/s, {1e3 * mine / steps:.1f} ms a step")
     print(
         f"plain PyTorch loop: {tokens / plain:,.0f} tokens/s, {1e3 * plain / steps:.1f} ms a step"
     )
     print(f"ratio: {plain / mine:.2f} (at least 1 wanted)")
-    share = statistics.median(observations) / (mine / steps * plan.measure_every)
+    share = statistics.median(observations) / (mine / steps * run.record.every)
     print(
-        f"measuring {plan.validation_tokens:,} tokens every {plan.measure_every} steps: "
+        f"measuring {run.task.validation_tokens:,} tokens every {run.record.every} steps: "
         f"{100 * share:.1f} % of training time (at most 5 % wanted)"
     )
 
 
 def many_against_torch(
-    corpus: Corpus, layers: int, runs: int, steps: int, rounds: int, precision: str
+    corpus: Corpus, layers: int, count: int, steps: int, rounds: int, precision: str
 ) -> None:
-    """A step of all runs beside as many steps of the loop, which takes one run at a time."""
+    """Time a step of all runs beside as many steps of the loop, which takes one run at a time."""
     from benchmarks.plain_torch_text import Loop
 
     rate = 1e-4
-    plan = Training(
-        model=TransformerSpec(layers=layers), rates=(rate,), seeds=range(runs), optimizer="adam",  # type: ignore[arg-type]
-        precision=precision,  # type: ignore[arg-type]
-    )  # fmt: skip
-    cohort, compiling = ready(plan, corpus)
-    print(f"{runs} runs in {len(cohort.groups)} program(s): compiled in {compiling:.1f} s")
+    settings = {"layers": layers, "optimizer": "adam", "precision": precision}
+    runs = Runs(text_run(corpus, learning_rate=rate, seeds=count, **settings))
+    print(f"{count} runs in {len(runs.groups)} program(s): compiled in {runs.compiling:.1f} s")
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"
-    mine = statistics.median(seconds(lambda: cohort.advance(steps)) for _ in range(rounds)) / steps
-    print(f"attnlab, {precision}: {1e3 * mine:.2f} ms a step of {runs} runs", flush=True)
+    mine = statistics.median(seconds(lambda: runs.advance(steps)) for _ in range(rounds)) / steps
+    print(f"attnlab, {precision}: {1e3 * mine:.2f} ms a step of {count} runs", flush=True)
     for half, name in ((False, "float32"), (True, "bfloat16")):
         loop = Loop(corpus.train, corpus.vocab_size, layers, rate, "Adam", device, half)
         loop.advance(5)
@@ -92,45 +128,35 @@ def many_against_torch(
         plain = statistics.median(seconds(work) for _ in range(rounds)) / steps
         print(
             f"plain PyTorch loop, {name}: {1e3 * plain:.2f} ms a step of one run, "
-            f"{1e3 * runs * plain:.1f} ms of {runs}; ratio: {runs * plain / mine:.1f} "
+            f"{1e3 * count * plain:.1f} ms of {count}; ratio: {count * plain / mine:.1f} "
             "(at least 4 wanted)",
             flush=True,
         )
 
 
 def sweep(corpus: Corpus, layers: int, steps: int, precision: str) -> None:
-    spec = TransformerSpec(layers=layers)
-
-    def plan(rates: tuple[float, ...], seeds: tuple[int, ...]) -> Training:
-        return Training(model=spec, rates=rates, seeds=seeds, precision=precision)  # type: ignore[arg-type]
-
-    together, compiling = ready(plan(RATES, SEEDS), corpus)
+    whole = text_run(corpus, layers=layers, learning_rate=RATES, seeds=SEEDS, precision=precision)
+    alone = [
+        text_run(corpus, layers=layers, learning_rate=rate, seeds=(seed,), precision=precision)
+        for rate in RATES
+        for seed in SEEDS
+    ]
+    together = Runs(whole)
     at_once = statistics.median(seconds(lambda: together.advance(steps)) for _ in range(3))
-    print(f"40 runs in {len(together.groups)} group(s): compiled in {compiling:.1f} s")
-    in_turn = 0.0
-    for rate in RATES:
-        for seed in SEEDS:
-            one, _ = ready(plan((rate,), (seed,)), corpus)  # compiled by the first
-            in_turn += seconds(lambda one=one: one.advance(steps))
-    tokens = len(RATES) * len(SEEDS) * steps * 20 * spec.context
+    print(f"40 runs in {len(together.groups)} group(s): compiled in {together.compiling:.1f} s")
+    # compiled by the first
+    in_turn = sum(seconds(partial(Runs(run).advance, steps)) for run in alone)
+    tokens = len(alone) * steps * 20 * whole.task.length
     print("steps alone:")
     _compare(at_once, in_turn, tokens)
     # what a user waits for: start, steps, measurements, the labelled result
-    settings = {"precision": precision, "progress": False}
-    tokens = len(RATES) * len(SEEDS) * CALL_STEPS * 20 * spec.context
-    for rates, seeds in ((RATES, SEEDS), (RATES[:1], SEEDS[:1])):  # compile the measurements
-        train(corpus, spec, rates=rates, seeds=seeds, steps=1, **settings)
-    at_once = seconds(
-        lambda: train(corpus, spec, rates=RATES, seeds=SEEDS, steps=CALL_STEPS, **settings)
-    )
-    in_turn = sum(
-        seconds(
-            lambda r=r, s=s: train(corpus, spec, rates=r, seeds=[s], steps=CALL_STEPS, **settings)
-        )
-        for r in RATES
-        for s in SEEDS
-    )
-    print(f"whole calls of train(), {CALL_STEPS} steps, measured every 50:")
+    tokens = len(alone) * CALL_STEPS * 20 * whole.task.length
+    for run in (whole, alone[0]):  # compile the measurements
+        simulate(run, steps=1, progress=False)
+    call = partial(simulate, steps=CALL_STEPS, progress=False)
+    at_once = seconds(lambda: call(whole))
+    in_turn = sum(seconds(partial(call, run)) for run in alone)
+    print(f"whole calls of simulate(), {CALL_STEPS} steps, measured every 50:")
     _compare(at_once, in_turn, tokens)
 
 
@@ -147,7 +173,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--steps", type=int, default=20, help="steps in a measurement")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--runs", type=int, help="so many runs at once, with Adam")
+    parser.add_argument("--runs", type=int, help="number of runs at once, with Adam")
     parser.add_argument("--sweep", action="store_true", help="40 runs at once and in turn")
     parser.add_argument(
         "--precision", default="highest", help="of many runs: highest, default, bfloat16"

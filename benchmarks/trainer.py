@@ -1,4 +1,4 @@
-"""The general trainer on in-context Markov chains: 3 symbols, T = 64, batch 64, two layers.
+"""The trainer on in-context Markov chains: 3 symbols, T = 64, batch 64, two layers.
 
 Runs of attnlab together, against the PyTorch loop of plain_torch_chains.py, one run after another,
 in turns in one process; time for a step of one run. Compile time is reported apart. --runs,
@@ -17,8 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 
 from attnlab.models import Transformer
-from attnlab.simulation import Batches, Record, Run, Steps
-from attnlab.simulation.groups import Stepping, parts_of
+from attnlab.simulation import Batches, Record, Simulation, Steps
+from attnlab.simulation.groups import Stepping, stacks
+from attnlab.simulation.program import numbers
+from attnlab.simulation.stopping import Pace
 from attnlab.tasks import MarkovChains
 
 BATCH = 64
@@ -40,19 +42,27 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--no-torch", action="store_true")
     given = parser.parse_args(arguments)
     task = MarkovChains(vocab_size=3, length=given.length)
-    run = Run(
-        task, Transformer(layers=given.layers, dim=16), Steps(given.steps, 3e-3, "adamw"),
-        Batches(BATCH), seeds=given.runs, record=Record(what="loss"),
+    run = Simulation(
+        task, Transformer(layers=given.layers, dim=16), motion=Steps(given.steps, "adamw"),
+        gradient=Batches(BATCH), learning_rate=3e-3, seeds=given.runs, record=Record("loss"),
     )  # fmt: skip
     cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     begun = time.perf_counter()
-    groups = [Stepping(run, part) for part in parts_of(run, cores)]
-    groups[0].call(1)
+    with numbers(run):
+        ((stack,),) = stacks(run)
+        groups = [Stepping(stack, some, Pace()) for some in stack.groups()]
+        for group in groups:
+            group.begin()
+        groups[0].call(1)
     print(f"start and compilation: {time.perf_counter() - begun:.1f} s")
     pool = ThreadPoolExecutor(min(cores, len(groups)))
 
+    def advance(group: Stepping) -> None:
+        with numbers(run):
+            group.call(given.steps)
+
     def ours() -> None:
-        list(pool.map(lambda group: group.call(given.steps), groups))
+        list(pool.map(advance, groups))
 
     ours()
     loop = None

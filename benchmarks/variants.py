@@ -1,8 +1,8 @@
-"""What a step of each model variant costs against one of Pairwise, on Syn-Small.
+"""Time of a step of each model variant against one of Pairwise, on Syn-Small.
 
-Sequences of 128 tokens in batches of 128, 16 runs together (4 rates, 4 seeds), no recording. A
-variant and Pairwise are timed in turns, and the median of the ratios is given: other work on the
-machine then weighs on both.
+Sequences of 128 tokens in batches of 128, 16 runs together (4 learning rates, 4 seeds), no
+recording. A variant and Pairwise are timed in turns, and the median of the ratios is given: other
+work on the machine then slows both.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ STEPS, TURNS = 300, 5
 
 
 def main(arguments: list[str]) -> None:
-    from attnlab import Extended, Pairwise, Sampled, Save, simulate
-    from attnlab.dynamics import Model
+    from attnlab import Extended, Model, Pairwise, simulate
 
     def step_seconds(model: Model) -> float:
         begun = time.perf_counter()
         simulate(
-            "syn-small", Sampled(128, 128), eta_y=[0.1, 0.2, 0.3, 0.4], eta_z=0.1, steps=STEPS,
-            seeds=4, momentum=0.9, model=model, save=Save("loss", at=[STEPS]), progress=False,
+            "syn-small", length=128, batch_size=128, eta_y=[0.1, 0.2, 0.3, 0.4], eta_z=0.1,
+            steps=STEPS, seeds=4, momentum=0.9, model=model, what="loss", at=[STEPS],
+            progress=False,
         )  # fmt: skip
         return (time.perf_counter() - begun) / STEPS
 

@@ -1,4 +1,4 @@
-"""A vocabulary of a million tokens, 20 classes (zipf), 1,000 steps of Limit()."""
+"""A vocabulary of a million tokens, 20 classes (zipf), 1,000 steps for T to infinity."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ VOCABULARY, CLASSES, STEPS = 1_000_000, 20, 1_000
 
 
 def run(bands: int | None) -> None:
-    from attnlab import Limit, simulate
-    from attnlab.data import zipf
+    from attnlab import Population, simulate
+    from attnlab.tasks.classes import zipf
 
     begun = time.perf_counter()
     classes = zipf(VOCABULARY, CLASSES, bands=bands)
-    simulate(classes, Limit(), steps=STEPS, momentum=0.0, progress=False)
+    simulate(classes, gradient=Population(), steps=STEPS, momentum=0.0, progress=False)
     seconds = time.perf_counter() - begun
     gibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     what = f"{bands:,} profiles" if bands else "all profiles different"

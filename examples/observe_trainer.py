@@ -8,7 +8,7 @@ import sys
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 import attnlab
-from attnlab.text import open_corpus
+from attnlab.tasks.text import open_corpus
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 CONTEXT = 64

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import attnlab
-from attnlab.text import open_corpus
+from attnlab.tasks.text import open_corpus
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 WIDTH, HEADS, LAYERS, CONTEXT, BATCH = 64, 4, 2, 64, 16

@@ -1,53 +1,57 @@
-"""A model of your own: attention logits of low rank, z = A B^T.
+"""A model of your own on sequence classes: attention logits of low rank, z = A B^T.
 
     python examples/own_model.py
 
 How many directions does attention need to leave the common tokens? On Syn-Medium one is enough:
-queries share no distinct token. docs/guides/own_model.md explains it.
+queries share no distinct token. docs/guides/own_task.md explains it.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 import attnlab
-from attnlab.dynamics import Parameters, decode, dense_block, dense_parameters
+from attnlab.models.sequence import SequenceModel, token_mass
 
 
 @dataclass(frozen=True)
-class LowRank(attnlab.Model):
-    """Y as in the paper; Z = A B^T with A (query, rank) and B (token, rank), both at rate eta_z."""
+class LowRank(SequenceModel):
+    """Y as in the paper; Z = A B^T with A (query, rank) and B (token, rank)."""
 
+    dims: ClassVar = {"attention": ("sequence", "token")}
     rank: int = 1
 
-    def begin(self, layout, start, random, key):
-        """Y(0) = 0 and, unless it is random, B(0) = 0: z(0) = 0, while A lets it move."""
-        key_a, key_b = jax.random.split(key)
-        dtype = layout.prior.dtype
-        A = jax.random.normal(key_a, (layout.num_queries, self.rank), dtype) / self.rank**0.5
-        B = jax.random.normal(key_b, (layout.num_shared, self.rank), dtype) * float(random)
-        Y = jnp.zeros((layout.num_shared, layout.num_outputs), dtype)
-        return None, Parameters(Y, (A, B))
+    def init(self, key, task, data):
+        """Y(0) = 0 and B(0) = 0, so that z(0) = 0, while A lets it move."""
+        M = task.vocab_size
+        A = jax.random.normal(key, (M, self.rank)) / self.rank**0.5
+        return {
+            "decoder": jnp.zeros((M, M)),
+            "attention": {"A": A, "B": jnp.zeros((M, self.rank))},
+        }
 
-    def outputs(self, layout, rows, trained, fixed):
-        """The decoder's logits of each row; loss and gradient follow from them."""
-        A, B = trained.Z
-        return decode(layout, rows, dense_parameters(layout, trained.Y, A @ B.T))
-
-    def attention_logits(self, layout, trained, fixed):
-        """z, as it is recorded; attention follows from it."""
-        A, B = trained.Z
-        return dense_block(layout, A @ B.T)
+    def apply(self, params, inputs, *, key=None):
+        """Attend by Eq. 5 to the tokens of a sequence, or of a class for T to infinity; decode."""
+        A, B = params["attention"]["A"], params["attention"]["B"]
+        mass, query = token_mass(inputs, len(B))
+        attention = mass * jnp.exp(A[query] @ B.T)
+        attention /= attention.sum(-1, keepdims=True)
+        f = attention / jnp.linalg.norm(attention, axis=-1, keepdims=True)
+        return f @ params["decoder"], {"attention": attention}
 
 
 if __name__ == "__main__":
-    simulation = attnlab.Simulation(
-        "syn-medium:num_last=4", attnlab.Limit(), model=LowRank(2), eta_z=10.0, steps=500
-    )
-    attnlab.save(attnlab.simulate(simulation), "low_rank.nc")
-    assert attnlab.Simulation.of(attnlab.load("low_rank.nc")) == simulation
-    swept = attnlab.sweep(simulation, grid={"model.rank": [1, 2, 4]}, seeds=5)
-    common = swept["common_mass"].mean(["seed", "sequence_class"]).isel(step=[0, -1])
-    for rank, (first, last) in zip(common["rank"].values, common.values, strict=True):
+    classes = attnlab.classes_from("syn-medium:num_last=4")
+    run = attnlab.Simulation(
+        classes, LowRank(2), gradient="population", motion=attnlab.Steps(500), eta_z=10.0,
+        record=attnlab.Record(what="attention", at=(0, 500)),
+    )  # fmt: skip
+    attnlab.save(attnlab.simulate(run), "low_rank.nc")
+    assert attnlab.Simulation.of(attnlab.load("low_rank.nc")) == run
+    swept = attnlab.sweep(run, grid={"rank": [1, 2, 4]}, seeds=5)
+    common = swept["attention"].isel(token=classes.common_tokens()).sum("token")
+    for rank, of in common.mean(["seed", "sequence"]).groupby("rank"):
+        first, last = of.values.ravel()
         print(f"rank {rank}: common tokens have {first:.3f} of attention, then {last:.3f}")

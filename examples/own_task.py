@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 
-from attnlab.models import Model
-from attnlab.simulation import Batches, Record, Run, Steps, train_run
-from attnlab.tasks import Batch, Task
+from attnlab import Batches, Model, Record, Simulation, Steps, Task, simulate
+from attnlab.tasks import Batch
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,10 @@ class TwoLayers(Model):
         return second @ e, {"attention": maps}
 
 
-motion = Steps(300, {"second": [0.01, 0.02, 0.04], "first": 10.0})
+rates = {"second": [0.01, 0.02, 0.04], "first": 10.0}
 record = Record(every=50, what=("previous_mass", "attention"), probe=1)
-result = train_run(Run(Chains(), TwoLayers(), motion, Batches(32), seeds=5, record=record))
+run = Simulation(Chains(), TwoLayers(), Steps(300), Batches(32), rates, seeds=5, record=record)
+result = simulate(run)
 print(result["previous_mass"].isel(step=-1, layer=0, head=0).mean("seed").to_series())
 maps = result["attention"].isel(seed=0, step=[0, 2, -1], layer=0, head=0, sequence=0)
 maps.plot(col="step", row="learning_rate_second", yincrease=False)

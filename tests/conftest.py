@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
 # time than it takes to optimise them, and so do those of files that test no numbers.
 AS_SHIPPED = {
-    "dynamics", "formulas", "theory", "papers", "auditing", "test_figures", "test_sweep", "docs",
+    "simulation", "formulas", "theory", "papers", "auditing", "test_figures", "test_sweep", "docs",
 }  # fmt: skip
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
@@ -31,7 +31,7 @@ TOGETHER = {
 FIRST = (
     "auditing", "test_site", "test_simulate", "test_printed", "test_models", "observe",
     "test_observe", "test_examples", "test_conformance", "test_cluster", "test_page",
-    "test_torture", "test_train",
+    "test_torture", "test_program",
 )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import attnlab
 SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
-    "files", "shelf", "formulas", "data", "measures", "tasks", "models", "dynamics", "simulation",
-    "theory", "auditing", "text", "sweeping", "plots", "experiments", "papers", "observing",
+    "files", "shelf", "formulas", "measures", "tasks", "models", "simulation",
+    "theory", "auditing", "sweeping", "plots", "experiments", "papers", "observing",
     "report", "authoring", "playground", "cli",
 ]  # fmt: skip
 # formulas stand on numpy alone, so that agreement with the simulator is evidence
@@ -59,7 +59,8 @@ def test_import_is_light_and_changes_nothing():
     assert out == "[]"
     out = run(
         "import jax; before = dict(jax.config.values);"
-        "import attnlab.dynamics, attnlab.data, attnlab.measures, attnlab.text, attnlab.theory;"
+        "import attnlab.simulation.trainer, attnlab.tasks.text.task, attnlab.measures;"
+        "import attnlab.models.transformer, attnlab.theory;"
         "after = dict(jax.config.values); print(before == after);"
         # `import scipy` loads each part when it is used; all of them take as long as JAX
         "import sys, attnlab.auditing; print({'scipy.integrate', 'scipy.stats'} & set(sys.modules))"
@@ -75,8 +76,7 @@ def test_simulating_needs_only_jax_numpy_optax_xarray_and_yaml():
         " 'typer', 'rich', 'jinja2', 'torch'):\n"
         "    sys.modules[name] = None\n"
         "import attnlab\n"
-        "engine = attnlab.Sampled(length=8, batch_size=4)\n"
-        "result = attnlab.simulate('syn-small', engine, eta_y=1.0, eta_z=1.0, steps=2)\n"
+        "result = attnlab.simulate('syn-small', length=8, batch_size=4, steps=2)\n"
         "print(result.sizes['step'])"
     )
     assert out == "3"
@@ -87,10 +87,38 @@ def test_every_public_name_is_there():
         assert getattr(attnlab, name) is not None
 
 
-def test_what_a_model_or_an_engine_is_matters_in_its_own_file_alone():
+def test_what_kind_a_value_is_matters_in_its_own_file_alone():
     """Elsewhere one of a user's would be left out."""
-    kinds = "Pairwise|Embedded|Extended|Sampled|Limit|Flow|(Learned|Alibi|Fixed)Position"
+    kinds = "Pairwise|Embedded|Extended|Transformer|Steps|Flow|(Learned|Alibi|Fixed)Position"
     asked = re.compile(rf"isinstance\([^)]*\b({kinds})\b")
     for path in SOURCE.rglob("*.py"):
-        if path.parent.name not in ("models", "engines"):
+        if path.parent.name != "models":
             assert not asked.search(path.read_text()), path
+
+
+def test_there_is_one_training_loop():
+    """Steps and flow times pass in two files; elsewhere compiled loops do other work."""
+    loops = re.compile(r"\b(fori_loop|while_loop|scan)\(")
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if loops.search(path.read_text())
+    }
+    assert found == {
+        "simulation/program.py",  # optimizer steps
+        "simulation/flow.py",  # steps of the flow's solver
+        "models/transformer_math.py",  # layers
+        "measures/arrays.py",  # iterations of a measure, such as a rank
+    }
+
+
+def test_making_a_value_or_predicting_needs_no_jax():
+    out = run(
+        "import sys, attnlab\n"
+        "run = attnlab.Simulation('syn-small', attnlab.Extended(residual=True), seeds=3)\n"
+        "assert attnlab.Simulation.from_document(run.to_document()) == run\n"
+        "flow = attnlab.Simulation('syn-small', motion=attnlab.Flow(100.0))\n"
+        "attnlab.predict(flow, theory='corrected')\n"
+        "print('jax' in sys.modules)"
+    )
+    assert out == "False"

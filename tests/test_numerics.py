@@ -29,7 +29,7 @@ def test_a_folder_makes_the_numbers_of_its_version(folder):
     changed = []
     for name in sorted(found.keys() | recorded["numbers"].keys()):
         expected, here = recorded["numbers"].get(name, [0, 0]), found.get(name, [0, 0])
-        near = IN_FLOAT32 if folder == "text" or "float32" in name else IN_FLOAT64
+        near = IN_FLOAT32 if "float32" in name else IN_FLOAT64
         if here != pytest.approx(expected, rel=0, abs=near * expected[0]):
             changed.append(f"{name}: {expected} recorded, {here} found")
     assert not changed, (
@@ -41,9 +41,9 @@ def test_a_folder_makes_the_numbers_of_its_version(folder):
 
 
 def test_a_key_has_versions_of_folders_and_of_libraries(monkeypatch):
-    found = numerics("data", "text")
-    assert found["data"] == NUMERICS["data"]
-    assert "dynamics" not in found
+    found = numerics("tasks", "theory")
+    assert found["tasks"] == NUMERICS["tasks"]
+    assert "simulation" not in found
     assert "numpy" in found
-    monkeypatch.setitem(module.NUMERICS, "data", NUMERICS["data"] + 1)
-    assert numerics("data", "text") != found
+    monkeypatch.setitem(module.NUMERICS, "tasks", NUMERICS["tasks"] + 1)
+    assert numerics("tasks", "theory") != found

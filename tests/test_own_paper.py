@@ -94,7 +94,7 @@ def test_a_bad_paper_is_refused_with_its_reason(site, tmp_path):
 
 
 def test_its_preset_and_theory_are_known(site, tmp_path):
-    options = ("--theory", "own-paper-early", "--engine", "flow", "--steps", "0.2", "--json")
+    options = ("--theory", "own-paper-early", "--time", "0.2", "--json")
     assert json.loads(run(site, "predict", "own-paper-pair", *options, cwd=tmp_path).stdout)
 
 

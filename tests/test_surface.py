@@ -16,13 +16,12 @@ import attnlab
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "surface.txt"
-# attnlab.tasks, models and simulation are in progress, and not public yet
 FOLDERS = (
-    "attnlab", "attnlab.auditing", "attnlab.authoring", "attnlab.data", "attnlab.dynamics",
-    "attnlab.experiments", "attnlab.formulas", "attnlab.measures", "attnlab.observing",
+    "attnlab", "attnlab.auditing", "attnlab.authoring", "attnlab.experiments",
+    "attnlab.formulas", "attnlab.measures", "attnlab.models", "attnlab.observing",
     "attnlab.papers.joma.theory", "attnlab.papers.scan_and_snap.theory", "attnlab.playground",
-    "attnlab.plots", "attnlab.report", "attnlab.shelf", "attnlab.sweeping", "attnlab.text",
-    "attnlab.theory",
+    "attnlab.plots", "attnlab.report", "attnlab.shelf", "attnlab.simulation", "attnlab.sweeping",
+    "attnlab.tasks", "attnlab.tasks.classes", "attnlab.tasks.text", "attnlab.theory",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")),
          *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
@@ -78,8 +77,8 @@ def test_the_code_of_readme_and_guides_has_the_types_that_it_runs_with(tmp_path)
             name = f"{page.stem.replace('-', '_').lower()}_page.py"
             (tmp_path / name).write_text("\n".join(blocks))
     values = (
-        'attnlab.Simulation("syn-small", optimizer="adam")',
-        'attnlab.Training("builtin", optimizer="adam")',
+        'attnlab.Simulation("syn-small", motion=attnlab.Steps(10, optimizer="adam"))',
+        'attnlab.simulate("syn-small", optimizer="adam", steps=10)',
     )
     (tmp_path / "values.py").write_text("\n".join(("import attnlab", *values)))
     pages = sorted(tmp_path.iterdir())

@@ -24,7 +24,7 @@ NAMES = (
 )  # fmt: skip
 # Imported before any fork; JAX itself begins only when it is first used.
 MODULES = ("jax", "diffrax", "h5netcdf", "safetensors.numpy", "typer._adapters", "attnlab.cli",
-           "attnlab.sweeping", "attnlab.text", "attnlab.report")  # fmt: skip
+           "attnlab.sweeping", "attnlab.simulation.trainer", "attnlab.report")  # fmt: skip
 OUTCOMES = ("right", "refused", "bad")
 
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad, judged
-from torture.verbs import CLASSES, SWEEP, prepare, same
+from torture.verbs import CLASSES, SMALL_TEXT, SWEEP, prepare, same
 
 KINDS = ("cut", "longer", "empty", "zeros", "gone", "swapped", "folder", "fifo", "loop")
 
@@ -125,13 +125,13 @@ class Damage(Campaign):
 
 def _kept(folder: Path) -> dict[str, Kept]:
     """One of each thing that attnlab keeps and reads again."""
-    from attnlab.dynamics import Save, simulate
-    from attnlab.experiments.made import file_digest, read_record
+    from attnlab.experiments.running import file_digest, read_record
     from attnlab.files.checkpoint import read_checkpoint
     from attnlab.files.netcdf import load, save
     from attnlab.files.recipe import as_value
+    from attnlab.simulation import simulate, text_run
     from attnlab.sweeping import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
-    from attnlab.text import TransformerSpec, open_corpus, train
+    from attnlab.tasks.text import open_corpus
 
     prepare(folder)
     small = {"grid": {"common_prob": [0.1, 0.4]}, "eta_z": 1.0, "seeds": 1}
@@ -151,21 +151,11 @@ def _kept(folder: Path) -> dict[str, Kept]:
             raise ValueError(str(problem)) from None
         return open_sweep(sweep).load().drop_attrs()
 
-    result = simulate(CLASSES, eta_y=1.0, eta_z=1.0, steps=5, save=Save("loss"), progress=False)
+    result = simulate(CLASSES, eta_y=1.0, eta_z=1.0, steps=5, what="loss", progress=False)
     save(result, folder / "result.nc")
 
     corpus = open_corpus(folder / "text.txt", cache=folder)
-    spec = TransformerSpec(dim=4, feed_forward=4, context=6)
-    train(
-        corpus,
-        spec,
-        steps=2,
-        batch=2,
-        measure_every=1,
-        probes=1,
-        out=folder / "run",
-        progress=False,
-    )
+    simulate(text_run(corpus, **SMALL_TEXT), out=folder / "run", progress=False)
 
     def look_at_checkpoint() -> Any:
         found = read_checkpoint(folder / "run" / "checkpoint.safetensors")
@@ -193,7 +183,7 @@ def _kept(folder: Path) -> dict[str, Kept]:
 
 
 def _write_part(folder: Path, data: Path) -> None:
-    from attnlab.experiments.made import Made, file_digest, write_record
+    from attnlab.experiments.running import Made, file_digest, write_record
 
     shutil.copy(data, folder / "data.nc")
     files = {"data.nc": file_digest(data)}

@@ -15,10 +15,9 @@ from torture.campaign import REFUSED, RIGHT, Campaign, Case, Verdict, bad, refus
 # What cannot fit into any memory, or would never end; by the argument of `simulate`.
 TOO_MUCH: tuple[dict[str, Any], ...] = (
     {"model": ("embedded", {"dim": 10**9})}, {"model": ("extended", {"heads": 10**12})},
-    {"engine": ("sampled", {"length": 2**40})}, {"engine": ("sampled", {"batch_size": 10**13})},
-    {"engine": ("sampled", {"sequences": 10**13})}, {"seeds": 10**12}, {"seeds": [2**32]},
-    {"steps": 10**15, "every": 1}, {"steps": 10**400}, {"classes": "family:classes=1000000000"},
-    {"classes": "zipf:vocab=2000000000,classes=1000000"},
+    {"length": 2**40}, {"batch_size": 10**13}, {"training_set": 10**13}, {"seeds": 10**12},
+    {"seeds": [2**32]}, {"steps": 10**15, "every": 1}, {"steps": 10**400},
+    {"task": "family:classes=1000000000"}, {"task": "zipf:vocab=2000000000,classes=1000000"},
 )  # fmt: skip
 # By dtype: a difference that is none, and some hundred times the rounding error of one operation.
 CLOSE = {"float64": 1e-9, "float32": 1e-4}
@@ -127,18 +126,25 @@ def _start(given: dict[str, Any], classes: Any) -> np.ndarray:
 def _simulated(target: str, given: dict[str, Any], classes: Any) -> Any:
     import attnlab
 
-    engines: dict[str, Any] = {
-        "limit": attnlab.Limit(), "flow": attnlab.Flow(),
-        "sampled": attnlab.Sampled(given["length"], given["batch_size"]),
-    }  # fmt: skip
-    optimizer = attnlab.Optimizer("sgd", given["momentum"], weight_decay=given["weight_decay"])
+    last, decay = given["steps"], given["weight_decay"]
+    sampled, length = target == "sampled", given["length"]
+    optimizer = attnlab.Optimizer("sgd", given["momentum"], weight_decay=decay)
     return attnlab.simulate(
-        classes, engines[target], eta_y=given["eta_y"], eta_z=given["eta_z"],
-        steps=given["steps"],
-        optimizer=optimizer, init=_start(given, classes), seeds=[given["seed"]],
-        save=attnlab.Save(("attention", "loss"), at=[0, given["steps"]]), dtype=given["dtype"],
-        lump=given["lump"], progress=False,
-    )  # fmt: skip
+        attnlab.Sequences(classes, length=length if sampled else np.inf, lump=given["lump"]),
+        motion=(
+            attnlab.Flow(last, weight_decay=decay)
+            if target == "flow"
+            else attnlab.Steps(last, optimizer)
+        ),
+        gradient=attnlab.Batches(given["batch_size"]) if sampled else attnlab.Population(),
+        eta_y=given["eta_y"],
+        eta_z=given["eta_z"],
+        init=_start(given, classes),
+        seeds=[given["seed"]],
+        record=attnlab.Record(("attention", "loss"), at=[0, last]),
+        dtype=given["dtype"],
+        progress=False,
+    )
 
 
 def _expected(
@@ -265,16 +271,13 @@ def _refused(given: dict[str, Any]) -> Verdict:
     """What cannot be done has to be refused, before anything is allocated."""
     import attnlab
 
-    kinds = {"embedded": attnlab.Embedded, "extended": attnlab.Extended, "sampled": attnlab.Sampled}
-    asked = {"classes": "syn-small", "steps": 10, **given}
-    for name in ("model", "engine"):
-        if name in given:
-            kind, values = given[name]
-            asked[name] = kinds[kind](**values)
-    if "every" in given:
-        asked["save"] = attnlab.Save(every=asked.pop("every"))
+    kinds = {"embedded": attnlab.Embedded, "extended": attnlab.Extended}
+    asked = {"task": "syn-small", "steps": 10, **given}
+    if "model" in given:
+        kind, values = given["model"]
+        asked["model"] = kinds[kind](**values)
     try:
-        attnlab.simulate(asked.pop("classes"), eta_y=1.0, eta_z=1.0, progress=False, **asked)
+        attnlab.simulate(asked.pop("task"), eta_y=1.0, eta_z=1.0, progress=False, **asked)
     except Exception as problem:
         return refusal(problem)
     return bad("accepted")

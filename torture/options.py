@@ -37,12 +37,13 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 # What each verb accepts, and of which kind it is. Those with ! are always given.
 VERBS: dict[str, tuple[str, ...]] = {
     "simulate": (
-        "CLASSES=syn-small:input", "engine=sampled:word", "eta-y=1,2:list", "eta-z=0.5:list",
-        "steps=10:number", "length=8:whole", "batch-size=4:whole", "sequences=20:whole",
+        "CLASSES=syn-small:input", "motion=steps:word", "gradient=batches:word",
+        "eta-y=1,2:list", "eta-z=0.5:list", "steps=10:whole", "time=10:number", "length=8:bound",
+        "batch-size=4:whole", "training-set=20:whole",
         "prior=0.7,0.3:list", "normalization=rms:word", "heads=2:whole", "combine=average:word",
         "position=alibi:0.5:word", "optimizer=sgd:word", "weight-decay=0.1:number",
         "momentum=0.5:number", "init=uniform:word", "seeds=2:whole", "seed=3:whole",
-        "save=attention,loss:word", "every=2:whole", "geometric=5:whole", "at=0,5:list",
+        "what=attention,loss:word", "every=2:whole", "geometric=5:whole", "at=0,5:list",
         "dtype=float64:word", "out=x.nc:output", "plot=x.png:output",
     ),
     "sweep": (
@@ -52,15 +53,15 @@ VERBS: dict[str, tuple[str, ...]] = {
     ),
     "sweep status": ("DIR=.:folder",),
     "audit": (
-        "CLASSES=syn-small:input", "eta-y=1:number", "eta-z=0.1:number", "steps=100:number",
+        "CLASSES=syn-small:input", "eta-y=1:number", "eta-z=0.1:number", "steps=100:whole",
         "claim=theorem-2:word", "html=x.html:output",
     ),
     "text train": (
         "CORPUS=text.txt:input", "out!=run:place", "vocab-size=50:whole", "tokens=word:word",
-        "layers=1:whole", "heads=2:whole", "dim=8:whole", "feed-forward=8:whole", "norm=pre:word",
-        "positions=alibi:word", "dropout=0.1:number", "context=4:whole", "rates=1,2:list",
-        "seeds=2:whole", "steps=10:whole", "optimizer=adam:word", "batch=2:whole",
-        "clip=0.5:bound", "measure-every=5:whole", "validation-tokens=40:whole", "probes=1:whole",
+        "layers=1:whole", "heads=2:whole", "dim=8:whole", "mlp=8:whole", "norm=pre:word",
+        "positions=alibi:word", "dropout=0.1:number", "length!=4:whole", "learning-rate=1,2:list",
+        "seeds=2:whole", "steps=10:whole", "optimizer=adam:word", "batch-size=2:whole",
+        "clip=0.5:number", "every=5:whole", "validation-tokens=40:whole", "probes=1:whole",
         "precision=default:word",
     ),
     "text classes": (
@@ -80,8 +81,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Where the work of a verb begins.
 WORK = (
-    ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
-    ("attnlab.text.fit", "answering"), ("attnlab.auditing.trial", "simulate"),
+    ("attnlab.simulation.trainer", "answering"), ("attnlab.auditing.trial", "simulate"),
     ("attnlab.auditing", "examine_all"), ("attnlab.report.make", "find_or_run"),
     ("attnlab.playground.server", "serve"),
 )  # fmt: skip
@@ -93,6 +93,7 @@ class Accepted(BaseException):
 
 def prepare_options(folder: Path) -> None:
     """Make the files that the options name, and go where they are."""
+    import attnlab.auditing.trial
     import attnlab.papers.scan_and_snap.agreement
     import attnlab.playground.server
     import attnlab.report.make  # noqa: F401
@@ -100,7 +101,8 @@ def prepare_options(folder: Path) -> None:
     os.chdir(folder)
     os.mkfifo("fifo.yaml")
     Path("text.txt").write_text(TEXT)
-    small = {"classes": "syn-small", "grid": {"eta_z": [1, 2]}, "eta_y": 1, "steps": 5}
+    motion = {"name": "steps", "steps": 5}
+    small = {"task": "syn-small", "grid": {"eta_z": [1, 2]}, "eta_y": 1, "motion": motion}
     Path("sweep.json").write_text(json.dumps(small))
 
 

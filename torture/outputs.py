@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from torture.campaign import REFUSED, RIGHT, Campaign, Case, Verdict, bad, refusal
-from torture.verbs import SWEEP, prepare
+from torture.verbs import SMALL_TEXT, SWEEP, prepare
 
 PLANTED = ("link", "dangling", "loop", "file", "folder", "pipe")
 MINE = b"somebody else's, and nowhere else\n"
@@ -117,18 +117,18 @@ def _snapshot(path: Path) -> Any:
 def _writers(folder: Path) -> dict[str, Callable[[Path], Any]]:
     """Return all that fills a folder, at sizes that take a fraction of a second."""
     from attnlab.files.recipe import as_value
+    from attnlab.simulation import simulate, text_run
     from attnlab.sweeping import SweepRecipe, make_plan, run_in
-    from attnlab.text import TransformerSpec, open_corpus, train
+    from attnlab.tasks.text import open_corpus
 
     prepare(folder)
     small = {"grid": {"common_prob": [0.1, 0.4]}, "eta_z": 1.0, "seeds": 1}
     plan = make_plan(as_value("", {**SWEEP, **small}, SweepRecipe), memory_budget=1)
     corpus = open_corpus(folder / "text.txt", cache=folder)
-    spec = TransformerSpec(dim=4, feed_forward=4, context=6)
-    settings: Any = {"steps": 2, "batch": 2, "measure_every": 1, "probes": 1, "progress": False}
+    training = text_run(corpus, **SMALL_TEXT)
     return {
         "sweep": lambda out: _sweep(run_in, out, plan),
-        "text train": lambda out: train(corpus, spec, out=out, **settings),
+        "text train": lambda out: simulate(training, out=out, progress=False),
         "experiment": _experiment(),
         "token cache": lambda out: _quietly(open_corpus, folder / "text.txt", cache=out),
         "observe": _observed(folder),

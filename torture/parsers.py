@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -22,19 +22,22 @@ from torture.verbs import RECIPES
 KINDS = ("classes", "classes", "sweep", "recipe", "preset", "page", "text")  # as often as named
 STRUCTURED = (".json", ".yaml", ".preset")
 SWEEP = {
-    "classes": "single-common:num_classes=2,distinct=2,vocab_size=20",
+    "task": {"name": "sequences", "length": 8,
+             "classes": "single-common:num_classes=2,distinct=2,vocab_size=20"},
     "grid": {"common_prob": [0.1, 0.2], "eta_z": [0.5, 1.0], "optimizer.beta_2": [0.9, 0.99]},
-    "ratio": 2.0, "steps": 10, "seeds": [0, 3], "dtype": "float64", "init": "uniform",
-    "engine": {"name": "sampled", "length": 8, "batch_size": 4},
-    "optimizer": {"name": "adam", "beta_1": 0.5, "epsilon": 1e-6},
+    "ratio": 2.0, "seeds": [0, 3], "dtype": "float64", "init": "uniform",
+    "gradient": {"name": "batches", "size": 4},
+    "motion": {"name": "steps", "steps": 10,
+               "optimizer": {"name": "adam", "beta_1": 0.5, "epsilon": 1e-6}},
     "model": {"name": "extended", "residual": True, "heads": 2, "combine": "concatenate",
               "position": "alibi:0.5"},
-    "save": {"what": ["attention", "loss"], "every": 5},
+    "record": {"what": ["attention", "loss"], "every": 5},
 }  # fmt: skip
 FLOW = {
-    "classes": "syn-small", "grid": {"eta_y": [1, 2]}, "eta_z": 0.5, "steps": 100.5, "seeds": 2,
-    "engine": {"name": "flow", "rtol": 1e-4, "atol": 1e-6},
-    "save": {"what": "loss", "at": [0, 1.5]}, "model": {"name": "embedded", "dim": 30, "scale": 2},
+    "task": "syn-small", "grid": {"eta_y": [1, 2]}, "eta_z": 0.5, "seeds": 2,
+    "motion": {"name": "flow", "time": 100.5, "rtol": 1e-4, "atol": 1e-6},
+    "record": {"what": "loss", "at": [0, 1.5]},
+    "model": {"name": "embedded", "dim": 30, "scale": 2},
 }  # fmt: skip
 PRESETS = (
     "syn-small", "syn-medium:num_last=3", "family:classes=2,queries=1,common=3",
@@ -55,6 +58,14 @@ class Parser:
     read: Callable[[Path], Any]
     again: Callable[[Any], Any]
     may: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadRecipe:
+    """A recipe, compared by its content."""
+
+    recipe: Any = field(compare=False)
+    content: Any
 
 
 class Parsers(Campaign):
@@ -171,8 +182,8 @@ def _text(document: Any, suffix: str) -> bytes:
 
 
 def _classes() -> dict[str, Parser]:
-    from attnlab.data import SequenceClasses, classes_from
-    from attnlab.data import class_files as files
+    from attnlab.tasks.classes import SequenceClasses, classes_from
+    from attnlab.tasks.classes import class_files as files
 
     def value(made: SequenceClasses) -> Any:
         return made.digest, made.names, files.format_classes(made)
@@ -202,10 +213,31 @@ def _recipes() -> dict[str, Parser]:
     from attnlab.files.recipe import Recipe, as_value, read_recipe
     from attnlab.sweeping import SweepRecipe, make_plan
 
-    def read_sweep(path: Path) -> Any:
-        recipe = read_recipe(path, SweepRecipe)
-        make_plan(recipe)
-        return recipe
+    def content(value: Any) -> Any:
+        """Return what a recipe says, and of a sweep all runs: defaults may be written or not."""
+        if isinstance(value, tuple | list):
+            return [content(item) for item in value]
+        if isinstance(value, dict):
+            return {key: content(item) for key, item in value.items()}
+        if not is_dataclass(value):
+            return value
+        said = {
+            line.name: content(getattr(value, line.name))
+            for line in fields(value)
+            if not (isinstance(value, SweepRecipe) and line.name == "given")
+        }
+        if isinstance(value, SweepRecipe):
+            said["runs"] = [(run, of and of.digest) for run, of in value.settings()]
+        return said
+
+    def read_any(kind: Any, path: Path) -> ReadRecipe:
+        recipe = read_recipe(path, kind)
+        return ReadRecipe(recipe, content(recipe))
+
+    def read_sweep(path: Path) -> ReadRecipe:
+        found = read_any(SweepRecipe, path)
+        make_plan(found.recipe)
+        return found
 
     def document(value: Any) -> Any:
         if isinstance(value, tuple | list):
@@ -218,36 +250,41 @@ def _recipes() -> dict[str, Parser]:
         beside = [line.name for line in fields(value) if line.name not in ("given", "grid")]
         return {name: document(getattr(value, name)) for name in beside} | sweep
 
-    def again(value: Any) -> Any:
-        return as_value("", json.loads(json.dumps(document(value))), type(value))
+    def again(found: ReadRecipe) -> ReadRecipe:
+        written = json.loads(json.dumps(document(found.recipe)))
+        recipe = as_value("", written, type(found.recipe))
+        return ReadRecipe(recipe, content(recipe))
 
     note = [line.name for line in fields(Recipe) if line.default is None]
-    optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay", "vocab_size",
-                "training.validation_tokens")  # fmt: skip
-    may = tuple(f"{name} null" for name in (*note, *optional))
+    optional = (
+        "motion.*tol", "motion.clip", "motion.optimizer.*", "model.*", "record.*",
+        "task.training_set", "task.validation_tokens", "task.corpus.*", "vocab_size",
+    )  # fmt: skip
+    # without a learning rate, parameters stay fixed
+    may = tuple(f"{name} null" for name in (*note, *optional, "eta_y", "eta_z"))
     may += (
         "ours null",
         "regression_bounds renamed",
         "seeds list",
         "regression_bounds.*.* negative",
-        "save.what list",
-        "save.what.* list",
+        "record.what list",
+        "record.what.* list",
     )
     seeds = tuple(json.dumps(recipe).encode() for recipe in (SWEEP, FLOW))
     made = {"sweep recipe": Parser(seeds, ".yaml", read_sweep, again, may)}
     for name in offered("figures"):
         seed = recipe_file(name).read_bytes()
-        read = partial(read_recipe, kind=experiment(name).recipe)
+        read = partial(read_any, experiment(name).recipe)
         made[f"recipe {name}"] = Parser((seed,), ".yaml", read, again, may)
     return made
 
 
 def _others(folder: Path) -> dict[str, Parser]:
-    from attnlab.data import SequenceClasses
-    from attnlab.data.presets import from_preset
     from attnlab.files.documents import read_document
-    from attnlab.playground.asked import asked
-    from attnlab.text import open_corpus
+    from attnlab.playground.opening import asked
+    from attnlab.tasks.classes import SequenceClasses
+    from attnlab.tasks.classes.presets import from_preset
+    from attnlab.tasks.text import open_corpus
 
     def text_of(path: Path) -> str:
         return path.read_text(encoding="latin-1")
@@ -258,7 +295,7 @@ def _others(folder: Path) -> dict[str, Parser]:
     def read_text(tokens: Any, path: Path) -> Any:
         return tokens, path, open_corpus(path, tokens=tokens, cache=folder).digest
 
-    page = {"classes": "syn-small", "eta_y": 2.0, "model": {"name": "extended", "heads": 2}}
+    page = {"task": "syn-small", "eta_y": 2.0, "model": {"name": "extended", "heads": 2}}
     text = " ".join(f"word{i % 7} is, in {i}." for i in range(60)).encode()
     made = {
         "preset": Parser(

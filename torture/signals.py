@@ -43,7 +43,7 @@ MADE: tuple[tuple[str, ...], ...] = (
 )
 # Verbs that `torture.verbs` has not, or that are over there in less than a second.
 MORE: dict[str, tuple[str, ...]] = {
-    "predict": ("predict", CLASSES, "--engine", "flow", "--theory", "sgd", "--steps", "1e30"),
+    "predict": ("predict", CLASSES, "--motion", "flow", "--theory", "sgd", "--time", "1e30"),
     "audit, all": ("audit",),
     "audit, far": ("audit", CLASSES, "--eta-z", "1e300"),
     "play": ("play", CLASSES, "--port", "0", "--no-browser"),

@@ -32,7 +32,9 @@ class Theories(Campaign):
         super().__init__(folder)
         import attnlab
 
-        self.run = attnlab.Simulation("syn-small", attnlab.Limit(), eta_y=[1.0, 2.0], steps=5)
+        self.run = attnlab.Simulation(
+            "syn-small", motion=attnlab.Steps(5), gradient="population", eta_y=[1.0, 2.0]
+        )
 
     def cases(self, draw: Random) -> Iterator[Case]:
         while True:
@@ -65,11 +67,11 @@ class Theories(Campaign):
 
 def _theory(kind: str, draw: Random) -> tuple[Any, list[Exception]]:
     """Return a theory that is wrong in one way, and what it raises itself."""
-    from attnlab.theory import Theory
+    from attnlab.theory import ClassTheory
 
     raised: list[Exception] = []
 
-    class Own(Theory):
+    class Own(ClassTheory):
         name = "own"
 
         def assumptions(self, case: Any) -> Any:

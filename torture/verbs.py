@@ -16,8 +16,13 @@ from torture.process import Ended, Process, start
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 CLASSES = "single-common:num_classes=2,distinct=2,vocab_size=20"
 SWEEP = {
-    "classes": CLASSES, "grid": {"common_prob": [0.1, 0.4], "eta_z": [0.5, 1.0]},
-    "ratio": 2.0, "steps": 10, "seeds": 1, "save": {"what": "loss", "every": 5},
+    "task": CLASSES, "grid": {"common_prob": [0.1, 0.4], "eta_z": [0.5, 1.0]},
+    "ratio": 2.0, "motion": {"name": "steps", "steps": 10}, "seeds": 1,
+    "record": {"what": "loss", "every": 5},
+}  # fmt: skip
+# Settings of a training on TEXT that takes a fraction of a second.
+SMALL_TEXT: dict[str, Any] = {
+    "dim": 4, "mlp": 4, "length": 6, "steps": 2, "batch_size": 2, "every": 1, "probes": 1,
 }  # fmt: skip
 TEXT = "the cat sat . the dog sat . a cat ran , the cat ran . the dog ran ; " * 80
 BUDGET = "1"  # of memory, so that each run is a group of its own
@@ -58,7 +63,9 @@ def prepare(folder: Path) -> None:
 
 
 SMALLER: dict[str, dict[str, str]] = {
-    "scan_and_snap/fig2": {"steps": "60"},
+    "scan_and_snap/fig2": {
+        "motion": "{name: steps, steps: 60, optimizer: {name: sgd, momentum: 0.9}}"
+    },
     "studies/residual": {"steps": "20", "seeds": "4"},
 }
 
@@ -83,7 +90,7 @@ def look_at_sweep(out: Path) -> Any:
 
 
 def _look_at_classes(out: Path) -> Any:
-    from attnlab.data import classes_from
+    from attnlab.tasks.classes import classes_from
 
     path = out / "classes.yaml"
     path.stat()  # FileNotFoundError, as of the others, where there is none
@@ -92,25 +99,26 @@ def _look_at_classes(out: Path) -> Any:
 
 _SWEEP = ("sweep", "{given}/sweep.json", "--out", "{out}/sweep", "--memory-budget", BUDGET)
 _TEXT = ("{given}/text.txt", "--queries", "1", "--next", "2", "--context", "6", "--min-count", "2")
-SMALL = ("--dim", "8", "--feed-forward", "8", "--context", "8", "--batch", "4")
+SMALL = ("--dim", "8", "--mlp", "8", "--length", "8", "--batch-size", "4")
 VERBS = {
     "sweep": Verb(_SWEEP, look_at_sweep, 8),
     "sweep, two processes": Verb((*_SWEEP, "--workers", "2"), look_at_sweep),
     "sweep, two drivers": Verb(_SWEEP, look_at_sweep, 2, drivers=2),
     "sweep, Ray": Verb((*_SWEEP, "--executor", "ray"), look_at_sweep, 0.2),
     "simulate": Verb(
-        ("simulate", CLASSES, "--engine", "limit", "--steps", "20000", "--every", "5000",
-         "--save", "loss", "--out", "{out}/result.nc"),
+        ("simulate", CLASSES, "--gradient", "population", "--steps", "20000", "--every", "5000",
+         "--what", "loss", "--out", "{out}/result.nc"),
         _netcdf("result.nc"), 4, resumes=False, longer=("--steps", "100000000"),
     ),
     "simulate, plot": Verb(
-        ("simulate", CLASSES, "--engine", "limit", "--steps", "20", "--plot", "{out}/result.png"),
+        ("simulate", CLASSES, "--gradient", "population", "--steps", "20",
+         "--plot", "{out}/result.png"),
         lambda out: (out / "result.png").stat().st_size > 0, 0.5, resumes=False,
         longer=("--steps", "100000000"),
     ),
     "text train": Verb(
         ("text", "train", "{given}/text.txt", "--out", "{out}/run", "--steps", "1000",
-         "--measure-every", "200", *SMALL),
+         "--every", "200", *SMALL),
         _netcdf("run/result.nc"), 3,
     ),
     "text classes": Verb(

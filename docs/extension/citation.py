@@ -12,8 +12,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.files.citation import ATTNLAB_BIBTEX
 from attnlab.shelf import shelf
+from attnlab.shelf.papers import ATTNLAB_BIBTEX
 
 
 class Citation(SphinxDirective):

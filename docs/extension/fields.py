@@ -17,14 +17,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.experiments import experiment
-from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe
+from attnlab.experiments.base import ExperimentRecipe, SimulationRecipe
 from attnlab.files.recipe import SCALARS, Named, Numbers, Recipe
 from attnlab.shelf import offered
-from attnlab.sweeping.recipe import KINDS
+from attnlab.simulation.simulation import FIELD_KINDS, Simulation
+from attnlab.tasks import Task
 from extension.docstrings import explained
 from extension.tables import paragraph, section, table
 
-TITLES = {"Simulation": "A simulation", "Training": "A training on text"}
 HEADING = ("field", "kind", "default", "meaning")
 
 
@@ -35,10 +35,9 @@ class RecipeFields(SphinxDirective):
             section("Any experiment", _of(ExperimentRecipe, Recipe)),
         ]
         parts: list[type] = []
-        for kind in KINDS:
-            value = kind.value
-            rows = [_row(value, name, of, parts) for name, of in kind.fields().items()]
-            found.append(section(TITLES[value.__name__], table(HEADING, rows)))
+        kinds = {**FIELD_KINDS, "task": Task | str}
+        rows = [_row(Simulation, name, of, parts) for name, of in kinds.items()]
+        found.append(section("A simulation", table(HEADING, rows)))
         shown: set[type] = set()
         while left := [part for part in parts if part not in shown]:
             shown.update(left)

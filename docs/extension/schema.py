@@ -19,7 +19,9 @@ from extension.tables import section, table
 
 class Schema(SphinxDirective):
     def run(self) -> list[nodes.Node]:
-        run = attnlab.Simulation("syn-small", attnlab.Limit(), eta_y=[1.0, 2.0], eta_z=1.0, steps=2)
+        run = attnlab.Simulation(
+            "syn-small", gradient="population", motion=attnlab.Steps(2), eta_y=[1.0, 2.0]
+        )
         simulated = attnlab.simulate(run, progress=False)
         return [
             *_parts(simulated, "simulate()"),

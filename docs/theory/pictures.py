@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import attnlab
-from attnlab.data import SequenceClasses, single_common
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots.style import (
     ACCENT,
@@ -20,6 +19,7 @@ from attnlab.plots.style import (
     page,
     panel_titles,
 )
+from attnlab.tasks.classes import SequenceClasses, single_common
 
 IMAGES = Path(__file__).parents[1] / "images" / "theory"
 WORDS = ("the", "match", "goal", "coach", "rain", "wind", "storm", "was", "won", "cold")
@@ -78,8 +78,8 @@ def freezing() -> Figure:
     """Attention of one class while it is trained: on two axes of time, and its speed."""
     at = np.geomspace(1, 1e7, 80)
     run = attnlab.Simulation(
-        FOUR, attnlab.Flow(), eta_y=1.0, eta_z=1.0, steps=1e7, dtype="float64",
-        save=attnlab.Save(at=at.tolist()),
+        FOUR, motion=attnlab.Flow(1e7), eta_y=1.0, eta_z=1.0, dtype="float64",
+        record=attnlab.Record(at=at.tolist()),
     )  # fmt: skip
     result = attnlab.simulate(run, progress=False).isel(seed=0, sequence_class=0)
     attention = result["attention"].sel(token=np.flatnonzero(result["probability"]))
@@ -113,10 +113,9 @@ def ladder() -> Figure:
     classes = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
     run = attnlab.Simulation(
         classes,
-        attnlab.Flow(),
-        steps=1e5,
+        motion=attnlab.Flow(1e5),
         dtype="float64",
-        save=attnlab.Save(at=at.tolist()),
+        record=attnlab.Record(at=at.tolist()),
         eta_y=0.9,
         eta_z=0.03,
     )

@@ -14,12 +14,12 @@ CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
 
 @claim(
     "own-paper-square", statement=r"At first $z$ grows as $\eta_Y \eta_Z t^2$", relation=LEADING,
-    source="Own Paper", tolerance=0.05, hypotheses=[Early().assumptions], case=CASE, figure="early",
-    training_number="z is off by {:.2g} of its largest entry",
+    sources="Own Paper", tolerance=0.05, hypotheses=[Early().assumptions], case=CASE,
+    figure="early", training_number="z is off by {:.2g} of its largest entry",
 )  # fmt: skip
 def square(case):
     """Train the flow from zero; compare z at the end, over its largest entry."""
-    run = Simulation(case.classes, Flow(), eta_y=case.eta_y, eta_z=case.eta_z, steps=case.steps)
+    run = Simulation(case.classes, motion=Flow(case.steps), eta_y=case.eta_y, eta_z=case.eta_z)
     found = simulate(run, progress=False), predict(run, theory=Early())
     z, said = (of["attention_logits"].isel(time=-1) for of in found)
     error = float(abs(said - z).max() / abs(said).max())
@@ -28,9 +28,9 @@ def square(case):
 
 @claim(
     "own-paper-distinct-first", statement="Distinct tokens gain attention, common tokens lose it",
-    relation=ABOVE, source="Own Paper", case=CASE,
+    relation=ABOVE, sources="Own Paper", case=CASE,
 )  # fmt: skip
 def distinct_first(case):
     """Compare the pushes on distinct tokens with 0, and the negative of that on the common one."""
     push = early_push(case)[0]
-    return Measurement(Check("distinct", 0.0, push[1:]), Check("common", 0.0, -push[:1]))
+    return [Check("distinct", 0.0, push[1:]), Check("common", 0.0, -push[:1])]

@@ -1,6 +1,6 @@
 """Sequence classes of the paper: two classes of one query that share a token."""
 
-from attnlab.data import SequenceClasses
+from attnlab.tasks.classes import SequenceClasses
 
 
 def pair(shared: float = 0.5) -> SequenceClasses:

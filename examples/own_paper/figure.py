@@ -12,19 +12,19 @@ from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standin
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
     classes: str
-    steps: float
+    time: float
 
 
 def data(recipe, *, progress=False, keep=None):
-    """z of the query over (time, token), trained and predicted."""
-    run = Simulation(recipe.classes, Flow(), steps=recipe.steps, dtype="float64")
+    """Return z of the query over (time, token), trained and predicted."""
+    run = Simulation(recipe.classes, motion=Flow(recipe.time), dtype="float64")
     trained, predicted = simulate(run, progress=progress), predict(run, theory="own-paper-early")
     both = {"trained": trained, "predicted": predicted}
     return xr.Dataset({of: z["attention_logits"].isel(seed=0, query=0) for of, z in both.items()})
 
 
 def judge(z):
-    """Is the error at the end below a tenth of the largest logit?"""
+    """Check that the error at the end is below a tenth of the largest logit."""
     last = z.isel(time=-1)
     error = float(abs(last["predicted"] - last["trained"]).max() / abs(last["trained"]).max())
     found = f"The prediction is off by {error:.1%} at the end."

@@ -3,9 +3,6 @@
 They are the protocol of "Scan and Snap" for Syn-Small (Figs. 4 and 5).
 """
 
-from typing import Final
-
-ENGINE: Final = "sampled"
 LENGTH = 128  # T, query included
 BATCH_SIZE = 128
 ETA_Y, ETA_Z = 1.0, 1.0

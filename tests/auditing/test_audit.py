@@ -8,20 +8,18 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab import Flow, Limit, Simulation, formulas
+from attnlab import Flow, Population, Simulation, Steps, formulas
 from attnlab.auditing import Measurement, Trial, Verdict, audit, claim, select
-from attnlab.auditing.audit import Audit
-from attnlab.auditing.html import page
-from attnlab.auditing.ladder import costs
+from attnlab.auditing.document import page
 from attnlab.auditing.tokens import seen_roles
-from attnlab.auditing.trial import simulation_of
-from attnlab.data import SequenceClasses, single_common
+from attnlab.auditing.trial import Audit, costs, simulation_of
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
+from attnlab.tasks.classes import SequenceClasses, single_common
 from attnlab.theory import as_theory
 from attnlab.theory.comparison import Check
 from attnlab.theory.relation import BELOW
@@ -134,12 +132,15 @@ def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
 
 
 def test_steps_with_momentum_are_the_simulations_own():
-    """One value: an audit of steps has their clock, and t_0 is told in them."""
+    """One value: an audit of steps has their clock, and t_0 is given in them."""
     simulation = Simulation(
-        "syn-small", Limit(), eta_y=0.1, eta_z=0.1, steps=300, seeds=2, dtype="float64"
-    )
+        "syn-small", motion=Steps(300), gradient=Population(), learning_rate=0.1, seeds=2,
+        dtype="float64",
+    )  # fmt: skip
     found = audit(simulation, theories=["sgd"])
-    assert found.trial.simulation == replace(simulation, save=found.trial.simulation.save)
+    assert found.trial.simulation == simulation
+    by_name = audit("syn-small", gradient="population", steps=300, theories=["sgd"]).trial
+    assert (by_name.simulation.clock, by_name.simulation.dtype) == ("step", "float32")
     assert found.trial.simulated.sizes["step"] == 101
     plain = theory.transition_times(K=2, M=34, eta_y=0.1).t0
     assert found.trial.transition[1] == pytest.approx(
@@ -153,9 +154,9 @@ def test_steps_with_momentum_are_the_simulations_own():
 def test_of_classes_alone_it_is_the_flow_for_100_t0():
     simulation, theories = simulation_of("syn-small")
     assert [of.name for of in theories] == ["printed", "corrected", "sgd"]
-    assert simulation.engine == Flow()
+    assert simulation.clock == "time" and simulation.task.infinite
     assert simulation.dtype == "float64"
-    assert simulation.steps == pytest.approx(
+    assert simulation.last == pytest.approx(
         100 * float(theory.transition_times(K=2, M=34, eta_y=1.0).t0)
     )
     assert simulation_of(simulation)[0] == simulation
@@ -204,11 +205,12 @@ def test_claims_of_the_catalogue_are_examined_where_they_can_be():
     [
         ({"eta_y": 0.0}, "eta_y: expected a finite number above 0"),
         ({"eta_z": np.nan}, "eta_z: expected numbers of at least 0 that are finite"),
-        ({"eta_z": [1.0, 2.0]}, "eta_z: an audit is of one pair of rates"),
-        ({"steps": -1.0}, "steps: expected a positive time"),
-        ({"steps": 1e-3}, "steps: expected a time above 0.01"),
-        ({"eta_y": 1e10}, "give a time with steps"),
-        ({"optimizer": "adam", "engine": Limit()}, "gradient descent alone"),
+        ({"eta_z": [1.0, 2.0]}, "eta_z: an audit takes one pair of learning rates"),
+        ({"eta_z": None, "motion": Flow()}, "eta_z: expected a finite number above 0, got None"),
+        ({"time": -1.0}, "time: expected a positive number"),
+        ({"time": 1e-3}, "time: expected a time above 0.01"),
+        ({"eta_y": 1e10}, "give a time"),
+        ({"optimizer": "adam", "gradient": "population"}, "gradient descent alone"),
         ({"theories": ["sdg"]}, "did you mean 'sgd'"),
     ],
 )

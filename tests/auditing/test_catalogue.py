@@ -12,8 +12,7 @@ import pytest
 
 from attnlab import formulas
 from attnlab.auditing import Verdict, all_claims, claims_of, select
-from attnlab.auditing.built_in import readable
-from attnlab.auditing.catalogue import audited_papers
+from attnlab.auditing.catalogue import audited_papers, readable
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import dollars, typeset
 from attnlab.shelf import offered, shelf
@@ -53,7 +52,7 @@ def test_what_is_on_record_is_of_claims_that_there_are():
 def test_what_others_say_is_never_counted_as_the_papers():
     elsewhere = ("poster", "slides", "summary", "JoMA", "Scan and Snap")
     for claim in CLAIMS:
-        by_the_paper = not claim.ours and not claim.source[0].startswith(elsewhere)
+        by_the_paper = not claim.ours and not claim.sources[0].startswith(elsewhere)
         assert (claim.origin == "Scan and Snap") == by_the_paper, claim.id
 
 
@@ -80,7 +79,7 @@ def test_what_a_claim_points_at_exists(claim):
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_a_claim_is_complete(claim):
-    for text in (claim.statement, *claim.source, claim.how):
+    for text in (claim.statement, *claim.sources, claim.how):
         assert text.strip()
     assert re.match(r"(Compare|Check|Measure) ", claim.how)
     assert claim.how.endswith((".", '".'))

@@ -4,13 +4,13 @@ from dataclasses import replace
 from types import ModuleType
 
 from attnlab.auditing import Measurement, OnRecord, Verdict, claim
-from attnlab.auditing.claim import claims_in
+from attnlab.auditing.claims import claims_in
 from attnlab.theory.comparison import Check
 from attnlab.theory.relation import BELOW
 
 
 @claim(
-    "one-below-two", source=("here", "there"), statement=r"$1 \le 2$, always", relation=BELOW,
+    "one-below-two", sources=("here", "there"), statement=r"$1 \le 2$, always", relation=BELOW,
     code=["h"], number="{:.1f} of it",
 )  # fmt: skip
 def one_below_two(case):
@@ -22,12 +22,12 @@ def one_below_two(case):
 
 def test_a_decorated_function_is_a_claim():
     assert one_below_two.id == "one-below-two"
-    assert one_below_two.source == ("here", "there")
+    assert one_below_two.sources == ("here", "there")
     assert one_below_two.code == ("h",)
     assert one_below_two.how == "Compare 2 with 1. Only the order counts."
     assert one_below_two.statement == r"$1 \le 2$, always"
     assert one_below_two.plain == "1 <= 2, always"
-    assert claim("x", statement="x", relation=BELOW, source="here")(print).source == ("here",)
+    assert claim("x", statement="x", relation=BELOW, sources="here")(print).sources == ("here",)
 
 
 def test_claims_of_a_module_are_its_own_in_the_order_of_definition():

@@ -12,8 +12,7 @@ import xarray as xr
 
 from attnlab.auditing import Verdict, all_claims, examine_all, select
 from attnlab.auditing.claim_map import claim_map
-from attnlab.auditing.document import audit_document
-from attnlab.auditing.html import page
+from attnlab.auditing.document import audit_document, page
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.breakdown import KINDS
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from attnlab.auditing import OnRecord, Verdict, changed, claims_of, examine_all, select
-from attnlab.auditing.catalogue import audited_papers
-from attnlab.auditing.claim import Measurement
-from attnlab.auditing.recording import CLOSE, expected_document, record
+from attnlab.auditing import OnRecord, Verdict, changed, claims_of, examine_all, record, select
+from attnlab.auditing.catalogue import audited_papers, expected_entries
+from attnlab.auditing.claims import Measurement
 from attnlab.files.errors import InputError
 from attnlab.shelf import paper
+from attnlab.shelf.papers import CLOSE
 from attnlab.theory.comparison import Check
 
 SECTIONS = [(of.name, part.section) for of in audited_papers() for part in of.claims]
@@ -38,17 +38,16 @@ def test_verdicts_and_numbers_are_as_recorded(name, section):
 
 
 def test_a_record_is_updated_where_it_has_changed_and_kept_elsewhere():
-    of = paper("joma")
-    assert expected_document(of, [])["claims"] == dict(of.expected["claims"])
+    recorded = paper("joma").expected["claims"]
+    assert expected_entries("joma", []) == recorded
     (claim,) = select(["joma-tree"])
     (found,) = examine_all([claim])
-    assert expected_document(of, [found]) == expected_document(of, [])
-    other = changed_by(claim, 2.0, 0.123456)
-    entries = expected_document(of, [other])["claims"]
+    assert expected_entries("joma", [found]) == recorded
+    entries = expected_entries("joma", [changed_by(claim, 2.0, 0.123456)])
     assert entries.pop("joma-tree") == {"verdict": "fails", "number": 0.1235}
-    assert entries.items() <= of.expected["claims"].items()
+    assert entries.items() <= recorded.items()
     near = changed_by(claim, 1.0, claim.recorded.number * (1 + CLOSE / 2))
-    assert expected_document(of, [near])["claims"]["joma-tree"]["number"] == claim.recorded.number
+    assert expected_entries("joma", [near])["joma-tree"]["number"] == claim.recorded.number
 
 
 def changed_by(claim, measured, number):
@@ -62,14 +61,13 @@ def test_expected_json_is_as_the_command_writes_it():
         assert text == json.dumps(json.loads(text), indent=2) + "\n"
 
 
-def test_only_claims_of_papers_in_a_checkout_are_recorded(monkeypatch):
+def test_only_claims_of_papers_in_a_checkout_are_recorded():
     (found,) = examine_all(select(["joma-tree"]))
     with pytest.raises(InputError, match="a claim of no paper"):
         record([replace(found, claim=replace(found.claim, paper="", recorded=OnRecord()))])
     installed = replace(paper("joma"), folder=paper("joma").folder / "site-packages" / "joma")
-    monkeypatch.setattr("attnlab.auditing.recording.paper", lambda name: installed)
     with pytest.raises(InputError, match="record in a source checkout"):
-        record([found])
+        installed.record("claims", {})
     assert found.verdict is Verdict.EXACT
 
 

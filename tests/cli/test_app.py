@@ -3,10 +3,10 @@
 import pytest
 
 from attnlab.cli import app
-from attnlab.text.cohort import Cohort
+from attnlab.simulation.trainer import Trainer
 
 WORDS = " ".join(f"w{i * 3 % 17}" for i in range(4000))
-TRAIN = ["text", "train", "words.txt", "--context", "8", "--batch", "4", "--out"]
+TRAIN = ["text", "train", "words.txt", "--length", "8", "--batch-size", "4", "--out"]
 
 
 @pytest.fixture
@@ -16,13 +16,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_interrupt_is_said(call, folder, monkeypatch):
+def test_an_interrupt_says_how_far_the_run_was(call, folder, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Cohort, "__init__", interrupted)
+    monkeypatch.setattr(Trainer, "go", interrupted)
     code, _, said = call(*TRAIN, "run", cwd=folder)
-    assert (code, said) == (app.INTERRUPTED, "attnlab: stopped before the first checkpoint\n")
+    words = "attnlab: stopped at step 0 of 1,500 before the first checkpoint\n"
+    assert (code, said) == (app.INTERRUPTED, words)
 
 
 def test_what_the_disk_refuses_is_one_line(call, folder, monkeypatch):

@@ -40,7 +40,7 @@ def test_each_paper_has_a_table_of_its_own(tmp_path, call):
 def test_a_paper_has_its_claims(monkeypatch, capsys):
     few = select(["joma-tree", "joma-delta"])
     monkeypatch.setattr(
-        "attnlab.auditing.built_in.claims_of", lambda name: few if name == "joma" else ()
+        "attnlab.auditing.catalogue.claims_of", lambda name: few if name == "joma" else ()
     )
     audit_verb(paper="joma")
     assert "2 claims, all as recorded" in capsys.readouterr().out
@@ -65,7 +65,7 @@ from attnlab.theory import Check
 from attnlab.theory.relation import BELOW
 
 
-@claim("one-below-two", source="here", statement="$1 < 2$", relation=BELOW, case=WEAK)
+@claim("one-below-two", sources="here", statement="$1 < 2$", relation=BELOW, case=WEAK)
 def one_below_two(case):
     """Compare 2 with 1."""
     return Measurement(Check("one", 2.0, 1.0), number=0.123456)
@@ -158,7 +158,7 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
 
 
 def test_times_that_have_not_come_are_bounds(tmp_path, call):
-    code, out, err = call("audit", "syn-small", "--steps", "1", cwd=tmp_path)
+    code, out, err = call("audit", "syn-small", "--time", "1", cwd=tmp_path)
     assert code == 0, err
     assert " ".join(out.split()).count("0 32 >= 1 >= 1 >= 1 >= 1") == 1
     assert "It snaps at t >= 1 in training" in " ".join(out.split())
@@ -185,7 +185,7 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
         (["syn-smal"], "did you mean 'syn-small'"),
         (["syn-small", "--eta-z", "0"], "eta_z: expected a finite number above 0"),
         (["syn-small", "--claim", "lemma-6"], "tested on built-in classes only"),
-        (["--plot", "page.png"], "plot: it is of classes of yours; give CLASSES with it"),
+        (["--plot", "page.png"], "plot: the built-in settings have their own; give CLASSES"),
         (["syn-small", "--plot", "page.txt"], "plot: the name should end in .png"),
         (["--html", "page.txt"], "html: the name should end in .html"),
         (["--html", "nowhere/page.html"], "html: the folder nowhere does not exist"),
@@ -213,8 +213,8 @@ def test_a_changed_verdict_exits_with_1(monkeypatch, capsys):
     assert "1 not as recorded: eq-128" in shown
 
 
-@pytest.mark.parametrize("option", ["--eta-z", "--steps"])
-def test_extreme_rates_and_times_are_refused(tmp_path, call, option):
+@pytest.mark.parametrize("option", ["--eta-z", "--time"])
+def test_extreme_learning_rates_and_times_are_refused(tmp_path, call, option):
     code, out, said = call("audit", "syn-small", option, "1e300", "--json", cwd=tmp_path)
     assert (code, out) == (2, "")
     assert f"{option[2:].replace('-', '_')}: expected" in said

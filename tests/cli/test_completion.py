@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from attnlab.cli import arguments, reproduce
-from attnlab.data import presets
-from attnlab.dynamics import models
+from attnlab.models import SequenceModel
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import offered
+from attnlab.tasks.classes import presets
 
 JOMA = ("erf", "hblt", "hierarchy", "invariants", "salience")
 
@@ -32,7 +32,10 @@ def asking(*words):
         (("simulate", "syn-"), ["syn-small", "syn-medium"]),
         (("simulate", "recipes/"), []),  # where the shell itself completes files
         (("simulate", "syn-small", "--eta"), ["--eta-y", "--eta-z"]),
-        (("simulate", "syn-small", "--engine", ""), ["sampled", "limit", "flow"]),
+        (("simulate", "syn-small", "--motion", ""), ["steps", "flow"]),
+        (("play", "syn-small", "--gradient", "p"), ["population"]),
+        (("audit", "syn-small", "--optimizer", "adam"), ["adam", "adamw"]),
+        (("predict", "syn-small", "--init", ""), ["zero", "uniform"]),
         (("predict", "joma-toy", "--model", "j"), ["joint"]),
         (("predict", "syn-small", "--theory", "p"), ["printed"]),
         (("audit", "z"), ["zipf"]),
@@ -52,22 +55,48 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 def test_the_words_are_those_that_are_understood():
     assert presets() == arguments.PRESETS
-    ours = {getattr(models, name) for name in models.__all__} - {models.Model}
-    assert {model.called() for model in ours} | {*offered("models")} == {*arguments.MODELS}
+    kinds = SequenceModel.kinds().items()  # those of other tests are not shipped
+    shipped = {name for name, kind in kinds if kind.__module__.startswith("attnlab.models")}
+    assert shipped | {*offered("models")} == {*arguments.MODELS}
     assert tuple(offered("theories")) == arguments.THEORIES
     for name in reproduce.NAMES:
         assert chosen_parts([name]), name
 
 
-def test_a_shell_is_answered_without_jax():
+def answered_without(modules, *arguments, **environment):
+    """What the command line prints where some modules cannot be imported."""
     code = (
         "import sys\n"
-        "for name in ('jax', 'numpy', 'xarray'): sys.modules[name] = None\n"
-        "sys.argv = ['attnlab']\n"
+        f"for name in {modules!r}: sys.modules[name] = None\n"
+        f"sys.argv = {['attnlab', *arguments]!r}\n"
         "from attnlab.cli import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **asking("audit", "sy")},
+        [sys.executable, "-c", code], env={**os.environ, **environment},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "syn-small\nsyn-medium\nsymmetric\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_shell_is_answered_without_jax():
+    found = answered_without(("jax",), **asking("audit", "sy"))
+    assert found == "syn-small\nsyn-medium\nsymmetric\n"
+
+
+def test_verbs_are_completed_without_the_options_of_runs():
+    """These are derived from the value, which needs numpy and xarray."""
+    found = answered_without(("jax", "numpy", "xarray"), **asking("s"))
+    assert found == "simulate\nsweep\n"
+    assert "simulate" in answered_without(("jax", "numpy", "xarray"), "--help")
+
+
+@pytest.mark.parametrize("verb", ["simulate", "predict", "audit", "play", "text train"])
+def test_help_needs_no_jax_and_little_time(verb):
+    begun = os.times()
+    out = answered_without(("jax", "diffrax", "optax"), *verb.split(), "--help")
+    ended = os.times()
+    spent = sum(ended[2:4]) - sum(begun[2:4])  # of the process, however busy the machine is
+    assert spent < 2, f"{spent:.1f} s"
+    for words in ("Examples:", "Task:", "Model:", "Motion:", "Gradient:", "Record:", "Run:"):
+        assert f"{words}\n" in out, words

@@ -6,33 +6,43 @@ import sys
 import pytest
 
 import attnlab
-from attnlab import Limit, Optimizer, Sampled
+from attnlab import Batches, Flow, Optimizer, Population, Sequences
 from attnlab.auditing.trial import simulation_of
 from attnlab.cli import reproduce, text, text_classes
-from attnlab.data import classes_from
-from attnlab.dynamics import as_simulation
 from attnlab.papers.scan_and_snap.agreement import measure
-from attnlab.playground.asked import asked
+from attnlab.playground.opening import asked
 from attnlab.report import reproduce as make_parts
+from attnlab.simulation import as_simulation, text_run
 from attnlab.sweeping import SweepRecipe
-from attnlab.text import Training, TransformerSpec, estimate_classes, open_corpus
+from attnlab.tasks.classes import classes_from
+from attnlab.tasks.text import estimate_classes, open_corpus
 
 
 class Asked(Exception):
     """Raised where the run would begin."""
 
 
-def call_of(given, engine=None, progress=None, **fields):
-    """What a call of simulate() comes to."""
-    return as_simulation(given, engine, **fields)
+def call_of(given, progress=None, out=None, **settings):
+    """Return the run of a call of simulate()."""
+    return as_simulation(given, **settings)
 
 
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [
         ([], {}),
-        (["--engine", "limit"], {"engine": Limit()}),
-        (["--engine", "flow"], {"engine": attnlab.Flow()}),
+        (["--gradient", "population"], {"gradient": Population()}),
+        (["--length", "inf", "--batch-size", "4"], {"length": "inf", "gradient": Batches(4)}),
+        (["--motion", "flow"], {"motion": Flow()}),
+        (["--time", "1e3"], {"motion": Flow(1e3)}),
+        (["--motion", "flow:time=1e3,rtol=1e-4"], {"motion": Flow(1e3, rtol=1e-4)}),
+        (["--steps", "1e3", "--clip", "2"], {"steps": 1000, "clip": 2.0}),
+        (["--residual", "--heads", "2"], {"model": attnlab.Extended(residual=True, heads=2)}),
+        (["--no-lump", "--no-exact"], {"lump": False, "exact": False}),
+        (["--seed", "7"], {"seeds": [7]}),
+        (["--seeds", "3,5"], {"seeds": [3, 5]}),
+        (["--learning-rate", "0.5,2"], {"learning_rate": [0.5, 2.0]}),
+        (["--every", "doubling", "--what", "loss"], {"every": "doubling", "what": "loss"}),
         (["--optimizer", "sgd"], {"optimizer": "sgd"}),
         (["--optimizer", "sgd"], {"optimizer": Optimizer("sgd")}),
         (["--optimizer", "adam"], {"optimizer": "adam"}),
@@ -44,7 +54,7 @@ def test_the_command_line_makes_the_call_of_python(options, arguments, monkeypat
     def simulate(*what, **how):
         raise Asked(call_of(*what, **how))
 
-    monkeypatch.setattr(attnlab.dynamics, "simulate", simulate)
+    monkeypatch.setattr(attnlab.simulation, "simulate", simulate)
     with pytest.raises(Asked) as by_command:
         call("simulate", "syn-small", *options, cwd=tmp_path)
     assert by_command.value.args == (call_of(classes_from("syn-small"), **arguments),)
@@ -52,17 +62,18 @@ def test_the_command_line_makes_the_call_of_python(options, arguments, monkeypat
 
 def test_the_defaults_are_the_protocol_of_the_paper():
     default = call_of("syn-small")
-    assert default.engine == Sampled(length=128, batch_size=128)
-    assert default.moving == Optimizer("sgd", momentum=0.9)
-    assert (default.eta_y, default.eta_z, default.steps) == (1, 1, 100)
-    assert call_of("syn-small", attnlab.Flow()).moving == Optimizer("sgd", momentum=0.0)
+    assert default.task == Sequences("syn-small", length=128)
+    assert default.gradient == Batches(128)
+    assert set(default.optimizers.values()) == {Optimizer("sgd", momentum=0.9)}
+    assert (default.eta_y, default.eta_z, default.last) == (1, 1, 100)
+    assert call_of("syn-small", motion=Flow()).momentum == 0.0
 
 
-def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
+def test_an_audit_has_the_learning_rates_of_a_simulation(monkeypatch, tmp_path, call):
     def try_out(simulation, theories):
         raise Asked(simulation)
 
-    monkeypatch.setattr(sys.modules["attnlab.auditing.audit"], "try_out", try_out)
+    monkeypatch.setattr(sys.modules["attnlab.auditing.trial"], "try_out", try_out)
     with pytest.raises(Asked) as by_command:
         call("audit", "syn-small", cwd=tmp_path)
     simulation, _ = simulation_of("syn-small")
@@ -71,18 +82,17 @@ def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
     assert (simulation.eta_y, simulation.eta_z) == (simulated.eta_y, simulated.eta_z)
 
 
-def test_a_recipe_and_a_page_leave_the_same_unsaid():
+def test_a_recipe_and_a_page_have_the_same_defaults():
     default = call_of("syn-small")
-    recipe = SweepRecipe(given={"classes": "syn-small", "eta_y": 1, "eta_z": 1})
-    ((way, _),) = recipe.settings()
-    assert way == default
-    assert asked({"classes": "syn-small"}) == default
+    recipe = SweepRecipe(given={"task": "syn-small", "eta_y": 1, "eta_z": 1})
+    ((run, _),) = recipe.settings()
+    assert run == default
+    assert asked({"task": "syn-small"}) == default
 
 
 @pytest.mark.parametrize(
     ("verb", "function"),
     [
-        (text.train_verb, TransformerSpec),
         (text.train_verb, open_corpus),
         (text_classes.classes_verb, estimate_classes),
         (text_classes.classes_verb, open_corpus),
@@ -91,7 +101,7 @@ def test_a_recipe_and_a_page_leave_the_same_unsaid():
     ],
     ids=lambda of: of.__name__,
 )
-def test_what_is_asked_for_in_two_ways_has_one_default(verb, function):
+def test_an_option_and_its_parameter_have_one_default(verb, function):
     def defaults(of):
         parameters = inspect.signature(of).parameters.values()
         return {one.name: one.default for one in parameters if one.default is not one.empty}
@@ -104,10 +114,10 @@ def test_what_is_asked_for_in_two_ways_has_one_default(verb, function):
 
 
 def test_a_training_of_the_command_line_is_that_of_python(monkeypatch, tmp_path, call):
-    def train(training, **given):
-        raise Asked(training)
+    def simulate(run, **given):
+        raise Asked(run)
 
-    monkeypatch.setattr(attnlab.text, "train", train)
+    monkeypatch.setattr(attnlab.simulation, "simulate", simulate)
     with pytest.raises(Asked) as by_command:
         call("text", "train", "builtin", "--out", "run", cwd=tmp_path)
-    assert by_command.value.args == (Training("builtin"),)
+    assert by_command.value.args == (text_run("builtin", learning_rate=[5.0]),)

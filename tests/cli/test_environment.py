@@ -8,7 +8,7 @@ import pytest
 
 import attnlab
 
-RUN = ["simulate", "syn-small", "--engine", "limit", "--steps", "10"]
+RUN = ["simulate", "syn-small", "--gradient", "population", "--steps", "10"]
 
 
 def attnlab_in_a_shell(after="", cwd=None, **environment):

@@ -6,7 +6,7 @@ import re
 import attnlab
 from attnlab.cli import app
 
-QUICK = ("--engine", "limit", "--steps", "20")
+QUICK = ("--gradient", "population", "--steps", "20")
 
 
 def test_a_table_with_times_and_assumptions(call, tmp_path):
@@ -16,10 +16,10 @@ def test_a_table_with_times_and_assumptions(call, tmp_path):
     assert "eta_Y >> eta_Z: their ratio" in out and ">= 30" in out
     predicted = attnlab.load(tmp_path / "p.nc")
     assert predicted.attrs["theory"] == "corrected"
-    assert attnlab.Simulation.of(predicted).steps == 20
+    assert attnlab.Simulation.of(predicted).last == 20
 
 
-def test_json_is_one_document_and_the_worst_rate_is_told(call, tmp_path):
+def test_json_is_one_document_and_the_worst_learning_rate_is_shown(call, tmp_path):
     code, out, err = call(
         "predict", "syn-small", *QUICK, "--eta-y", "100,1", "--theory", "sgd", "--json",
         cwd=tmp_path,
@@ -58,9 +58,10 @@ def test_a_joint_model_by_joma_beside_its_run(call, tmp_path):
 def test_what_is_wrong_is_named(call, tmp_path):
     for options, words in (
         (("--theory", "prited"), "did you mean 'printed'"),
-        (("--at", "1.5"), "at: optimiser steps are whole"),
+        (("--at", "1.5"), "at: optimizer steps are whole"),
         (("--eta-y", "0"), "eta_y"),
         (("--model", "joint"), "the theory is about the paper's model"),
+        (("--residual",), "the theory is about the paper's model"),
         (("--theory", "joma"), "give model=Joint"),
         (("--model", "joint:activation=gleu"), "did you mean 'gelu'"),
         (("--model", "joint:hiden=3"), "did you mean 'hidden'"),
@@ -72,7 +73,7 @@ def test_what_is_wrong_is_named(call, tmp_path):
 
 
 def test_an_equation_that_cannot_be_followed_is_given_up(call, tmp_path):
-    arguments = ["predict", "syn-small", "--engine", "flow", "--steps", "1e38", "--theory", "sgd"]
+    arguments = ["predict", "syn-small", "--motion", "flow", "--time", "1e38", "--theory", "sgd"]
     code, _, said = call(*arguments, cwd=tmp_path)
     assert code == app.DIVERGED
     assert re.match(

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab.cli import audit_tables, printing
+from attnlab.cli import audit, printing
 from attnlab.files.names import visible
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
@@ -61,7 +61,7 @@ def test_names_do_not_reach_the_terminal_raw(tmp_path, call):
     code, out, err = call("simulate", "\x1b[2J.yaml", *QUICK, "--out", "\x1b.nc", cwd=tmp_path)
     assert code == 0, err
     assert not OBEYED.search(out + err)
-    for shown in (r"\x1b[2J.yaml: Sampled", r"two\nlines", r"bell\x07", r"wrote \x1b.nc"):
+    for shown in (r"\x1b[2J.yaml: T = 16", r"two\nlines", r"bell\x07", r"wrote \x1b.nc"):
         assert shown in out
     code, out, err = call("cite", "\x1b.nc", cwd=tmp_path)
     assert code == 0, err
@@ -72,7 +72,7 @@ def test_a_file_name_that_is_no_text_can_be_printed(tmp_path, call):
     (tmp_path / "\udcff.yaml").write_text(WORDS)
     code, out, err = call("simulate", "\udcff.yaml", *QUICK, cwd=tmp_path)
     assert code == 0, err
-    assert out.startswith(r"\udcff.yaml: Sampled")
+    assert out.startswith(r"\udcff.yaml: T = 16")
 
 
 def test_messages_do_not_reach_the_terminal_raw(tmp_path, call):
@@ -95,7 +95,7 @@ def test_a_result_from_elsewhere_cannot_leave_the_comments(tmp_path, call):
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypatch):
-    printed = narrow(monkeypatch, width, lambda: audit_tables.show({"trial": TRIAL}, None))
+    printed = narrow(monkeypatch, width, lambda: audit.show({"trial": TRIAL}, None))
     assert not OBEYED.search(printed)
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold

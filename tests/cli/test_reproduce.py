@@ -7,7 +7,7 @@ import pytest
 
 import attnlab
 from attnlab.cli import app
-from attnlab.experiments.made import the_record
+from attnlab.experiments.running import the_record
 from attnlab.shelf import paper, recipe_file
 from attnlab.sweeping.ledger import Ledger
 

@@ -34,7 +34,7 @@ def last_line(process):
     ("number", "options"),
     [
         (signal.SIGINT, ["--steps", "2e9", "--geometric", "50"]),
-        (signal.SIGTERM, ["--steps", "1e30", "--engine", "flow"]),
+        (signal.SIGTERM, ["--time", "1e30", "--motion", "flow"]),
     ],
 )
 def test_a_simulation_that_is_stopped_writes_what_was_recorded(number, options, tmp_path):

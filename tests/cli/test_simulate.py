@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import attnlab
+from attnlab.tasks.classes import classes_from
 
 WORDS = """
 vocabulary: [the, a, b, was, "[/]", ":on:"]
@@ -30,7 +31,7 @@ def test_table_file_and_picture(tmp_path):
         assert word in done.stdout
     result = attnlab.load(tmp_path / "run.nc")
     assert result.step.values[-1] == 12
-    assert json.loads(result.attrs["spec"])["optimizer"]["momentum"] == 0.9
+    assert attnlab.Simulation.of(result).momentum == 0.9
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "run.gif").read_bytes().startswith(b"GIF89a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.gif", "run.nc", "run.png"]
@@ -51,7 +52,7 @@ def test_names_are_printed_as_they_are(tmp_path, call):
     (tmp_path / "[b].yaml").write_text(WORDS)
     code, out, err = call("simulate", "[b].yaml", *QUICK, "--out", "[draft].nc", cwd=tmp_path)
     assert code == 0, err
-    for name in ("[b].yaml: Sampled", "[/]", ":on:", "wrote [draft].nc"):
+    for name in ("[b].yaml: T = 16", "[/]", ":on:", "wrote [draft].nc"):
         assert name in out
 
 
@@ -59,7 +60,7 @@ def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
     code, out, err = call(
         "simulate", "syn-small", *QUICK, "--residual", "--normalization", "layer", "--heads", "2",
         "--combine", "concatenate", "--position", "learned", "--attend-self", "--weight-decay",
-        "0.01", "--prior", "0.7,0.3", "--sequences", "30", "--init", "uniform", "--json",
+        "0.01", "--prior", "0.7,0.3", "--training-set", "30", "--init", "uniform", "--json",
         cwd=tmp_path,
     )  # fmt: skip
     assert code == 0, err
@@ -72,14 +73,14 @@ def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
         "name": "extended", "residual": True, "normalization": "layer", "heads": 2,
         "combine": "concatenate", "position": {"name": "learned"}, "attend_self": True,
     }  # fmt: skip
-    assert spec["optimizer"]["weight_decay"] == 0.01
-    assert spec["engine"]["sequences"] == 30
-    assert spec["classes"]["origin"] == "syn-small with prior 0.7, 0.3"
+    assert spec["motion"]["optimizer"]["weight_decay"] == 0.01
+    assert spec["task"]["training_set"] == 30
+    assert spec["task"]["classes"]["origin"] == "syn-small with prior 0.7, 0.3"
 
 
 def test_any_model_by_its_name_and_fields(tmp_path, call):
     code, out, err = call(
-        "simulate", "joma-toy", "--engine", "limit", "--steps", "2", "--json", "--model",
+        "simulate", "joma-toy", "--gradient", "population", "--steps", "2", "--json", "--model",
         "joint:hidden=3,activation=gelu,temperature=0.5,residual=false", cwd=tmp_path,
     )  # fmt: skip
     assert code == 0, err
@@ -90,8 +91,8 @@ def test_any_model_by_its_name_and_fields(tmp_path, call):
 
 def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
     code, _, err = call(
-        "simulate", "syn-small", "--engine", "limit", "--eta-y", "1e38", "--out", "run.nc",
-        cwd=tmp_path,
+        "simulate", "syn-small", "--gradient", "population", "--eta-y", "1e38", "--out",
+        "run.nc", cwd=tmp_path,
     )  # fmt: skip
     assert code == 3
     assert "became non-finite at step" in err
@@ -116,35 +117,53 @@ def test_a_full_disk_names_the_file(option, file, tmp_path, call, monkeypatch):
         (["syn-smal"], "did you mean 'syn-small'"),
         (["syn-medium:num_lst=3"], "num_last"),
         (["absent.yaml"], "absent.yaml"),
-        (["syn-small", "--engine", "flwo"], "engine:"),
-        (["syn-small", "--eta-y", "fast"], "eta-y:"),
+        (["syn-small", "--motion", "flwo"], "motion.name: 'flwo' is not among the choices"),
+        (["syn-small", "--eta-y", "fast"], "eta_y: expected a number or a list, got 'fast'"),
+        (["syn-small", "--eta-y", ""], "eta_y: empty"),
+        (["syn-small", "--eta-y", "1,"], "eta_y: empty"),
+        (["syn-small", "--what", "[loss"], "what: invalid YAML"),
+        (["syn-small", "--dtype", "float46"], "did you mean 'float64'"),
+        (["syn-small", "--steps", "2.5"], "steps: expected a whole number, got 2.5"),
+        (["syn-small", "--motion", "flow", "--steps", "5"], "steps: belongs to Steps"),
         (["syn-small", "--eta-y", "-1"], "eta_y:"),
         (["syn-small", "--steps", "0"], "steps:"),
-        (["syn-small", "--model", "joint", "--heads", "2"], "fields of the model extended"),
-        (["syn-small", "--save", "weights"], "what:"),
+        (["syn-small", "--model", "joint", "--heads", "2"], "heads: belongs to Extended"),
+        (["syn-small", "--what", "weights"], "what:"),
         (["syn-small", "--at", "5,3"], "at:"),
         (["syn-small", "--out", "missing/run.nc"], "out:"),
         (["syn-small", "--out", "run.txt"], "out:"),
-        (["syn-small", "--plot", "run.png", "--save", "loss"], "save:"),
-        (["syn-small", "--animate", "run.gif", "--save", "loss"], "save: --animate needs"),
+        (["syn-small", "--plot", "run.png", "--what", "loss"], "what: --plot needs"),
+        (["syn-small", "--animate", "run.gif", "--what", "loss"], "what: --animate needs"),
         (["syn-small", "--animate", "run.mp4"], "animate:"),
-        (["syn-small", "--show-tokens", "1"], "show-tokens: of a drawing"),
-        (["syn-small", "--engine", "flow", "--momentum", "0.5"], "optimizer:"),
+        (["syn-small", "--show-tokens", "1"], "show-tokens: belongs to a drawing"),
+        (["syn-small", "--motion", "flow", "--momentum", "0.5"], "momentum: belongs to Steps"),
         (["syn-small", "--normalization", "l1"], "normalization:"),
         (["syn-small", "--heads", "0"], "heads:"),
         (["syn-small", "--position", "alibi"], "position:"),
-        (["syn-small", "--position", "learned", "--engine", "limit"], "position:"),
+        (["syn-small", "--position", "learned", "--length", "inf"], "position:"),
         (["syn-small", "--weight-decay", "-1"], "weight_decay:"),
         (["syn-small", "--prior", "0.7,0.7"], "prior:"),
         (["syn-small", "--prior", "1"], "prior:"),
-        (["syn-small", "--sequences", "9", "--engine", "flow"], "sequences:"),
+        (["syn-small", "--training-set", "9", "--length", "inf"], "training_set:"),
+        (["syn-small", "--engine", "limit"], "engine: was an option of version 0.1; now --length"),
+        (["syn-small", "--save", "loss"], "save: was an option of version 0.1; now --what"),
+        (["syn-small", "--sequences", "9"], "sequences: was an option of version 0.1; now --train"),
+        (["old.yaml"], "old.yaml: classes: was a field of version 0.1"),
+        (["sets.yaml"], "task: the command line takes one set of classes"),
     ],
 )
-def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path):
+def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path, monkeypatch):
     from unittest import mock
 
     from attnlab.cli import app
 
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "old.yaml": "classes: syn-small\nengine: limit\n",
+        "sets.yaml": "task: [syn-small, syn-small]\n",
+    }
+    for name in files.keys() & arguments:
+        (tmp_path / name).write_text(files[name])
     # in this process: a new one for each would cost seconds
     with mock.patch.object(sys, "argv", ["attnlab", "simulate", *arguments]):
         said = []
@@ -153,7 +172,30 @@ def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path):
     assert stop.value.code == 2
     assert len(said) == 1
     assert message in said[0]
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == files.keys() & arguments
+
+
+RUN = """
+task: {name: sequences, classes: syn-small, length: 16}
+gradient: {name: batches, size: 8}
+motion: {name: steps, steps: 50, optimizer: adam}
+model: {name: extended, residual: true}
+eta_y: 0.1
+record: {what: [attention, loss], every: 10}
+"""
+
+
+def test_a_file_of_a_run_is_run_and_options_replace_its_settings(tmp_path, call):
+    (tmp_path / "run.yaml").write_text(RUN)
+    options = ("--steps", "12", "--at", "0,6,12", "--no-residual", "--prior", "0.7,0.3")
+    code, _, err = call("simulate", "run.yaml", *options, "--out", "run.nc", cwd=tmp_path)
+    assert code == 0, err
+    run = attnlab.Simulation.of(attnlab.load(tmp_path / "run.nc"))
+    assert run == attnlab.simulation.as_simulation(
+        classes_from("syn-small").with_prior([0.7, 0.3]), model="extended", length=16,
+        batch_size=8, steps=12, optimizer="adam", eta_y=0.1, what=("attention", "loss"),
+        at=(0, 6, 12),
+    )  # fmt: skip
 
 
 def test_help_has_examples(tmp_path, call):

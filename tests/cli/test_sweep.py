@@ -8,19 +8,18 @@ import attnlab
 
 # the program of tests/support/tiny_sweep.py, which the other tests of sweeps compile too
 RECIPE = """\
-classes: single-common:num_classes=2,distinct=2,vocab_size=20
+task: single-common:num_classes=2,distinct=2,vocab_size=20
 grid:
   common_prob: [0.1, 0.2]
   eta_z: [0.5, 1]
 ratio: 2
-engine: {name: limit}
-optimizer: {momentum: 0}
-steps: 10
+gradient: population
+motion: {name: steps, steps: 10, optimizer: {name: sgd, momentum: 0}}
 seeds: 2
-save: {what: [attention, loss, statistics], every: 5}
+record: {what: [attention, loss, statistics], every: 5}
 """
 DIVERGING = RECIPE.replace("[0.5, 1]", "[1, 1e38]").replace(
-    "{momentum: 0}\nsteps: 10", "{momentum: 0.9}\nsteps: 40"
+    "steps: 10, optimizer: {name: sgd, momentum: 0}", "steps: 40"
 )
 
 

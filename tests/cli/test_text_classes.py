@@ -6,8 +6,8 @@ import pytest
 from made_papers import make_paper
 from small_text import FILLERS, write_text
 
-from attnlab.data import read_classes
 from attnlab.shelf import VARIABLE
+from attnlab.tasks.classes import read_classes
 
 ASKED = ("--queries", "2", "--next", "2", "--context", "11", "--min-count", "5")
 

@@ -19,12 +19,11 @@ from attnlab.experiments import (
     experiment,
     figures,
     mean,
+    recipe_for,
     run,
 )
-from attnlab.experiments.base import WORDS
-from attnlab.experiments.catalogue import module_of, opening, recipe_of
-from attnlab.experiments.made import Made
-from attnlab.experiments.recording import record
+from attnlab.experiments.base import WORDS, module_of, opening
+from attnlab.experiments.running import Made, record
 from attnlab.files.errors import InputError
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import VARIABLE, offered, paper
@@ -42,7 +41,7 @@ def test_every_figure_of_a_paper_is_an_experiment_of_its_own_name():
     assert "studies/length" in figures(ours=True)
     assert experiment("fig6") == experiment("scan_and_snap/fig6")
     assert opening().full_name == "scan_and_snap/story"
-    assert recipe_of(opening()).figure == "story"
+    assert recipe_for(opening()).figure == "story"
 
 
 def test_a_name_that_two_papers_have_is_refused_with_the_choices(tmp_path, monkeypatch):

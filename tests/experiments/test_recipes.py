@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from made_small import small
 
-from attnlab.dynamics import Sampled
+from attnlab import Optimizer, Steps
 from attnlab.experiments import SimulationRecipe, experiment, figures, recipe_for
-from attnlab.experiments.catalogue import has_recipe
+from attnlab.experiments.base import has_recipe
 from attnlab.files.recipe import read_recipe
 from attnlab.shelf import recipe_file, shelf
 from attnlab.shelf import single as single_of
@@ -118,9 +118,9 @@ def test_fig6_is_the_protocol():
         "ratio": (1, 2, 5, 10),
     }
     base = recipe.base
-    assert base.engine == Sampled(128, 128)
-    assert (base.optimizer.name, base.optimizer.momentum) == ("sgd", 0.9)
-    assert (base.init, base.steps, len(base.seeds)) == ("uniform", 100, 10)
+    assert (base.task.length, base.gradient.size) == (128, 128)
+    assert base.motion == Steps(100, Optimizer("sgd", momentum=0.9))
+    assert (base.init, len(base.seeds)) == ("uniform", 10)
     sizes = [classes.vocab_size for _, classes in recipe.settings()]
     assert sizes == [33, 79, 125, 240]
 

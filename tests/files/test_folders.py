@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data import classes_from, write_classes
 from attnlab.files import atomic
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
 from attnlab.files.folders import LIST, claim, make_folder
+from attnlab.tasks.classes import classes_from, write_classes
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import attnlab
-from attnlab.files.pages import environment, stylesheet
+from attnlab.files.pages import stylesheet, template
 
 SOURCE = Path(attnlab.__file__).parent
 TEMPLATES = [
@@ -22,19 +22,23 @@ def rules(css):
 def test_every_page_has_the_stylesheet_and_says_none_of_it_again():
     shared = rules(stylesheet())
     assert {"body", "table", ".badge", ".badge.premise"} <= shared
-    for template in TEMPLATES:
-        text = template.read_text(encoding="utf-8")
+    for path in TEMPLATES:
+        text = path.read_text(encoding="utf-8")
         own = re.search(r"<style>\n\{\{ stylesheet \}\}\n(.*?)</style>", text, re.DOTALL)
-        assert own, template
+        assert own, path
         again = rules(own[1]) & {"body", "h1", "h2", "table", "th, td", "code", ".badge"}
-        assert not again, f"{template}: {again}"
-        assert not re.search(r"\.badge\.\w+ *\{", own[1]), template
+        assert not again, f"{path}: {again}"
+        assert not re.search(r"\.badge\.\w+ *\{", own[1]), path
 
 
 def test_nothing_is_loaded_by_the_stylesheet():
     assert not re.search(r"url\(|@import|https?:", stylesheet())
 
 
-def test_a_template_escapes_and_sets():
-    shown = environment().from_string("{{ a }} {{ b | letters }} {{ c | typeset }}")
-    assert shown.render(a="<a>", b="<t_0>", c="<$x$>").count("&lt;") == 3
+def test_a_template_of_html_escapes_and_sets(tmp_path, monkeypatch):
+    (tmp_path / "own_pages").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, escaped in (("page.html", 3), ("page.md.jinja", 2)):
+        (tmp_path / "own_pages" / name).write_text("{{ a }} {{ b | letters }} {{ c | typeset }}")
+        shown = template("own_pages", name).render(a="<a>", b="<t_0>", c="<$x$>")
+        assert shown.count("&lt;") == escaped

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from attnlab.cli import audit, parts, sweep
+from attnlab.cli import audit, reproduce, sweep
 from attnlab.files import progress
 from attnlab.files.progress import reporting, watching
 
@@ -101,7 +101,7 @@ def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
     heard = stderr()
     with watching(False, bar=sweep._Bar, lines=sweep._Lines):
         assert heard.says("looking for groups that are there already\n")
-    with watching(False, bar=parts._Bar, lines=parts._Lines) as watch:
+    with watching(False, bar=reproduce._Bar, lines=reproduce._Lines) as watch:
         watch.begin("fig6", ["fig7", "report"])
         assert heard.says("fig6: compiling, 2 left\n")
         watch.progress("fig6", 0.5)
@@ -109,7 +109,7 @@ def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
     with audit._progress(3, quiet=False) as tell:
         tell("lemma-1")
         tell("lemma-2")
-        assert heard.says("lemma-2: 1 of 3 done\n")
+        assert heard.says("audit: lemma-2: 33 %\n")
 
 
 @pytest.mark.parametrize(

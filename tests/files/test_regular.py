@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data import classes_from, read_classes
 from attnlab.files.netcdf import load
 from attnlab.files.recipe import read_recipe
 from attnlab.files.regular import NotAFile, open_regular, read_regular
 from attnlab.sweeping import SweepRecipe
-from attnlab.text.sources import read_source
+from attnlab.tasks.classes import classes_from, read_classes
+from attnlab.tasks.text.sources import read_source
 
 
 @pytest.fixture

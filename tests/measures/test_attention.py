@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.data.classes import COMMON, DISTINCT, SequenceClasses
 from attnlab.measures import (
     attention_speed,
     common_mass,
@@ -26,6 +25,7 @@ from attnlab.measures import (
 )
 from attnlab.measures.motion import equal_spans
 from attnlab.measures.roles import class_count, in_play, is_common, is_distinct
+from attnlab.tasks.classes.classes import COMMON, DISTINCT, SequenceClasses
 
 # Two classes: token 0 is common, 1 and 2 belong to class 0, 3 and 4 to class 1, and 5 is nobody's.
 PROBABILITY = np.array([[0.4, 0.4, 0.2, 0.0, 0.0, 0.0], [0.2, 0.0, 0.0, 0.5, 0.3, 0.0]])
@@ -195,7 +195,7 @@ def test_entropy_bounds(weights: list[float]) -> None:
     "measure", [entropy, distinct_entropy, common_mass, effective_tokens, snap_time]
 )
 def test_what_was_not_recorded_is_named(measure: Any) -> None:
-    with pytest.raises(ValueError, match=r"^attention: not recorded; add it to Save\(\.\.\.\)$"):
+    with pytest.raises(ValueError, match=r"^attention: not recorded; add it to Record\(what="):
         measure(record())
 
 
@@ -274,7 +274,7 @@ def test_growth_factor_can_outgrow_float64_quietly() -> None:
 
 
 def test_growth_factor_needs_the_start() -> None:
-    with pytest.raises(ValueError, match=r"^step: .*starts from step 0.*add 0 to Save"):
+    with pytest.raises(ValueError, match=r"^step: .*starts from step 0.*add 0 to Record"):
         growth_factor(record(logits=np.zeros((1, 2, 2, 6)), at=[1, 2]))
     with pytest.raises(ValueError, match="^attention_logits: not recorded"):
         growth_factor(record())
@@ -419,7 +419,7 @@ def test_snap_is_per_class_and_seed() -> None:
 
 
 def test_snap_refuses_what_it_cannot_measure() -> None:
-    with pytest.raises(ValueError, match=r"^step: .*at least two records.*Save\(\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"^step: .*at least two records.*Record\(\.\.\.\)"):
         snap_time(moving([0.1], at=[0]))
     with pytest.raises(ValueError, match="^step: records must increase"):
         snap_time(moving([0, 0.1, 0.2], at=[0, 2, 1]))

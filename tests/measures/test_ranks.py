@@ -7,7 +7,7 @@ import torch
 from quickly import quickly
 
 from attnlab.files.errors import InputError
-from attnlab.measures.ranks import stable_rank, stable_rank_of_qk, stable_rank_there
+from attnlab.measures.ranks import stable_rank, stable_rank_of_qk, stable_rank_there, units_for
 from attnlab.papers.joma import theory
 
 
@@ -74,3 +74,13 @@ def test_queries_and_keys_without_their_product():
         stable_rank_of_qk(W_Q, W_K[:, :2])
     with pytest.raises(InputError, match="divide"):
         stable_rank_of_qk(W_Q[:3], W_K)
+
+
+def test_units_for_most_of_the_activation():
+    rows = np.zeros((2, 3, 8))
+    rows[0, 0, :4] = [10, -10, 0.1, 0.1]  # two hold 99 %
+    rows[0, 1] = 1  # all are needed
+    number, share = units_for(torch.asarray(rows))
+    assert number == pytest.approx((2 + 8) / 2)  # silent rows are left out
+    assert share == pytest.approx(number / 8)
+    assert np.isnan(units_for(np.zeros((2, 8)))[0])

@@ -1,14 +1,21 @@
 """The transformer against a plain numpy one, and its gradient against differences."""
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from quickly import quickly
 
 from attnlab.files.errors import InputError
-from attnlab.models import Transformer
+from attnlab.files.recipe import as_value
+from attnlab.models import Model, Transformer, transformer_math
 from attnlab.simulation import TaskLearner
-from attnlab.tasks import MarkovChains
+from attnlab.tasks import Batch, MarkovChains
 
 TASK = MarkovChains(vocab_size=4, length=6)
 VARIANTS = [
@@ -21,6 +28,8 @@ VARIANTS = [
     Transformer(layers=2, dim=8, positions="sinusoidal", attention="sigmoid", scheme="uniform",
                 embedding="orthonormal"),
     Transformer(layers=1, heads=2, dim=8, positions="relative", causal=False, merged=True),
+    Transformer(layers=2, heads=2, dim=8, mlp=6, tied=True, biases=True, scheme="torch",
+                scale_embedding=True, activation="linear"),
 ]  # fmt: skip
 
 
@@ -42,7 +51,7 @@ def plain(model, params, tokens):
         return np.concatenate([z.real, z.imag])
 
     table = np.eye(d) if model.embedding == "one-hot" else p["embedding"]["tokens"]
-    x = table[tokens].astype(float)
+    x = table[tokens] * (np.sqrt(d) if model.scale_embedding else 1.0)
     if model.positions == "learned":
         x = x + p["positions"]["vectors"][:T]
     if model.positions == "sinusoidal":
@@ -62,9 +71,9 @@ def plain(model, params, tokens):
             part = slice(h * d // H, (h + 1) * d // H)
             if model.merged:
                 q, k = seen @ a["merged"][i, h], seen
+                v = linear(a, "value", i, seen)[:, part]
             else:
-                q, k = (linear(a, n, i, seen)[:, part] for n in ("query", "key"))
-            v = linear(a, "value", i, seen)[:, part]
+                q, k, v = (of[:, part] for of in np.split(linear(a, "qkv", i, seen), 3, axis=-1))
             for t in range(T):
                 keys = range(t + 1) if model.causal else range(T)
                 logits = []
@@ -102,7 +111,7 @@ def plain(model, params, tokens):
             hidden = linear(p["mlp"], "up", i, seen)
             if model.activation == "gelu":
                 hidden = hidden * np.asarray(jax.scipy.stats.norm.cdf(hidden))
-            else:
+            if model.activation == "relu":
                 hidden = np.maximum(hidden, 0)
             x = x + linear(p["mlp"], "down", i, hidden)
             if model.norm == "post":
@@ -113,7 +122,9 @@ def plain(model, params, tokens):
     if model.tied:
         out = x @ table.T
     else:
-        out = x @ p["decoder"]["weights"] + p["decoder"].get("weights_bias", 0)
+        out = x @ p["decoder"]["weights"].T
+    if model.biases:
+        out = out + p["decoder"]["bias"]
     return (out[0] if model.readout == "last" else out), all_weights
 
 
@@ -163,17 +174,223 @@ def test_vectors_stand_in_for_one_hot_tokens():
     model = Transformer(layers=1, dim=8)
     params = model.init(jax.random.key(0), TASK, ())
     tokens = TASK.batch((), jax.random.key(1), 0, 2).inputs
-    by_vector, _ = model.apply(params, jax.nn.one_hot(tokens, 4))
-    np.testing.assert_allclose(by_vector, model.apply(params, tokens)[0], atol=1e-6)
+    by_vector, _ = quickly(model.apply)(params, jax.nn.one_hot(tokens, 4))
+    np.testing.assert_allclose(by_vector, quickly(model.apply)(params, tokens)[0], atol=1e-6)
 
 
-def test_dropout_needs_a_key_and_keeps_the_mean():
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_it_is_what_pytorch_computes(norm):
+    import torch
+
+    model = Transformer(
+        layers=2, heads=2, dim=8, mlp=6, norm=norm, positions="none", biases=True, scheme="torch"
+    )
+    noise = np.random.default_rng(1)  # nothing is left at 0 or 1, so that each one counts
+    params = jax.tree.map(
+        lambda of: of + 0.3 * jnp.asarray(noise.normal(size=of.shape), of.dtype),
+        model.init(jax.random.key(0), TASK, ()),
+    )
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 6, 0.0, batch_first=True, norm_first=norm == "pre"
+    )
+    final = torch.nn.LayerNorm(8) if norm == "pre" else None
+    encoder = torch.nn.TransformerEncoder(layer, 2, final, enable_nested_tensor=False)
+    names = {
+        "self_attn.in_proj_": ("attention", "qkv"), "self_attn.out_proj.": ("attention", "out"),
+        "linear1.": ("mlp", "up"), "linear2.": ("mlp", "down"),
+    }  # fmt: skip
+    state = {}
+    for i in range(2):
+        for theirs, (group, name) in names.items():
+            matrix, bias = params[group][name][i], params[group][f"{name}_bias"][i]
+            state |= {f"layers.{i}.{theirs}weight": matrix.T, f"layers.{i}.{theirs}bias": bias}
+        for theirs, name in (("norm1", "attention"), ("norm2", "mlp")):
+            state[f"layers.{i}.{theirs}.weight"] = params["norm"][name]["gain"][i]
+            state[f"layers.{i}.{theirs}.bias"] = params["norm"][name]["shift"][i]
+    if norm == "pre":
+        state |= {
+            "norm.weight": params["norm"]["final"]["gain"],
+            "norm.bias": params["norm"]["final"]["shift"],
+        }
+    encoder.load_state_dict({name: torch.tensor(np.asarray(of)) for name, of in state.items()})
+    tokens = TASK.batch((), jax.random.key(1), 0, 3).inputs
+    embedded = torch.tensor(np.asarray(params["embedding"]["tokens"][tokens]))
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(tokens.shape[1])
+    with torch.no_grad():
+        x = encoder(embedded, mask=mask, is_causal=True).numpy()
+    expected = x @ params["decoder"]["weights"].T + params["decoder"]["bias"]
+    np.testing.assert_allclose(quickly(model.apply)(params, tokens)[0], expected, atol=3e-5)
+
+
+def test_the_start_of_each_scheme():
+    task = MarkovChains(vocab_size=500, length=6)
+    settings = {"layers": 2, "dim": 64, "mlp": 96, "biases": True, "positions": "learned"}
+    settings["scale"] = 2.0
+    bound, zero = {}, {("attention", "qkv_bias"), ("attention", "out_bias"), ("decoder", "bias")}
+    bound |= dict.fromkeys([("embedding", "tokens"), ("decoder", "weights")], 0.1)
+    bound |= {("positions", "vectors"): 0.1, ("attention", "qkv"): (6 / 256) ** 0.5}
+    bound |= dict.fromkeys([("attention", "out"), ("mlp", "up"), ("mlp", "up_bias")], 1 / 8)
+    bound |= dict.fromkeys([("mlp", "down"), ("mlp", "down_bias")], 96**-0.5)
+    params = Transformer(**settings, scheme="torch").init(jax.random.key(0), task, ())
+    for (group, name), most in bound.items():
+        of = np.asarray(params[group][name])
+        assert 0.95 * 2 * most < abs(of).max() <= 2 * most
+        assert of.std() == pytest.approx(2 * most / 3**0.5, rel=0.1)
+    assert all(not params[group][name].any() for group, name in zero)
+    inputs = {"qkv": 64, "out": 64, "up": 64, "down": 96}
+    for scheme, spread in (("lecun", 1.0), ("uniform", 3**-0.5), ("normal", 0.0), ("zeros", None)):
+        params = Transformer(**settings, scheme=scheme).init(jax.random.key(0), task, ())
+        assert not params["mlp"]["up_bias"].any()
+        for name, n in inputs.items():
+            of = params["attention" if name in ("qkv", "out") else "mlp"][name]
+            expected = {None: 0.0, 0.0: 2.0}.get(spread, 2 * (spread or 0) * n**-0.5)
+            assert float(of.std()) == pytest.approx(expected, rel=0.05)
+
+
+def test_no_token_sees_those_after_it():
+    model = Transformer(dim=8, mlp=4)
+    params = model.init(jax.random.key(0), TASK, ())
+    tokens = TASK.batch((), jax.random.key(1), 0, 2).inputs
+    before, after = (
+        quickly(model.apply)(params, t)[0] for t in (tokens, tokens.at[:, 3].add(1) % 4)
+    )
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert (before[:, 3:] != after[:, 3:]).all()
+
+
+def test_dropout_needs_a_key():
     model = Transformer(layers=1, dim=8, dropout=0.5)
     params = model.init(jax.random.key(0), TASK, ())
     tokens = TASK.batch((), jax.random.key(1), 0, 2).inputs
-    a, b = (model.apply(params, tokens, key=jax.random.key(i))[0] for i in (0, 1))
+    a, again, b = (model.apply(params, tokens, key=jax.random.key(i))[0] for i in (0, 0, 1))
     assert not np.allclose(a, b)
-    np.testing.assert_array_equal(model.apply(params, tokens)[0], model.apply(params, tokens)[0])
+    np.testing.assert_array_equal(a, again)
+    quiet = replace(model, dropout=0.0)
+    np.testing.assert_array_equal(
+        model.apply(params, tokens)[0], quiet.apply(params, tokens, key=jax.random.key(0))[0]
+    )
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean():
+    model, ones = Transformer(dropout=0.2), jnp.ones((300, 400))
+    salts = jax.random.bits(jax.random.key(0), (2, 2), jnp.uint32)
+    first, second = (np.asarray(transformer_math._drop(model, ones, salt)) for salt in salts)
+    for kept in (first, second):
+        assert set(np.unique(kept)) == {0.0, np.float32(1.25)}
+        assert (kept == 0).mean() == pytest.approx(0.2, abs=0.005)  # 4 standard deviations
+        for axis in (0, 1):  # neighbours are dropped independently
+            near = np.roll(kept, 1, axis)
+            assert ((kept == 0) & (near == 0)).mean() == pytest.approx(0.04, abs=0.003)
+        rows = (kept == 0).mean(1)
+        assert rows.std() == pytest.approx((0.2 * 0.8 / 400) ** 0.5, rel=0.2)
+    assert ((first == 0) & (second == 0)).mean() == pytest.approx(0.04, abs=0.003)
+
+
+WORDS = MarkovChains(vocab_size=150, length=6)
+# words come twice, within a sequence and in several
+TOKENS = jnp.asarray([[3, 7, 3, 9, 149, 0], [7, 7, 1, 0, 2, 3], [140, 5, 5, 5, 3, 8]])
+TARGETS = (TOKENS + 1) % 150
+
+
+@pytest.mark.parametrize("precision, backend, tolerance", [
+    ("default", "cpu", 1e-6), ("default", "gpu", 1e-6), ("bfloat16", "cpu", 1e-2),
+])  # fmt: skip
+@pytest.mark.parametrize("model", [
+    Transformer(dim=8), Transformer(layers=1, dim=8, tied=True, biases=True, readout="last"),
+], ids=["every", "last"])  # fmt: skip
+def test_the_fused_loss_is_the_plain_one(monkeypatch, model, precision, backend, tolerance):
+    params = model.init(jax.random.key(0), WORDS, ())
+    batch = Batch(TOKENS, TARGETS[:, -1] if model.readout == "last" else TARGETS)
+    assert transformer_math.is_fused(model, params, batch, "cross_entropy")
+    plain = quickly(jax.value_and_grad(lambda of: Model.loss(model, of, batch, "cross_entropy")))(
+        params
+    )
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    fused = jax.value_and_grad(
+        lambda of: model.loss(of, batch, "cross_entropy", precision=precision)
+    )
+    found = quickly(fused)(params)
+    assert float(found[0]) == pytest.approx(float(plain[0]), rel=tolerance)
+    if precision == "bfloat16":
+        assert float(found[0]) != float(plain[0])
+    for a, b in zip(*map(jax.tree.leaves, (found[1], plain[1])), strict=True):
+        assert np.linalg.norm(a - b) <= 3 * tolerance * np.linalg.norm(b) + 1e-9
+
+
+def test_only_what_is_in_the_mask_and_has_weight_counts():
+    model = Transformer(layers=1, dim=8)
+    params = model.init(jax.random.key(0), WORDS, ())
+    whole = Batch(TOKENS, TARGETS)
+    first = Batch(TOKENS[:1], TARGETS[:1])
+    mask, weight = jnp.zeros(TOKENS.shape, bool).at[0].set(True), jnp.asarray([2.0, 0.0, 0.0])
+    loss = quickly(model.loss, static_argnums=2)
+    expected = float(loss(params, first, "cross_entropy"))
+    for batch in (whole._replace(mask=mask), whole._replace(weight=weight)):
+        assert float(loss(params, batch, "cross_entropy")) == pytest.approx(expected)
+    target = jax.nn.one_hot(TARGETS, 150)
+    by_square = loss(params, Batch(TOKENS, target), "square")
+    outputs, _ = quickly(model.apply)(params, TOKENS)
+    assert float(by_square) == pytest.approx(float(((outputs - target) ** 2).mean()), rel=1e-6)
+
+
+def step_of(model, params, batch):
+    """The parameters after a clipped step of SGD, and the norm of the gradient."""
+    slope = jax.grad(lambda of: model.loss(of, batch, "cross_entropy", key=jax.random.key(2)))(
+        params
+    )
+    norm = optax.tree.norm(slope)
+    factor = 0.7 * jnp.minimum(1.0, 0.5 / norm)
+    return jax.tree.map(lambda a, b: a - factor * b, params, slope), norm
+
+
+@pytest.mark.parametrize("options", [
+    {"mlp": 5, "dropout": 0.3}, {"tied": True}, {"embedding": "orthonormal", "dim": 150},
+], ids=str)  # fmt: skip
+def test_a_step_of_the_rows_that_are_read_is_a_step_of_all(options):
+    model = Transformer(**({"layers": 1, "dim": 8} | options))
+    params = model.init(jax.random.key(0), WORDS, ())
+    batch = Batch(TOKENS, TARGETS)
+    expected, expected_norm = quickly(lambda of: step_of(model, of, batch))(params)
+
+    @quickly
+    def step(params):
+        near, its_batch = model.near(params, batch)
+        moved, norm = step_of(model, near, its_batch)
+        return near, model.far(params, moved, batch), norm
+
+    near, found, norm = step(params)
+    rows = near["embedding"]["tokens"].shape[0]
+    assert rows == (TOKENS.size if options.get("mlp") else 150)
+    assert float(norm) == pytest.approx(float(expected_norm), rel=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), found, expected)
+
+
+def test_a_small_table_and_vectors_are_read_whole():
+    model = Transformer(layers=1, dim=8)
+    params = model.init(jax.random.key(0), WORDS, ())
+    many = jnp.zeros((20, 6), int)
+    for inputs in (many, jax.nn.one_hot(TOKENS, 150)):
+        batch = Batch(inputs, TARGETS)
+        near, same = model.near(params, batch)
+        assert near is params and same is batch and model.far(params, near, batch) is near
+
+
+def test_it_stands_in_documents_by_its_name():
+    model = Transformer(layers=3, scheme="torch", logit_scale=1.0)
+    document = {"name": "transformer", "layers": 3, "scheme": "torch", "logit_scale": 1.0}
+    assert model.to_document() == document
+    assert as_value("model", document, Model) == model
+    with pytest.raises(InputError, match="model.layer: unknown key; did you mean 'layers'"):
+        as_value("model", {"name": "transformer", "layer": 2}, Model)
+
+
+def test_settings_need_no_jax():
+    code = (
+        "import sys, attnlab.models; attnlab.models.Transformer(layers=1);"
+        "import attnlab.tasks; attnlab.tasks.Task; print('jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_a_frozen_embedding_is_orthonormal():

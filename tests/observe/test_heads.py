@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing import history, layer_statistics, snapshot
+from attnlab.observing import history, layer_statistics, statistics
 from attnlab.observing.probe import make_probe
 from attnlab.observing.snapshot import SnapshotBuilder, take_snapshot
 
@@ -57,7 +57,7 @@ def test_layers_side_by_side_are_as_each_alone(name, monkeypatch):
     together, plans = measured(model, inputs, monkeypatch)
     assert all(plan.together > 1 for plan in plans)
     # so small that each layer is cut into blocks
-    monkeypatch.setattr(snapshot, "BUDGET_BYTES", 2**16)
+    monkeypatch.setattr(statistics, "BUDGET_BYTES", 2**16)
     alone, plans = measured(model, inputs, monkeypatch)
     assert all(plan.together == 1 and len(plan.cuts[0][1]) > 1 for plan in plans)
     assert list(together.layers) == list(alone.layers)

@@ -397,7 +397,7 @@ def test_live_what_fails_in_the_trainings_own_forward_is_told(monkeypatch):
                 if name == "batch_of":
                     patch.setattr(module, name, wrong)
                 else:
-                    patch.setattr(module.SnapshotBuilder, "add", wrong)
+                    patch.setattr(module.snapshots.SnapshotBuilder, "add", wrong)
                 observer._warned.clear()
                 with pytest.warns(UserWarning, match="not measured .ZeroDivisionError"):
                     train(model, 3)

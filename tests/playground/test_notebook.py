@@ -7,13 +7,15 @@ import time
 from typing import Any
 
 import pytest
-from small_run import LIMIT, PATIENCE
+from small_run import PATIENCE, of_page
 
 import attnlab
-from attnlab.dynamics import Flow, Limit, Simulation
 from attnlab.files.errors import InputError
+from attnlab.simulation import as_simulation
 
 pytest.importorskip("anywidget", reason="no anywidget here: pip install 'attnlab[play]'")
+
+SHORT = of_page(motion={"steps": 20})
 
 # what a notebook does: a model with the widget's values, and an element to draw into
 HOST = """
@@ -50,25 +52,26 @@ def notebook(browser: Any, server: Any) -> Any:
 
 
 def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
-    widget = attnlab.play(Simulation("syn-small", Limit(), eta_y=2.0, steps=30))
+    widget = attnlab.play(as_simulation("syn-small", gradient="population", eta_y=2.0, steps=30))
     esm = str(widget._esm)
     notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
     frame = notebook.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
     assert frame.locator("#step-shown").inner_text().endswith("of 30")
-    assert notebook.evaluate("model.values.state.a.steps") == 30
+    assert notebook.evaluate("model.values.state.a.motion.steps") == 30
     slider = frame.locator("#control-eta_z")
     slider.focus()
     slider.press("ArrowRight")
     notebook.wait_for_function("model.sent > 0 && model.values.state.a.eta_z === 2")
     widget.state = json.loads(json.dumps(notebook.evaluate("model.values.state")))
-    assert widget.simulation == Simulation.from_document(
-        {**widget.state["a"], "engine": {"name": "limit"}}
-    )
-    assert widget.simulation.eta_z == 2.0 and widget.compared is None
-    notebook.evaluate("(state) => changed('state', state)", {"a": {**LIMIT, "steps": 20}})
+    assert widget.simulation == as_simulation(
+        widget.simulation.sets[0], gradient="population", eta_y=2.0, eta_z=2.0, steps=30,
+        geometric=100,
+    )  # fmt: skip
+    assert widget.compared is None
+    notebook.evaluate("(state) => changed('state', state)", {"a": SHORT})
     frame.locator("#step-shown", has_text="of 20").wait_for()
-    refused = {"a": {**LIMIT, "steps": -1}}
+    refused = {"a": of_page(motion={"steps": -1})}
     notebook.evaluate("(state) => changed('state', state)", refused)
     frame.locator("#problem", has_text="steps: expected").wait_for()
     notebook.evaluate("end()")
@@ -78,10 +81,10 @@ def test_what_is_set_before_the_page_is_there_is_shown(notebook: Any) -> None:
     """As in a notebook whose cells all run at once; `play()` alone opens on the first example."""
     widget = attnlab.play()
     notebook.evaluate(HOST, [str(widget._esm), {"files": widget.files, "state": widget.state}])
-    notebook.evaluate("(state) => changed('state', state)", {"a": {**LIMIT, "steps": 20}})
+    notebook.evaluate("(state) => changed('state', state)", {"a": SHORT})
     frame = notebook.frame_locator("iframe")
     frame.locator("#step-shown", has_text="of 20").wait_for()
-    notebook.wait_for_function("model.values.state.a.steps === 20")
+    notebook.wait_for_function("model.values.state.a.motion.steps === 20")
     assert frame.locator("#problem").is_hidden()
     notebook.evaluate("end()")
     notebook.evaluate(HOST, [str(widget._esm), {"files": widget.files, "state": {}}])
@@ -90,12 +93,12 @@ def test_what_is_set_before_the_page_is_there_is_shown(notebook: Any) -> None:
     assert second.locator("#problem").is_hidden()
     notebook.wait_for_function("model.values.state.experiment === 'opening'")
     widget.state = notebook.evaluate("model.values.state")
-    assert widget.simulation.steps == 100
+    assert widget.simulation.last == 100
     notebook.evaluate("end()")
 
 
 def test_the_kernel_is_asked_for_what_the_page_does_not_compute(notebook: Any) -> None:
-    widget = attnlab.play(Simulation("syn-small", Flow(), steps=100.0))
+    widget = attnlab.play(as_simulation("syn-small", time=100.0))
     esm = str(widget._esm)
     notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
     notebook.wait_for_function("model.questions.length")
@@ -113,7 +116,9 @@ def test_the_kernel_is_asked_for_what_the_page_does_not_compute(notebook: Any) -
     frame = notebook.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
     assert frame.locator("#step-shown").inner_text().endswith("of 100")
-    notebook.evaluate("changed('state', { a: { ...model.values.state.a, steps: 200 } })")
+    notebook.evaluate(
+        "changed('state', { a: { ...model.values.state.a, motion: { name: 'flow', time: 200 } } })"
+    )
     notebook.wait_for_function("model.questions.length === 2")
     notebook.evaluate("end()")  # who goes leaves nothing behind that computes
     second, last = notebook.evaluate("model.questions.slice(1)")

@@ -14,15 +14,17 @@ import numpy as np
 import page_files
 import pytest
 from PIL import Image
-from small_run import LIMIT
+from small_run import LIMIT, of_page
 
 import attnlab
-from attnlab.dynamics import Simulation
 from attnlab.playground import server as server_module
 from attnlab.playground.opening import opening
 from attnlab.playground.page_files import single_page
+from attnlab.simulation import Simulation, as_simulation
 
 Open = Callable[..., Any]
+FAMILY = of_page(task={"classes": "family"})
+FLOW_FROM_NOW = "void attnlabPage.edit((of) => ({ ...of, motion: { name: 'flow', time: 50 } }), '')"
 PARTS = (".sentence-card", "#player", "#stages", "#classes")
 AXE = Path(__file__).parents[1] / "support" / "axe" / "axe.min.js"
 FINE = 2e-3  # of the axis: a fraction of a pixel
@@ -94,24 +96,24 @@ def test_it_stands_still_where_motion_is_unwelcome(open_page: Open) -> None:
 
 
 def test_the_bars_are_the_simulators_numbers_and_follow_the_sliders(open_page: Open) -> None:
-    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    page = open_page({"a": FAMILY})
     go_to_end(page)
     turn(page, "eta_z", 6)
     rate = page.evaluate("attnlabPage.document.eta_z")
     assert rate == 2
-    expect_bars(page, {**LIMIT, "eta_z": 2.0})
+    expect_bars(page, {**FAMILY, "eta_z": 2.0})
     assert page.locator("#live.stale").count() == 0
 
 
 def test_what_was_done_can_be_undone_and_is_in_the_link(open_page: Open) -> None:
-    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    page = open_page({"a": FAMILY})
     turn(page, "eta_y", 3)
     turn(page, "common", 2)
     page.get_by_role("button", name="Undo").click()
-    assert page.evaluate("attnlabPage.document.classes") == "family"
+    assert page.evaluate("attnlabPage.document.task.classes") == "family"
     assert page.evaluate("attnlabPage.document.eta_y") == 0.2
     page.get_by_role("button", name="Redo").click()
-    assert page.evaluate("attnlabPage.document.classes") == "family:common=3"
+    assert page.evaluate("attnlabPage.document.task.classes") == "family:common=3"
     page.locator("#rung-corrected").check()
     page.wait_for_function("location.hash.includes('common%3D3')")
     page.wait_for_function("location.hash.includes('corrected')")
@@ -156,7 +158,7 @@ def test_two_experiments_at_once_play_as_one(open_page: Open) -> None:
 def test_an_api_that_has_gone_is_told(open_page: Open) -> None:
     page = open_page({"a": LIMIT})
     page.route("**/api/*", lambda route: route.abort())
-    page.evaluate("void attnlabPage.edit((of) => ({ ...of, engine: { name: 'flow' } }), '')")
+    page.evaluate(FLOW_FROM_NOW)
     page.locator("#problem").wait_for()
     assert "attnlab play" in page.locator("#problem").inner_text()
     page.get_by_role("button", name="Undo").click()
@@ -184,7 +186,8 @@ def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
     "state",
     [
         {"a": None}, {"a": 3}, {"a": LIMIT, "experiment": []},
-        {"a": {**LIMIT, "engine": {"name": None}}}, {"a": {**LIMIT, "model": {"name": []}}},
+        {"a": of_page(motion={"name": None})}, {"a": of_page(model={"name": []})},
+        {"a": {"classes": "syn-small", "engine": {"name": "limit"}, "eta_y": 1, "steps": 50}},
     ],
 )  # fmt: skip
 def test_a_link_of_the_wrong_kind_is_words_and_no_script_error(
@@ -200,13 +203,20 @@ HOSTILE = [
     {"first": -1}, {"first": "x"}, {"sentence": 0.5}, {"moment": "x"}, {"rungs": "sgd"}, {"b": {}},
     {"a": None}, {"a": []}, {"b": False}, {"experiment": {}}, {"experiment": None},
     *({"a": {**LIMIT, **of}} for of in (
-        {"save": {"every": -1}}, {"save": {"geometric": 1e9}}, {"save": {"at": [5, -3]}},
-        {"save": {"at": [99]}}, {"save": {"every": 1}, "steps": 10**6}, {"classes": "constructor"},
-        {"classes": "family:constructor=3"}, {"classes": "family:common=-3"}, {"classes": 3},
-        {"classes": "family:common=1000000000"}, {"classes": "family:classes=2.5"}, {"seeds": "x"},
-        {"classes": "family:common_mass=5"}, {"classes": "family:queries=3"}, {"eta_y": "1"},
-        {"steps": "50"}, {"steps": 10.5}, {"init": "foo"}, {"init": [1, 2]}, {"seeds": [1, 2]},
-        {"engine": {"name": "sampled", "length": 8.5}}, {"optimizer": {"momentum": "0.5"}},
+        {"record": {"every": -1}}, {"record": {"geometric": 1e9}}, {"record": {"at": [5, -3]}},
+        {"record": {"at": [99]}}, {"record": []}, {"seeds": "x"}, {"eta_y": "1"}, {"init": "foo"},
+        {"init": [1, 2]}, {"seeds": [1, 2]}, {"learning_rate": 2}, {"task": None}, {"task": 3},
+        {"task": {"name": "text"}}, {"motion": 3}, {"gradient": "everything"}, {"engine": {}},
+    )),
+    *({"a": of_page(**of)} for of in (
+        {"record": {"every": 1}, "motion": {"steps": 10**6}}, {"motion": {"steps": "50"}},
+        {"motion": {"steps": 10.5}}, {"motion": {"optimizer": {"name": "sgd", "momentum": "0.5"}}},
+        {"task": {"length": 8.5}}, {"task": {"length": 8}},
+        {"gradient": {"name": "batches", "size": 0}},
+        *({"task": {"classes": of}} for of in (
+            "constructor", "family:constructor=3", "family:common=-3", 3, "family:classes=2.5",
+            "family:common=1000000000", "family:common_mass=5", "family:queries=3",
+        )),
     )),
 ]  # fmt: skip
 
@@ -239,7 +249,7 @@ def test_names_with_markup_are_shown_as_text(open_page: Open) -> None:
             {"query": "<b>m</b>", "next": "o", "probs": {"b": 1}},
         ],
     }
-    page = open_page({"a": {**LIMIT, "classes": classes}}, strict=True)
+    page = open_page({"a": of_page(task={"classes": classes})}, strict=True)
     page.get_by_role("button", name="Edit the words").click()
     assert page.locator("main img, dialog img, main b").count() == 0
     assert page.title() != "1" and page.errors == []
@@ -247,10 +257,11 @@ def test_names_with_markup_are_shown_as_text(open_page: Open) -> None:
 
 
 def test_a_picture_has_any_name(open_page: Open) -> None:
-    page = open_page({"a": {**LIMIT, "classes": {
+    classes = {
         "vocabulary": ["a\x01b", "m", "n"],
         "classes": [{"query": "m", "next": "n", "probs": {"a\x01b": 1}}],
-    }}})  # fmt: skip
+    }
+    page = open_page({"a": of_page(task={"classes": classes})})
     assert page.evaluate("import('/export.js').then((of) => of.png()).then((of) => of.size)") > 0
 
 
@@ -259,29 +270,29 @@ def test_words_can_be_edited_pasted_and_loaded(open_page: Open) -> None:
     page.get_by_role("button", name="Edit the words").click()
     dialog = page.locator("#words-dialog")
     dialog.get_by_label("Weight of the before won").fill("0")
-    assert "the" not in page.evaluate("attnlabPage.document.classes.classes[0].probs")
+    assert "the" not in page.evaluate("attnlabPage.document.task.classes.classes[0].probs")
     dialog.get_by_text("Paste a table").click()
     dialog.locator("textarea").fill("word,was → up,was → down\nthe,2,2\nsun,3,\nfog,,3")
     dialog.get_by_role("button", name="Use this table").click()
-    classes = page.evaluate("attnlabPage.document.classes")
+    classes = page.evaluate("attnlabPage.document.task.classes")
     assert classes["classes"][0] == {"query": "was", "next": "up", "probs": {"the": 2, "sun": 3}}
     text = "vocabulary: [a, no, m, n, o]\nclasses:\n" + "".join(
         f"  - {{query: m, next: {n}, probs: {{a: 0.5, no: 0.5}}}}\n" for n in "no"
     )
     file = {"name": "mine.yaml", "mimeType": "text/yaml", "buffer": text.encode()}
     dialog.locator("input[type=file]").set_input_files(file)
-    page.wait_for_function("attnlabPage.document.classes.vocabulary.length === 5")
+    page.wait_for_function("attnlabPage.document.task.classes.vocabulary.length === 5")
     bad = {**file, "name": "bad.json", "buffer": json.dumps({"vocabulary": 2}).encode()}
     dialog.locator("input[type=file]").set_input_files(bad)
     page.wait_for_function("document.querySelector('.problem').textContent")
     assert dialog.locator(".problem").inner_text() == "bad.json: classes: missing"
     table = {**file, "name": "mine.csv", "buffer": b"word,up,down,left\nthe,1,2,3\n"}
     dialog.locator("input[type=file]").set_input_files(table)
-    page.wait_for_function("attnlabPage.document.classes.classes.length === 3")
+    page.wait_for_function("attnlabPage.document.task.classes.classes.length === 3")
     dialog.get_by_role("button", name="Done").click()
     page.get_by_role("button", name="Undo").click()
     page.get_by_role("button", name="Undo").click()
-    assert page.evaluate("attnlabPage.document.classes.classes[0].next") == "up"
+    assert page.evaluate("attnlabPage.document.task.classes.classes[0].next") == "up"
     assert page.locator("#control-common_mass").is_hidden()  # it does not apply to one's own words
 
 
@@ -303,7 +314,7 @@ def test_words_can_be_edited_with_the_keyboard(open_page: Open) -> None:
     dialog.get_by_label("Word goal").fill("score")
     page.keyboard.press("Tab")
     page.wait_for_function(f"{focus} === 'Weight of score before won'")
-    assert page.evaluate("attnlabPage.document.classes.vocabulary[5]") == "score"
+    assert page.evaluate("attnlabPage.document.task.classes.vocabulary[5]") == "score"
     assert problem.inner_text() == ""
     dialog.get_by_role("button", name="Add a word").click()
     assert page.evaluate(focus) == "Word word1"
@@ -313,7 +324,7 @@ def test_the_words_of_a_preset_have_names_and_can_be_added_to(open_page: Open) -
     page = open_page({"a": LIMIT})
     page.get_by_role("button", name="Edit the words").click()
     page.get_by_role("button", name="Add a word").click()
-    probs = page.evaluate("attnlabPage.document.classes.classes[0].probs")
+    probs = page.evaluate("attnlabPage.document.task.classes.classes[0].probs")
     assert {"shared 1", "A1", "word1"} <= set(probs)
 
 
@@ -327,7 +338,7 @@ def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
         "classes": [{"query": "m", "next": "n", "probs": dict.fromkeys(names, 1)}],
     }
     page = open_page()
-    run = {**LIMIT, "classes": classes}
+    run = of_page(task={"classes": classes})
     page.evaluate("(state) => attnlabPage.put(state)", {"a": run, "b": {**run, "eta_y": 5}})
     with page.expect_download() as download:
         page.get_by_role("button", name="Copy link").click()
@@ -341,11 +352,12 @@ def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
     assert again.evaluate("attnlabPage.state") == page.evaluate("attnlabPage.state")
     path.rename(tmp_path / "playground.json")
     opened = opening(tmp_path / "playground.json")
-    assert [opened["a"]["eta_y"], opened["b"]["eta_y"], opened["rungs"]] == [1, 5, ["sgd"]]
+    assert [Simulation.from_document(opened[name]).eta_y for name in "ab"] == [1, 5]
+    assert opened["rungs"] == ["sgd"]
 
 
 def test_two_runs_are_compared(open_page: Open) -> None:
-    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    page = open_page({"a": FAMILY})
     place = page.locator("#controls").bounding_box()
     page.get_by_role("button", name="Compare").click()
     assert page.locator("#controls").bounding_box() == place  # nothing jumps
@@ -370,7 +382,7 @@ def test_theory_is_laid_over_and_says_where_it_is_silent(open_page: Open) -> Non
 
 
 def test_what_the_page_does_not_compute_is_asked_of_attnlab(open_page: Open) -> None:
-    flow = {**LIMIT, "engine": {"name": "flow"}, "optimizer": {"name": "sgd", "momentum": 0.0}}
+    flow = {**LIMIT, "motion": {"name": "flow", "time": 50}}
     page = open_page({"a": flow})
     go_to_end(page)
     expect_bars(page, flow)
@@ -385,7 +397,7 @@ def test_what_was_asked_of_attnlab_is_left_for_a_run_that_is_known(open_page: Op
             signal.addEventListener("abort", () => { left += 1; reject(signal.reason) }))
         }"""
     )
-    page.evaluate("void attnlabPage.edit((of) => ({ ...of, engine: { name: 'flow' } }), '')")
+    page.evaluate(FLOW_FROM_NOW)
     page.wait_for_selector("#live.stale")
     page.get_by_role("button", name="Undo").click()
     page.wait_for_selector("#live:not(.stale)")
@@ -399,7 +411,7 @@ def test_without_attnlab_the_page_says_which_command_shows_it(open_page: Open) -
         page.locator("#problem code").first.wait_for()
         commands = page.locator("#problem code").all_inner_texts()
     assert commands[0] == "attnlab play"
-    assert commands[1].startswith("attnlab simulate syn-small --engine limit")
+    assert commands[1].startswith("attnlab simulate syn-small --length inf --steps 50")
     assert "--residual" in commands[1]
 
 
@@ -460,7 +472,7 @@ def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: O
     # the same again is nothing to undo
     assert page.evaluate("attnlabPage.history.past.length") == 1
     top = page.locator(".sentence-card").bounding_box()["y"]
-    page.evaluate("attnlabPage.edit((of) => ({ ...of, steps: 20 }), '')")
+    page.evaluate("attnlabPage.edit((of) => ({ ...of, eta_y: 3 }), '')")
     assert page.locator("#look [aria-current]").inner_text().startswith("Your own setting")
     assert page.locator(".sentence-card").bounding_box()["y"] == top
     long = "Donaudampfschifffahrtsgesellschaftskapitaen"
@@ -468,12 +480,12 @@ def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: O
         "vocabulary": [long, "m", "n"],
         "classes": [{"query": "m", "next": "n", "probs": {long: 1}}],
     }
-    page.evaluate("(classes) => attnlabPage.edit((of) => ({ ...of, classes }), '')", classes)
+    page.evaluate("(task) => attnlabPage.edit((of) => ({ ...of, task }), '')", classes)
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
 def test_the_keyboard_is_enough(open_page: Open) -> None:
-    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    page = open_page({"a": FAMILY})
     page.locator("#control-eta_y").focus()
     before = drawn(page)
     page.keyboard.press("ArrowRight")
@@ -529,8 +541,9 @@ def test_an_animation_can_be_taken_along(open_page: Open) -> None:
 def test_the_code_on_show_is_what_runs(open_page: Open) -> None:
     page = open_page({"a": LIMIT})
     page.get_by_role("button", name="Show code").click()
-    shell, python = page.locator("#code-dialog code").all_inner_texts()
-    assert shell.startswith("attnlab simulate syn-small --engine limit --eta-y 1 --eta-z 1")
+    page.locator("#code-dialog code").first.wait_for()
+    shell, python, _ = page.locator("#code-dialog code").all_inner_texts()
+    assert shell.startswith("attnlab simulate syn-small --length inf --steps 50")
     from typer.testing import CliRunner
 
     from attnlab.cli.app import app
@@ -547,44 +560,47 @@ def test_the_code_on_show_is_what_runs(open_page: Open) -> None:
 def test_the_code_of_every_experiment_is_its_simulation(
     open_page: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The command line and the Python make the value that the page shows, whatever its model."""
+    """The command line, the Python and the file make the value that the page shows."""
     from typer.testing import CliRunner
 
-    from attnlab import dynamics
     from attnlab.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     made: list[Simulation] = []
 
-    def keep(given: Any, *rest: Any, **fields: Any) -> Any:
-        made.append(dynamics.as_simulation(given, *rest, **fields) if rest else given)
+    def keep(given: Any, *, progress: Any = None, **settings: Any) -> Any:
+        made.append(as_simulation(given, **settings))
         raise KeyboardInterrupt
 
     page = open_page()
     shown = page.evaluate(
         """async () => {
           const { EXPERIMENTS, stateOf } = await import("/experiments.js")
-          const { classesFile, commandLine, python } = await import("/code.js")
+          const { classesFile, commandLine, python, yaml } = await import("/code.js")
           const runs = EXPERIMENTS.map(stateOf).flatMap(({ a, b }) => b === null ? [a] : [a, b])
-          runs.push({ ...runs[0], save: { every: 7 }, model: { name: "extended", heads: 2, position: "learned" } })
-          return runs.map((of) => [of, commandLine(of), python(of), classesFile(of)])
+          const { motion } = runs[0]
+          runs.push({ ...runs[0], record: { every: 7 }, model: { name: "extended", heads: 2, position: "learned" } })
+          runs.push({ ...runs[0], record: { at: [0, 5] }, dtype: "float64", independent: true, seeds: [3],
+            motion: { ...motion, clip: 0.5, optimizer: { name: "adamw", beta_1: 0.8 } } })
+          runs.push({ task: "syn-small", motion: { name: "flow", time: 20, rtol: 1e-3 } })
+          return Promise.all(runs.map(async (of) => [of, commandLine(of), python(of), await yaml(of), classesFile(of)]))
         }"""  # noqa: E501
     )
-    monkeypatch.setattr(dynamics, "simulate", keep)
+    monkeypatch.setattr(attnlab.simulation, "simulate", keep)
     monkeypatch.setattr(attnlab, "simulate", keep)
-    for document, shell, python, file in shown:
+    for document, shell, python, yaml, file in shown:
         if file:
             Path("classes.json").write_text(file)
+        Path("run.yaml").write_text(yaml)
         CliRunner().invoke(app, shlex.split(shell)[1:])
         with pytest.raises(KeyboardInterrupt):
             exec(python, {})
-        by_shell, by_python = made[-2:]
-        wanted = Simulation.from_document({**document, "dtype": "float32"})
-        for found in (by_shell, by_python):
-            assert found.sets[0] == wanted.sets[0]
-            alike = replace(found, classes=wanted.classes)
-            assert alike.to_document() == wanted.to_document()
-    assert len(made) == 2 * len(shown)
+        CliRunner().invoke(app, ["simulate", "run.yaml"])
+        wanted = Simulation.from_document(document)
+        found = [replace(of, task=replace(of.task, classes=wanted.classes)) for of in made[-3:]]
+        assert found == [wanted] * 3, (shell, python, yaml)
+        assert all(of.sets == wanted.sets for of in made[-3:])
+    assert len(made) == 3 * len(shown)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])

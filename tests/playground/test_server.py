@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_run import LIMIT
+from small_run import LIMIT, of_page
 
 import attnlab
 from attnlab.cli.arguments import MODELS
-from attnlab.data import classes_from, presets, write_classes
-from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.playground import server as module
-from attnlab.playground.asked import NAMES, asked
-from attnlab.playground.opening import opening
+from attnlab.playground.opening import NAMES, asked, opening
 from attnlab.playground.server import MOST_CONNECTIONS, Server, serving
 from attnlab.playground.workers import Workers
+from attnlab.simulation import Gradient, Motion, Simulation, as_simulation
+from attnlab.tasks.classes import classes_from, presets, write_classes
 
 JSON = {"Content-Type": "application/json"}
 
@@ -71,40 +70,66 @@ def test_a_document_is_answered_with_the_run(server: Server) -> None:
 
 def test_several_heads_are_told_apart(server: Server) -> None:
     model = {"name": "extended", "heads": 2}
-    status, found = ask(server, {**LIMIT, "model": model, "init": "uniform", "steps": 3})
+    status, found = ask(server, of_page(model=model, init="uniform", motion={"steps": 3}))
     assert status == 200 and len(found["heads"]) == 2
     assert found["heads"][0]["attention"] != found["heads"][1]["attention"]
 
 
 def test_bad_documents_are_refused_in_words(server: Server) -> None:
-    status, found = ask(server, {**LIMIT, "steps": -1})
-    assert status == 400 and found["error"].startswith("steps: ")
+    status, found = ask(server, of_page(motion={"steps": -1}))
+    assert status == 400 and found["error"].startswith("motion.steps: ")
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"classes": "/etc/passwd"}, "classes"),
-        ({"classes": "../../secret.yaml"}, "classes"),
-        ({"classes": "syn-small/../x.yaml"}, "classes"),
-        ({"classes": "zipf:vocab=100000000,classes=2"}, "classes"),
-        ({"classes": "syn-medium:num_last=9999,next_per_last=9999"}, "classes"),
-        ({"classes": {"vocabulary": 10**9, "classes": []}}, "classes"),
-        ({"classes": ["syn-small", "syn-small"]}, "classes: expected a mapping"),
-        ({"classes": None}, "classes: expected a mapping"),
-        ({"classes": "hblt:depth=40"}, "classes: expected a mapping"),
-        ({"classes": {"vocabulary": 3}}, "classes.classes: missing"),
-        ({"engine": "/etc/passwd"}, "engine"),
-        ({"engine": {"name": "sampled", "length": 10**9}}, "length"),
-        ({"engine": {"name": "sampled", "batch_size": 10**7}}, "batch_size"),
+        *(
+            ({"task": task}, field)
+            for classes, field in (
+                ("/etc/passwd", "classes"),
+                ("../../secret.yaml", "classes"),
+                ("syn-small/../x.yaml", "classes"),
+                ("zipf:vocab=100000000,classes=2", "classes"),
+                ("syn-medium:num_last=9999,next_per_last=9999", "classes"),
+                ({"vocabulary": 10**9, "classes": []}, "classes"),
+                (["syn-small", "syn-small"], "classes: expected a mapping"),
+                (None, "classes: expected a mapping"),
+                ("hblt:depth=40", "classes: expected a mapping"),
+                ({"vocabulary": 3}, "classes.classes: missing"),
+            )
+            for task in (classes, {"name": "sequences", "classes": classes})
+        ),
+        ({"task": {"name": "text", "corpus": "/etc/passwd"}}, "task: a page may ask for sequences"),
+        ({"task": {"name": "sequences"}}, "classes: expected a mapping"),
+        ({"record": {"evaluate": {"x": "/etc/passwd.yaml"}}}, "record.evaluate: a page may not"),
+        ({"motion": "/etc/passwd"}, "motion"),
+        ({"gradient": "/etc/passwd"}, "gradient"),
+        (
+            {
+                "task": {"name": "sequences", "classes": "syn-small", "length": 10**9},
+                "gradient": "batches",
+            },
+            "length",
+        ),
+        (
+            {"task": {"name": "sequences", "classes": "syn-small", "training_set": 10**7}},
+            "training_set",
+        ),
+        ({"gradient": {"name": "batches", "size": 10**7}}, "batch_size"),
+        ({"exact": False}, "exact: a page may not"),
+        ({"motion": {"name": "flow", "solver": "implicit"}}, "solver: a page may not"),
+        ({"motion": {"name": "flow", "time": 1e12}}, "time"),
         ({"model": {"name": "embedded", "dim": 10**6}}, "model"),
         ({"model": {"name": "extended", "heads": 10**6}}, "heads"),
         ({"eta_y": [1.0] * 1000}, "eta_y"),
         ({"eta_y": float("nan")}, "eta_y"),
+        ({"learning_rate": [1.0] * 1000}, "eta_y"),
+        ({"learning_rate": 1e7}, "eta_y"),
         ({"seeds": 1000}, "seeds"),
-        ({"steps": 10**9}, "steps"),
-        ({"save": {"every": 1}, "steps": 20_000}, "records"),
-        ({"optimizer": "os.system"}, "optimizer"),
+        ({"motion": {"name": "steps", "steps": 10**9}}, "steps"),
+        ({"record": {"every": 1}, "motion": {"name": "steps", "steps": 20_000}}, "records"),
+        ({"motion": {"name": "steps", "optimizer": "os.system"}}, "motion.optimizer"),
+        ({"engine": {"name": "limit"}}, "engine: was a field of version 0.1"),
         ({"init": json.loads("[" * 70 + "]" * 70)}, "init.*nested too deeply"),
         ({"more": 1}, "more"),
     ],
@@ -116,7 +141,8 @@ def test_what_a_page_may_ask_for_is_bounded(changes: dict[str, Any], field: str)
 
 def test_names_that_a_page_may_ask_for_are_known() -> None:
     assert {*NAMES["presets"]} <= {*presets()}
-    assert {*NAMES["models"]} <= {*MODELS}
+    assert {*NAMES["model"]} <= {*MODELS}
+    assert {*NAMES["motion"]} == {*Motion.kinds()} and {*NAMES["gradient"]} == {*Gradient.kinds()}
 
 
 def test_files_come_from_a_fixed_list(server: Server) -> None:
@@ -161,7 +187,7 @@ def messages(count: int) -> list[bytes]:
     choose = random.Random(7)
     odd: list[Any] = [
         None, True, -1, 0, 1e308, float("inf"), float("nan"), "", "x" * 1000, "\0", "<script>",
-        "../../etc/passwd", [], {}, [[]], {"name": "sampled"}, {"name": None}, ["a"] * 50,
+        "../../etc/passwd", [], {}, [[]], {"name": "batches"}, {"name": None}, ["a"] * 50,
         {"a": {"b": {"c": 1}}}, "\u202e", 2**70,
     ]  # fmt: skip
     made = []
@@ -227,9 +253,8 @@ def test_three_hundred_that_drip_keep_nobody_out(server: Server) -> None:
 
 # continuous time that takes for ever in small steps: it is heard to stop between two calls
 ENDLESS = {
-    **LIMIT, "engine": {"name": "flow", "rtol": 1e-6, "most_steps": 100_000}, "steps": 1e9,
-    "optimizer": {"name": "sgd", "momentum": 0.0}, "eta_y": 1e5, "eta_z": 1e-5,
-    "dtype": "float64",
+    **LIMIT, "motion": {"name": "flow", "time": 1e9, "rtol": 1e-6, "most_steps": 100_000},
+    "eta_y": 1e5, "eta_z": 1e-5, "dtype": "float64",
 }  # fmt: skip
 
 
@@ -276,7 +301,7 @@ def test_a_process_that_dies_is_started_again(server: Server) -> None:
     for worker in server.workers.all:
         if worker.process is not None:
             worker.process.kill()
-            worker.process.wait()
+            worker.process.join()
     assert ask(server, LIMIT)[0] == 200
 
 
@@ -319,16 +344,18 @@ def test_the_command_serves_what_it_is_given(tmp_path: Path) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
         connection.request("GET", "/api/start")
         state = json.loads(connection.getresponse().read())
-        assert len(state["a"]["classes"]["classes"][0]["probs"]) == 4
+        assert len(state["a"]["task"]["classes"]["classes"][0]["probs"]) == 4
     finally:
         process.terminate()
         assert process.wait(300) in (130, -15)
 
 
 def test_a_page_opens_on_a_simulation(tmp_path: Path) -> None:
-    run = Simulation("syn-small", eta_y=3.0, optimizer=attnlab.Optimizer("adam"), seeds=[4])
+    run = as_simulation("syn-small", eta_y=3.0, optimizer="adam", seeds=[4], every=10)
     state = opening(run)
-    assert Simulation.from_document(state["a"]).eta_y == 3.0
+    assert Simulation.from_document(state["a"]) == run
+    assert Simulation.from_document(opening(run, eta_y=4.0)["a"]).eta_y == 4.0
+    assert Simulation.from_document(opening("syn-small", time=50.0)["a"]).last == 50.0
     path = tmp_path / "run.json"
     path.write_text(json.dumps(state["a"]))
     assert opening(str(path)) == {**state, "a": {**state["a"]}}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,10 +18,10 @@ import xarray as xr
 from small_run import PATIENCE
 
 import attnlab
-from attnlab.data import SequenceClasses, classes_from, random
-from attnlab.data.class_files import classes_document, parse_classes
-from attnlab.dynamics import Limit, Optimizer, Sampled, Save, Simulation
 from attnlab.files.errors import InputError
+from attnlab.simulation import Optimizer, Record, Simulation, as_simulation
+from attnlab.tasks.classes import SequenceClasses, classes_from, random
+from attnlab.tasks.classes.class_files import classes_document, parse_classes
 
 AT = (0, 1, 2, 5, 10, 20, 40)
 PRESETS = (
@@ -64,7 +63,7 @@ async (asked) => {
   return asked.map(({ document, rung, steps }) => {
     const prediction = new Prediction(document, rung, steps)
     while (!prediction.advance(1000));
-    return { ...transitions(document), size: prediction.classes.size,
+    return { ...transitions(document, prediction.classes), size: prediction.classes.size,
       attention: [...prediction.result.attention], logits: [...prediction.result.logits] }
   })
 }
@@ -85,8 +84,8 @@ def page(browser: Any) -> Iterator[Any]:
 def document(simulation: Simulation) -> dict[str, Any]:
     """A simulation as the page has it; a preset that it does not make itself entry by entry."""
     found = simulation.to_document()
-    if str(found["classes"]).startswith("random"):
-        found["classes"] = classes_document(simulation.sets[0])
+    if str(found["task"]["classes"]).startswith("random"):
+        found["task"]["classes"] = classes_document(simulation.sets[0])
     return found
 
 
@@ -117,9 +116,9 @@ def agree(classes: SequenceClasses, said: dict[str, Any], result: xr.Dataset, fa
 
 
 def simulation_of(preset: str, i: int) -> Simulation:
-    return Simulation(
-        preset, Limit(), optimizer=OPTIMIZERS[i % 3], eta_y=(1.0, 5.0, 0.1)[i % 3],
-        eta_z=(1.0, 0.5, 0.2)[i % 3], steps=AT[-1], save=Save(at=AT), dtype="float64",
+    return as_simulation(
+        preset, gradient="population", optimizer=OPTIMIZERS[i % 3], eta_y=(1.0, 5.0, 0.1)[i % 3],
+        eta_z=(1.0, 0.5, 0.2)[i % 3], steps=AT[-1], at=AT, dtype="float64",
     )  # fmt: skip
 
 
@@ -135,7 +134,7 @@ def random_sets() -> tuple[tuple[Simulation, tuple[SequenceClasses, ...]], ...]:
             )
             for seed in range(count)
         )  # fmt: skip
-        made.append((replace(simulation_of("syn-small", i), classes=sets), sets))
+        made.append((as_simulation(simulation_of("syn-small", i), classes=sets), sets))
     return tuple(made)
 
 
@@ -153,7 +152,7 @@ def test_the_limit_is_trained_as_in_python_on_fifty_random_sets(page: Any) -> No
     for run, sets in random_sets():
         result = attnlab.simulate(run).isel(seed=0)
         for i, classes in enumerate(sets):
-            asked.append({"document": document(replace(run, classes=classes))})
+            asked.append({"document": document(as_simulation(run, classes=classes))})
             wanted.append((classes, result.isel(setting=i)))
     for (classes, result), said in zip(wanted, page.evaluate(RUN, asked), strict=True):
         agree(classes, said, result, 1e-5)
@@ -163,14 +162,14 @@ def test_the_limit_is_trained_as_in_python_on_fifty_random_sets(page: Any) -> No
 def test_a_start_with_given_logits_and_an_uneven_prior(page: Any) -> None:
     classes = classes_from("syn-medium:num_last=2").with_prior([0.1, 0.2, 0.3, 0.4])
     start = np.linspace(-1, 1, 2 * classes.vocab_size).reshape(2, -1)
-    run = replace(simulation_of("syn-small", 0), classes=classes, init=start)
+    run = as_simulation(simulation_of("syn-small", 0), classes=classes, init=start)
     (said,) = page.evaluate(RUN, [{"document": document(run)}])
     agree(classes, said, attnlab.simulate(run).isel(seed=0), 1e-9)
 
 
-SAMPLED = Simulation(
-    PRESETS[1], Sampled(length=12, batch_size=8), eta_y=1.0, eta_z=0.7, steps=12, seeds=[3],
-    save=Save(at=(0, 1, 5, 12)), dtype="float64",
+SAMPLED = as_simulation(
+    PRESETS[1], length=12, batch_size=8, eta_y=1.0, eta_z=0.7, steps=12, seeds=[3],
+    at=(0, 1, 5, 12), dtype="float64",
 )  # fmt: skip
 
 
@@ -179,13 +178,12 @@ def drawn_in_python() -> list[list[dict[str, Any]]]:
     """The sequences of `SAMPLED`, step by step."""
     import jax
 
-    from attnlab.data.sampling import classes_from_words
-    from attnlab.dynamics import program
+    from attnlab.simulation.program import base_keys, use_of
+    from attnlab.tasks.classes.sampling import classes_from_words
 
-    classes = SAMPLED.sets[0]
-    _, where = SAMPLED.model.lay_out(classes, SAMPLED)
-    source: Any = SAMPLED.engine.source(classes, where, None)
-    key = program.seed_keys(jax.numpy.asarray(SAMPLED.seeds), None, program.DATA_STREAM)[0]
+    source = SAMPLED.tables[0].source
+    seeds = jax.numpy.asarray(SAMPLED.seeds, np.uint32)
+    key = use_of(base_keys(seeds, None)[0], SAMPLED.learner.uses.batch)
 
     @jax.jit
     def draw(step: Any) -> Any:
@@ -195,7 +193,7 @@ def drawn_in_python() -> list[list[dict[str, Any]]]:
         return drawn, source.counts.counts(words[:, 1:], drawn)
 
     steps = []
-    for step in range(int(SAMPLED.steps) + 1):
+    for step in range(int(SAMPLED.last) + 1):
         drawn, counts = map(np.asarray, draw(step))
         found = [np.flatnonzero(row) for row in counts]
         steps.append(
@@ -211,7 +209,7 @@ def drawn_in_python() -> list[list[dict[str, Any]]]:
 def test_sampled_sequences_train_as_in_python_when_they_are_the_same(
     page: Any, optimizer: Optimizer
 ) -> None:
-    run = replace(SAMPLED, optimizer=optimizer)
+    run = as_simulation(SAMPLED, optimizer=optimizer)
     (said,) = page.evaluate(RUN, [{"document": document(run), "counts": drawn_in_python()}])
     result = attnlab.simulate(run).isel(seed=0)
     agree(run.sets[0], said, result, 1e-9)
@@ -221,9 +219,9 @@ def test_sampled_sequences_train_as_in_python_when_they_are_the_same(
 def test_sampled_runs_agree_in_distribution(page: Any) -> None:
     """Means over seeds differ by their standard error; seeds are fixed: nothing is left to luck."""
     seeds = range(60)
-    run = Simulation(
-        "family:common=3,distinct=3", Sampled(length=6, batch_size=8), eta_y=1.0, eta_z=0.5,
-        steps=12, seeds=list(seeds), save=Save(at=(4, 12)), dtype="float64",
+    run = as_simulation(
+        "family:common=3,distinct=3", length=6, batch_size=8, eta_y=1.0, eta_z=0.5,
+        steps=12, seeds=list(seeds), at=(4, 12), dtype="float64",
     )  # fmt: skip
     asked = [{"document": {**document(run), "seeds": [seed]}} for seed in seeds]
     found = page.evaluate(RUN, asked)
@@ -301,14 +299,14 @@ def test_counts_are_multinomial(page: Any, length: int) -> None:
 
 def theory_cases() -> list[tuple[Simulation, str]]:
     """Both rungs on every preset and on fifteen of the random sets, with and without momentum."""
-    runs = [replace(simulation_of(preset, i % 2)) for i, preset in enumerate(PRESETS)]
+    runs = [simulation_of(preset, i % 2) for i, preset in enumerate(PRESETS)]
     for i, (run, sets) in enumerate(random_sets()):
         runs += [
-            replace(run, classes=classes, optimizer=OPTIMIZERS[i % 2], eta_y=1.0, eta_z=0.5)
+            as_simulation(run, classes=classes, optimizer=OPTIMIZERS[i % 2], eta_y=1.0, eta_z=0.5)
             for classes in sets[:5]
         ]
     uneven = classes_from("syn-medium:num_last=2").with_prior([0.1, 0.2, 0.3, 0.4])
-    runs.append(replace(runs[0], classes=uneven))
+    runs.append(as_simulation(runs[0], classes=uneven))
     return list(itertools.product(runs, ("corrected", "sgd")))
 
 
@@ -323,27 +321,22 @@ def test_the_theory_says_what_predict_says(page: Any) -> None:
             np.testing.assert_allclose(said["t0"], result["t0"].max(), rtol=1e-9)
 
 
-SAVES = """
+RECORDS = """
 async (asked) => {
   const { recordSteps } = await import("/simulator/run.js")
-  return asked.map(({ save, last }) => recordSteps(save, last))
+  return asked.map(([record, last]) => recordSteps(record, last))
 }
 """
 
 
 def test_runs_are_recorded_at_the_same_steps(page: Any) -> None:
-    saves = [Save(), Save(geometric=60), Save(geometric=2), Save(every=7), Save(at=(0, 3))]
-    cases = [(save, last) for save in saves for last in (1, 5, 100, 777, 5000) if last > 3]
-    written = {"every": "every", "geometric": "geometric", "at": "at"}
-    asked = [
-        {
-            "save": {name: getattr(save, name) for name in written if getattr(save, name)},
-            "last": last,
-        }
-        for save, last in cases
-    ]
-    for (save, last), steps in zip(cases, page.evaluate(SAVES, asked), strict=True):
-        assert steps == save.steps(last, 1).tolist(), (save, last)
+    records = (
+        {}, {"geometric": 60}, {"geometric": 2}, {"every": 7}, {"every": "doubling"},
+        {"at": [0, 3]},
+    )  # fmt: skip
+    cases = [(record, last) for record in records for last in (5, 100, 777, 5000)]
+    for (record, last), steps in zip(cases, page.evaluate(RECORDS, cases), strict=True):
+        assert steps == Record(**record).clock(last, whole=True).tolist(), (record, last)
 
 
 PRESET = """
@@ -422,13 +415,14 @@ async (documents) => {
 """
 
 
-def test_bad_classes_are_refused_with_the_words_of_the_command_line(page: Any) -> None:
+def test_bad_classes_are_refused_as_on_the_command_line(page: Any) -> None:
     found = page.evaluate(READ, [GOOD, *BAD])
     assert json.loads(found[0]) == json.loads(json.dumps(GOOD))
     for given, said in zip(BAD, found[1:], strict=True):
         with pytest.raises(InputError) as refused:
             parse_classes(json.dumps(given))
-        assert said == f"InputError: {refused.value}"
+        field = str(refused.value).partition(":")[0]
+        assert said.startswith(f"InputError: {field}"), given
 
 
 CANCEL = """
@@ -453,20 +447,23 @@ async ([long, short]) => {
 
 
 def test_the_worker_drops_a_run_for_the_next_one(page: Any) -> None:
-    short = {"classes": "syn-small", "engine": {"name": "limit"}, "eta_y": 1, "steps": 10}
+    short = {
+        "task": "syn-small", "gradient": "population", "motion": {"name": "steps", "steps": 10},
+    }  # fmt: skip
     # about as long as the page takes on: still under way when a busy machine comes to the next
-    long = {**short, "engine": {"name": "sampled", "batch_size": 512}, "steps": 40_000}
+    long = {
+        "task": "syn-small", "gradient": {"name": "batches", "size": 512},
+        "motion": {"name": "steps", "steps": 40_000},
+    }  # fmt: skip
     heard = page.evaluate(CANCEL, [long, short])
     assert heard == [[2, "run"], [2, "prediction"], [2, "prediction"], [2, "done"]]
 
 
 def test_a_run_that_diverges_says_so(page: Any) -> None:
     asked = {
-        "classes": "syn-small",
-        "eta_y": 1.5e308,
-        "eta_z": 1.5e308,
-        "optimizer": {"name": "adam"},
-    }
+        "task": "syn-small", "eta_y": 1.5e308, "eta_z": 1.5e308,
+        "motion": {"name": "steps", "optimizer": {"name": "adam"}},
+    }  # fmt: skip
     found = page.evaluate(
         """async (document) => {
           const { Run } = await import("/simulator/run.js")
@@ -476,3 +473,34 @@ def test_a_run_that_diverges_says_so(page: Any) -> None:
         asked,
     )
     assert found.startswith("InputError: the run diverged by step ")
+
+
+SETTINGS = """
+async (documents) => {
+  const { settingsOf } = await import("/simulator/settings.js")
+  return documents.map(settingsOf).map(({ length, batch, trainingSet, isFlow, last, momentum, etaY, etaZ, seed }) =>
+    [length === Infinity ? "inf" : length, batch, trainingSet, isFlow, last, momentum, etaY, etaZ, seed])
+}
+"""  # noqa: E501
+
+
+def test_the_page_reads_a_document_with_the_defaults_of_python(page: Any) -> None:
+    def task(**settings: Any) -> dict[str, Any]:
+        return {"name": "sequences", "classes": "syn-small", **settings}
+
+    documents: list[dict[str, Any]] = [
+        {"task": "syn-small"}, {"task": task()}, {"task": task(length=8), "eta_y": 3},
+        {"task": "syn-small", "gradient": "population"}, {"task": "syn-small", "motion": "flow"},
+        {"task": task(length="inf"), "gradient": "batches"}, {"task": task(training_set=9)},
+        {"task": task(), "gradient": {"name": "batches", "size": 4}, "seeds": [7]},
+        {"task": "syn-small", "motion": {"name": "steps", "optimizer": "adam", "steps": 3}},
+        {"task": "syn-small", "motion": {"name": "steps", "optimizer": {"name": "sgd"}}},
+        {"task": "syn-small", "motion": {"name": "flow", "time": 30}, "eta_z": 2},
+    ]  # fmt: skip
+    for document, found in zip(documents, page.evaluate(SETTINGS, documents), strict=True):
+        run = Simulation.from_document(document)
+        assert found == [
+            "inf" if run.task.infinite else run.task.length, run.gradient.size,
+            run.task.training_set, run.clock == "time", run.last, run.momentum, run.eta_y,
+            run.eta_z, run.seeds[0],
+        ], document  # fmt: skip

@@ -7,8 +7,7 @@ import xarray as xr
 from matplotlib.colors import to_rgb
 
 from attnlab import plots
-from attnlab.plots.attention import COMPARED, MOST_LINES
-from attnlab.plots.shown import frames
+from attnlab.plots.attention import COMPARED, MOST_LINES, frames
 
 NAMES = ["the", "a", "goal", "cat", "kick", "purr", "ball", "milk", "?"]
 

@@ -6,7 +6,7 @@ import xarray as xr
 
 from attnlab import plots
 from attnlab.files.errors import InputError
-from attnlab.plots.shown import MOST_CLASSES, MOST_WORDS, frames, heading, spread
+from attnlab.plots.attention import MOST_CLASSES, MOST_WORDS, frames, heading, spread
 
 
 def result(*, classes=8, words=30, named=True, runs=1):

@@ -13,37 +13,37 @@ WORDS = ["[/b]", "$a$", "注意", "the"]
 
 
 def trained(*, tokens="word", probe=WORDS, layers=2, heads=2):
-    """A result of `text.train` with two rates: head 2 of the first layer is the sparsest."""
+    """A result on a text with two learning rates: head 2 of the first layer is the sparsest."""
     runs, steps = (2, 1), 3  # rates and seeds
     attention = np.tril(np.full((len(probe), len(probe)), 0.25))
     entropy = np.ones((*runs, steps, layers, heads))
     entropy[..., 0, -1] = 0.5
-    each = ("rate", "seed", "step")
+    each = ("learning_rate", "seed", "step")
     shape = (*runs, steps, layers, heads, 1, *attention.shape)
     return xr.Dataset(
         {
             "validation_loss": (each, np.broadcast_to([[[2.0]], [[1.0]]], (*runs, steps))),
             "entropy": ((*each, "layer", "head"), entropy),
             "effective_tokens": ((*each, "layer", "head"), np.exp(entropy)),
-            "diverged_step": (("rate", "seed"), np.full(runs, -1)),
+            "diverged_step": (("learning_rate", "seed"), np.full(runs, -1)),
             "attention": (
                 (*each, "layer", "head", "probe", "query", "key"),
                 np.broadcast_to(attention, shape) * np.arange(1, heads + 1)[:, None, None, None],
             ),
         },
         {
-            "rate": [1.0, 3.0], "seed": [0], "step": [0, 10, 20], "layer": range(layers),
+            "learning_rate": [1.0, 3.0], "seed": [0], "step": [0, 10, 20], "layer": range(layers),
             "head": range(heads), "probe": [0], "query": range(len(probe)),
             "key": range(len(probe)), "probe_word": (("probe", "key"), [probe]),
             "probe_token": (("probe", "key"), [list(range(len(probe)))]),
         },
-        {"spec": json.dumps({"corpus": {"tokens": tokens}})},
+        {"spec": json.dumps({"task": {"corpus": {"tokens": tokens}}})},
     )  # fmt: skip
 
 
 def test_each_layer_shows_its_sparsest_head_and_names_it():
     found = training.data(trained())
-    assert found.attrs["rate"] == 3.0  # of the lower loss
+    assert found.attrs["learning_rate"] == 3.0  # of the lower loss
     assert found["sparsest"].values.tolist() == [1, 0]
     assert found["attention"].dims == ("moment", "layer", "query", "key")
     np.testing.assert_allclose(found["attention"].isel(moment=0, query=0, key=0), [0.5, 0.25])
@@ -53,7 +53,7 @@ def test_each_layer_shows_its_sparsest_head_and_names_it():
     ]  # fmt: skip
     (legend,) = above.legends
     named = [text.get_text() for text in legend.get_texts()]
-    assert named == ["rate 1", "rate 3", "head 1", "head 2"]
+    assert named == ["learning rate 1", "learning rate 3", "head 1", "head 2"]
     panels = {ax.get_title(): ax for ax in above.axes}
     assert {"layer 1: effective tokens", "layer 2: effective tokens"} <= panels.keys()
     lines = panels["layer 1: entropy of attention (nats)"].lines

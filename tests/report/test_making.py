@@ -6,7 +6,7 @@ import time
 import pytest
 
 from attnlab.experiments import Made
-from attnlab.report.making import Making
+from attnlab.report.make import Making
 
 
 def made(name):
@@ -40,7 +40,7 @@ def test_two_at_a_time_and_told_apart(tmp_path):
     making = Making("12345", make, out=tmp_path / "new", watch=watch)
     making.side_by_side("4", "123")
     assert [one.name for one in making.in_order] == ["1", "2", "3", "4"]
-    making.one_by_one("5")
+    making.side_by_side("5")
     assert [one.name for one in making.in_order] == list("12345")
     assert watch.left["5"] == ()
     assert set(watch.left["2"]) <= set("345")

@@ -11,7 +11,7 @@ from attnlab.experiments import Made, figures
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.figures import fig6, published
 from attnlab.report.page import figure_title, page
-from attnlab.report.recorded import ShownStudy
+from attnlab.report.study_pages import ShownStudy
 from attnlab.shelf import paper
 
 NAMES, CLAIMS = figures(ours=False), all_claims()
@@ -40,7 +40,7 @@ def claims():
             {
                 "id": claim.id, "paper": claim.paper, "section": claim.section,
                 "origin": claim.origin, "reading": claim.reading, "statement": claim.plain,
-                "latex": claim.statement, "source": "; ".join(claim.source), "ours": claim.ours,
+                "latex": claim.statement, "source": "; ".join(claim.sources), "ours": claim.ours,
                 "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
                 "as_recorded": True, "figure": claim.figure,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.experiments import Made, figures
-from attnlab.experiments.made import the_record, write_record
+from attnlab.experiments.running import the_record, write_record
 from attnlab.report import make
-from attnlab.report.recorded import read_recorded, write_recorded
+from attnlab.report.study_pages import read_recorded, write_recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
 MADE = Made(

@@ -15,9 +15,9 @@ from attnlab.shelf import (
     VARIABLE,
     add_folder,
     figure,
-    finding,
     offered,
     paper,
+    papers,
     reference,
     shelf,
     single,
@@ -28,21 +28,21 @@ from attnlab.shelf import (
 def nothing_kept(monkeypatch):
     """Each test finds its own papers, and leaves no others behind."""
     monkeypatch.setenv(VARIABLE, "")  # which is put back
-    finding._find.cache_clear()
+    papers._find.cache_clear()
     yield
-    finding._find.cache_clear()
+    papers._find.cache_clear()
 
 
 @pytest.fixture
 def empty(monkeypatch, tmp_path):
     """A shelf without the papers that come with attnlab or are installed."""
-    monkeypatch.setattr(finding, "BUILT_IN", tmp_path / "built_in")
+    monkeypatch.setattr(papers, "BUILT_IN", tmp_path / "built_in")
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
     return tmp_path
 
 
 def install(monkeypatch, **points):
-    found = [EntryPoint(name, value, finding.GROUP) for name, value in points.items()]
+    found = [EntryPoint(name, value, papers.GROUP) for name, value in points.items()]
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: found)
 
 
@@ -60,9 +60,9 @@ def test_papers_that_come_with_attnlab_have_no_faults():
 
 
 def test_three_sources_in_the_order_of_years(empty, monkeypatch):
-    make_paper(finding.BUILT_IN, "made_b", year=2024)
-    make_paper(finding.BUILT_IN, "made_a", year=2024)
-    (finding.BUILT_IN / "made_none").mkdir()
+    make_paper(papers.BUILT_IN, "made_b", year=2024)
+    make_paper(papers.BUILT_IN, "made_a", year=2024)
+    (papers.BUILT_IN / "made_none").mkdir()
     make_paper(empty / "site", "made_c", year=2023)
     monkeypatch.syspath_prepend(empty / "site")
     install(monkeypatch, c="made_c")
@@ -76,9 +76,9 @@ def test_three_sources_in_the_order_of_years(empty, monkeypatch):
 
 
 def test_a_bad_paper_takes_no_other_down(empty, monkeypatch):
-    make_paper(finding.BUILT_IN, "made_good")
-    make_paper(finding.BUILT_IN, "made_bad", year="long ago")
-    make_paper(finding.BUILT_IN, "made_new", attnlab=">=99")
+    make_paper(papers.BUILT_IN, "made_good")
+    make_paper(papers.BUILT_IN, "made_bad", year="long ago")
+    make_paper(papers.BUILT_IN, "made_new", attnlab=">=99")
     site = empty / "site"
     make_paper(site, "made_bare").joinpath("paper.yaml").unlink()
     (site / "made_module.py").write_text("")
@@ -114,7 +114,7 @@ def test_a_bad_paper_takes_no_other_down(empty, monkeypatch):
 
 
 def test_damaged_metadata_is_a_fault(empty, monkeypatch):
-    make_paper(finding.BUILT_IN)
+    make_paper(papers.BUILT_IN)
 
     def damaged(**_):
         raise TypeError("half a line")
@@ -164,7 +164,7 @@ def test_what_papers_offer(empty):
 
 
 def test_attnlab_keeps_its_names(empty):
-    make_paper(finding.BUILT_IN, "made_own", year=2024, presets={"one": "classes:one"})
+    make_paper(papers.BUILT_IN, "made_own", year=2024, presets={"one": "classes:one"})
     add_folder(make_paper(empty, "made_early", year=2020, presets={"one": "classes:one"}))
     assert reference("presets", "one").paper.name == "made_own"
 
@@ -242,7 +242,7 @@ def test_finding_imports_no_paper_and_nothing_heavy(tmp_path):
     record = site / "made_installed-1.0.dist-info"
     record.mkdir()
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: made-installed\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text(f"[{finding.GROUP}]\nmade = made_installed\n")
+    (record / "entry_points.txt").write_text(f"[{papers.GROUP}]\nmade = made_installed\n")
     out = run(
         "import sys\nfrom attnlab.shelf import figure, offered, paper, shelf\n"
         "print(shelf().papers[0].package, paper('made_plain').year, *offered('presets'))\n"

@@ -10,7 +10,7 @@ from made_papers import FIELDS, make_paper
 
 from attnlab.files.errors import InputError
 from attnlab.shelf import VARIABLE
-from attnlab.shelf.manifest import MAX_MANIFEST, Paper, Reference, read_paper
+from attnlab.shelf.papers import MAX_MANIFEST, Paper, Reference, read_paper
 
 
 def read(folder):
@@ -107,11 +107,11 @@ def test_the_name_is_the_folders(tmp_path):
     [
         ("", "expected a mapping"),
         ("other.yaml", "expected a mapping"),
-        ("name: x\ntitle: [a", "invalid YAML: line 2: the bracket [ is not closed"),
+        ("name: x\ntitle: [a", "invalid YAML: line 3: while parsing a flow sequence (line 2)"),
         ("name: x\nname: y", "line 2: key 'name' is given twice"),
         ("a: " * 40, "invalid YAML"),
         ("[" * 40, "nested too deeply; see the papers"),
-        ("a: &a [1]\n!!python/object/apply:os.system ['true']", "the tag"),
+        ("a: !!python/object/apply:os.system ['true']", "constructor for the tag"),
     ],
 )
 def test_text_that_is_not_a_manifest(tmp_path, text, words):

@@ -1,4 +1,4 @@
-"""The smallest setting of each sheet of theories runs on the trainer: what does not fit shows here.
+"""The smallest setting of each paper of the atlas runs on the trainer.
 
 Each task, model or learner is written as a paper would bring it, in under 40 lines.
 """
@@ -22,16 +22,16 @@ from attnlab.simulation import (
     Piecewise,
     Population,
     Record,
-    Run,
+    Simulation,
     Steps,
-    train_run,
+    simulate,
 )
-from attnlab.simulation.program import DATA, key_of
+from attnlab.simulation.program import base_keys
 from attnlab.tasks import Batch, MarkovChains, Task
 
 
-def trained(*args, **fields):
-    return train_run(Run(*args, **fields), progress=False)
+def trained(task, model=None, *, learning_rate=1.0, **fields):
+    return simulate(Simulation(task, model, learning_rate=learning_rate, **fields), progress=False)
 
 
 # Max-margin token selection: fixed values, logistic loss, normalised gradient descent.
@@ -98,8 +98,8 @@ def margin_direction(data):
 def test_max_margin():
     """Equal scores: every sequence selects its best token, W goes to the max-margin direction."""
     result = trained(
-        Selection(), CrossAttention(), Steps(800, 0.1, normalised), Population(),
-        loss="logistic", seeds=3, dtype="float64",
+        Selection(), CrossAttention(), motion=Steps(800, normalised), gradient=Population(),
+        learning_rate=0.1, loss="logistic", seeds=3, dtype="float64",
         record=Record(what=("loss", "attention", "parameters"), at=(0, 800)),
     )  # fmt: skip
     last = result.isel(step=-1)
@@ -107,7 +107,9 @@ def test_max_margin():
     assert np.all(result["loss"].isel(step=-1) < result["loss"].isel(step=0))
     with jax.enable_x64(True):
         for seed, W in enumerate(last["parameters.attention"].values):
-            expected = margin_direction(Selection().draw(key_of(jnp.uint32(seed), DATA)))
+            key = base_keys(jnp.asarray([seed], jnp.uint32), None)[0]
+            data = Selection().draw(jax.random.fold_in(key, Learner.uses.data))
+            expected = margin_direction(data)
             assert W.ravel() @ expected / np.linalg.norm(W) > 0.99
 
 
@@ -135,7 +137,7 @@ class ValueSoftmax(Learner):
 def test_polarisation():
     """The winner is the largest u_0 and takes 0.976 by t = 1e5 (sd 0.003)."""
     result = trained(
-        ValueSoftmax(), None, Flow(1e5, solver="implicit"), Population(), seeds=4, dtype="float64",
+        ValueSoftmax(), motion=Flow(1e5, solver="implicit"), seeds=4, dtype="float64",
         record=Record(geometric=20),
     )  # fmt: skip
     weights, u = result["weights"], result["u"].isel(time=0)
@@ -154,13 +156,13 @@ class SeparateHeads(Learner):
     """
 
     heads: int = 5
-    examples: int = 31
+    context: int = 31
     spectrum: tuple[float, ...] = (0.4, 0.3, 0.2, 0.1)
     std: float = 0.01
 
     @property
     def gamma(self):
-        lam, N = np.asarray(self.spectrum), self.examples
+        lam, N = np.asarray(self.spectrum), self.context
         return (1 + 1 / N) * lam + lam.sum() / N
 
     def init(self, key, data):
@@ -181,11 +183,11 @@ def test_linear_icl():
     """The loss visits the levels of Eq. 19 in order and ends on the last."""
     learner = SeparateHeads()
     result = trained(
-        learner, None, Flow(3e4, learning_rate=0.5), Population(), seeds=2, dtype="float64",
+        learner, motion=Flow(3e4), learning_rate=0.5, seeds=2, dtype="float64",
         record=Record(geometric=400),
     )  # fmt: skip
     lam = np.asarray(learner.spectrum)
-    levels = lam.sum() - np.cumsum(lam / (1 + (1 + lam.sum() / lam) / learner.examples))
+    levels = lam.sum() - np.cumsum(lam / (1 + (1 + lam.sum() / lam) / learner.context))
     np.testing.assert_allclose(levels, [0.64057971, 0.37737216, 0.2098046, 0.13599507], atol=1e-7)
     for run in result["loss"].values:
         assert np.all(np.abs(run[:, None] - levels).min(0) < 2e-3)
@@ -200,7 +202,8 @@ def test_statistical_induction():
         layers=2, heads=1, dim=16, positions="relative", scheme="normal", scale=0.02
     )
     result = trained(
-        MarkovChains(vocab_size=3, length=50), model, Steps(150, 3e-3, "adamw"), Batches(64),
+        MarkovChains(vocab_size=3, length=50), model, motion=Steps(150, "adamw"),
+        gradient=Batches(64), learning_rate=3e-3,
         record=Record(every=50, probe=64, evaluate={"two": MarkovChains(3, 20)}),
     )  # fmt: skip
     last = result.isel(step=-1, seed=0)
@@ -229,7 +232,8 @@ class Minimal(Model):
 def test_minimal_induction():
     """The first layer gets no gradient at the start; later lag 1 wins."""
     result = trained(
-        MarkovChains(3, 50), Minimal(), Steps(100, {"second": 0.02, "first": 10.0}), Batches(64),
+        MarkovChains(3, 50), Minimal(), motion=Steps(100), gradient=Batches(64),
+        learning_rate={"second": 0.02, "first": 10.0},
         record=Record(what=("lag", "parameters"), at=(0, 1, 100)),
     )  # fmt: skip
     lag = result["lag"].isel(seed=0).values
@@ -274,8 +278,7 @@ class SinkFlow(Learner):
 def test_active_dormant():
     """48 contexts: |beta| rises, then drains as alpha grows like 1/2 log t; sink 0.998 at 1e9."""
     result = trained(
-        SinkFlow(), None, Flow(1e9, solver="implicit", rtol=1e-8, atol=1e-10), Population(),
-        seeds=1, dtype="float64",
+        SinkFlow(), motion=Flow(1e9, solver="implicit", rtol=1e-8, atol=1e-10), dtype="float64",
         record=Record(what=("sink_mass", "size", "parameters"), at=(0, 1e5, 1e7, 1e8, 1e9)),
     )  # fmt: skip
     run = result.isel(seed=0)
@@ -335,11 +338,11 @@ class Reduced(Model):
 
 
 def test_causal_structure():
-    """Stage 1 finds the tree: attention to parents 0.93 after 20 steps at rate 5 T S."""
+    """Stage 1 finds the tree: attention to parents 0.93 after 20 steps at learning rate 5 T S."""
     rates = {"first": Piecewise((0, 30), (150.0, 0.0)), "second": Piecewise((0, 30), (0.0, 5.0))}
     result = trained(
-        Forest(), Reduced(), Steps(40, rates), Batches(512), loss="task", seeds=2,
-        record=Record(at=(0, 30, 40)),
+        Forest(), Reduced(), motion=Steps(40), gradient=Batches(512), learning_rate=rates,
+        loss="task", seeds=2, record=Record(at=(0, 30, 40)),
     )  # fmt: skip
     first = result["first_attention"].isel(step=1).values
     parents = np.asarray(Forest().parents)

@@ -1,4 +1,4 @@
-"""Losses, and what a learner captures of its probe."""
+"""Losses, captures of a probe, and starts from arrays or from a result."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bowl import Bowl
 
+from attnlab import Batches, Record, Simulation, Steps, simulate
+from attnlab.files.errors import InputError
 from attnlab.measures import places
 from attnlab.models import Model, Transformer
+from attnlab.models.losses import cross_entropy, logistic, mean_loss, square
 from attnlab.simulation import TaskLearner
-from attnlab.simulation.losses import cross_entropy, logistic, mean_loss, square
 from attnlab.tasks import Batch, MarkovChains
 
 TASK = MarkovChains(3, 10)
@@ -32,7 +35,7 @@ def test_square_and_logistic_losses():
     np.testing.assert_allclose(found, np.log1p(np.exp([-2.0, 1.0])), rtol=1e-6)
 
 
-def test_the_mean_is_over_what_counts():
+def test_the_mean_is_over_what_the_mask_lets_count():
     losses = jnp.asarray([[1.0, 2.0], [3.0, jnp.inf]])
     mask, weight = jnp.asarray([[True, True], [True, False]]), jnp.asarray([0.25, 0.75])
     assert mean_loss(losses, Batch(None, mask=mask)) == pytest.approx(2.0)
@@ -75,3 +78,57 @@ def test_measures_are_those_of_attention():
             }
             for name, value in expected.items():
                 assert float(found[name][layer, head]) == pytest.approx(value, rel=1e-4, abs=1e-6)
+
+
+# -- starts ---------------------------------------------------------------------------------------
+
+BOWL = Simulation(
+    Bowl(), motion=Steps(8), learning_rate=0.1, dtype="float64",
+    record=Record(("loss", "parameters"), every=4),
+)  # fmt: skip
+
+
+def test_a_run_goes_on_from_a_result():
+    """Gradient descent on the population has no memory but its parameters."""
+    whole = simulate(BOWL)
+    second = simulate(BOWL, steps=4, init=simulate(BOWL, steps=4))
+    for name in ("loss", "parameters.x", "parameters.y"):
+        np.testing.assert_array_equal(second[name], whole[name].isel(step=slice(1, None)))
+
+
+def test_a_start_from_a_result_keeps_nested_groups():
+    run = Simulation(
+        TASK, Transformer(layers=2, dim=4), motion=Steps(3, "adam"), gradient=Batches(4),
+        learning_rate=[0.1, 0.2], seeds=2, record=Record("parameters", every=3),
+    )  # fmt: skip
+    result = simulate(run)
+    chosen = result.sel(learning_rate=0.2).isel(seed=1)
+    again = simulate(run, init=chosen)
+    for name in result.data_vars:  # every run starts where the chosen one ended
+        start = again[name].isel(step=0)
+        assert (start == chosen[name].isel(step=-1)).all(), name
+
+
+@pytest.mark.parametrize(
+    ("init", "words"),
+    [
+        (lambda: simulate(BOWL, what="loss"), "init: the result has no parameters; record what="),
+        (lambda: simulate(BOWL, seeds=2), "init: the result has several runs along seed; select o"),
+        (lambda: simulate(BOWL, learning_rate=[0.1, 0.2]), "several runs along learning_rate; sel"),
+        (lambda: {"x": np.zeros(2)}, "init: expected shapes"),
+        (lambda: {"z": np.zeros(3)}, "init: the groups are x, y, got 'z'"),
+        (lambda: {"x": np.full(3, np.nan)}, "init: expected finite numbers in the group 'x'"),
+        (lambda: "zero", "init: expected arrays by group, or a result"),
+        (lambda: np.zeros(3), "init: expected arrays by group, or a result"),
+    ],
+)
+def test_starts_that_do_not_fit_are_refused(init, words):
+    with pytest.raises(InputError) as raised:
+        simulate(BOWL, init=init())
+    assert words in str(raised.value)
+
+
+def test_a_start_of_some_groups_leaves_the_others():
+    result = simulate(BOWL, init={"y": np.array([1.0, 2.0])}).isel(seed=0, step=0)
+    np.testing.assert_array_equal(result["parameters.y"], [1.0, 2.0])
+    np.testing.assert_array_equal(result["parameters.x"], 1.0)

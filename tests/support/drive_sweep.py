@@ -1,7 +1,7 @@
 """A driver of the tiny sweep, to be started as a process of its own and killed.
 
-It computes so many groups, then sits on the next one until the file `gate` is there: what is tested
-is who does what, not how fast.
+It computes a number of groups, then holds the next one until the file `gate` is there: the tests
+ask who does what, not how fast.
 """
 
 import sys
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweeping import run_in, simulations
+from attnlab.sweeping import group, run_in
 
 
 def main(folder: Path, groups: int, gate: Path) -> None:
-    real, begun = simulations.simulate, count()
+    real, begun = group.simulate, count()
 
     def slow(*args, **given):
         if next(begun) >= groups:
@@ -23,7 +23,7 @@ def main(folder: Path, groups: int, gate: Path) -> None:
                 time.sleep(0.02)
         return real(*args, **given)
 
-    simulations.simulate = slow
+    group.simulate = slow
     print(run_in(folder, in_groups(tiny())).computed)
 
 

@@ -20,8 +20,11 @@ from typing import Any
 import chromium
 
 PORT, PATIENCE = 8977, 240_000
-SHOW = 'page = attnlab.play(attnlab.Simulation("syn-small", attnlab.Limit(), steps=30))'
-OTHER = 'attnlab.Simulation("syn-small", attnlab.Flow(), steps=100.0)'
+SHOW = (
+    'page = attnlab.play(attnlab.Simulation("syn-small", gradient="population", '
+    "motion=attnlab.Steps(30)))"
+)
+OTHER = 'attnlab.Simulation("syn-small", motion=attnlab.Flow(100.0))'
 MARIMO = f"""
 import marimo
 app = marimo.App()

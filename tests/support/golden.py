@@ -1,6 +1,6 @@
 """Golden numbers: a little of what each folder computes, always of the same.
 
-`./lab python tests/support/golden.py FOLDER ...` writes them down anew.
+`./lab python tests/support/golden.py FOLDER ...` records them again.
 """
 
 import json
@@ -14,10 +14,16 @@ import xarray as xr
 
 import attnlab
 from attnlab import formulas, measures
-from attnlab.data import class_table, classes_from, count_sampler, draw_classes, token_sampler
 from attnlab.files.numerics import NUMERICS
 from attnlab.papers.scan_and_snap import theory
-from attnlab.text import Corpus, TransformerSpec, estimate_classes, train
+from attnlab.tasks.classes import (
+    class_table,
+    count_sampler,
+    draw_classes,
+    from_preset,
+    token_sampler,
+)
+from attnlab.tasks.text import Corpus, Text, estimate_classes
 
 PATH = Path(__file__).parents[1] / "golden.json"
 CLASSES = "syn-medium:num_last=2,next_per_last=2,local_common=1"
@@ -29,19 +35,19 @@ PRESETS = (
 
 
 def of(values: Any) -> list[float]:
-    """Two numbers that change with any of the values: their size, and a sum with signs."""
+    """Return two numbers that change with any of the values: their size, and a sum with signs."""
     flat = np.asarray(values, dtype=np.float64).ravel() / np.sqrt(np.size(values))
     return [float(np.linalg.norm(flat)), float(flat @ np.cos(np.arange(flat.size)))]
 
 
-def data() -> dict[str, list[float]]:
+def tasks() -> dict[str, list[float]]:
     import jax
 
     found = {}
     for name in PRESETS:
-        classes = classes_from(name)
+        classes = from_preset(name)
         found[name] = of(np.concatenate([classes.probs.ravel(), classes.prior]))
-    classes, key = classes_from(RANDOM), jax.random.key(0)
+    classes, key = from_preset(RANDOM), jax.random.key(0)
     counts, tokens = count_sampler(classes, 100), token_sampler(classes, 20)
 
     @jax.jit
@@ -53,12 +59,37 @@ def data() -> dict[str, list[float]]:
             "tokens": tokens.draw(key, drawn),
         }
 
+    estimated = estimate_classes(corpus(), queries=2, following=2, context=8, min_count=2)
+    found["classes of a text"] = of(np.concatenate([estimated.probs.ravel(), estimated.prior]))
     return found | {name: of(values) for name, values in draw().items()}
 
 
+def corpus() -> Corpus:
+    """Return a text of which every word follows from its position."""
+    ids = 1 + (np.arange(4000) ** 2 // 7 % 17).astype(np.int32)
+    vocabulary = ("<unk>", *(f"w{i}" for i in range(17)))
+    return Corpus("counting", "word", vocabulary, ids[:3000], ids[3000:], "counting")
+
+
+def models() -> dict[str, list[float]]:
+    import jax
+
+    task, key = attnlab.MarkovChains(3, 8), jax.random.key(0)
+    tokens = np.arange(16).reshape(2, 8) % 3
+    found = {}
+    for name, model in {
+        "attention alone, float32": attnlab.Transformer(),
+        "as PyTorch starts it, float32": attnlab.models.text_transformer(dim=16, mlp=16, heads=2),
+    }.items():
+        outputs, captured = model.apply(model.init(key, task, {}), tokens)
+        found[f"{name}: outputs"] = of(outputs)
+        found[f"{name}: attention"] = of(captured["attention"])
+    return found
+
+
 def measured() -> xr.Dataset:
-    """A result by hand: three classes of two queries, attention that moves and comes to rest."""
-    classes = classes_from(CLASSES)
+    """Return a result by hand: three classes of two queries, attention that comes to rest."""
+    classes = from_preset(CLASSES)
     step = np.arange(0, 33, 2)
     token = np.arange(classes.vocab_size)
     logits = (1 - np.exp(-step / 3))[:, None, None] * np.cos(np.add.outer([0, 1], token))
@@ -94,42 +125,49 @@ def of_measures() -> dict[str, list[float]]:
     return {name: of(values) for name, values in found.items()}
 
 
-def dynamics() -> dict[str, list[float]]:
+def simulation() -> dict[str, list[float]]:
     heads = attnlab.Extended(
         residual=True, normalization="layer", heads=2, combine="concatenate",
         position=attnlab.LearnedPosition(), attend_self=True,
     )  # fmt: skip
-    few = attnlab.Sampled(length=16, batch_size=8, sequences=16)
-    # every engine, every model and both kinds of start, in few programs
+    # every gradient and motion, every model and both kinds of start, in few programs
     runs: dict[str, dict[str, Any]] = {
-        "sampled, float32": {"engine": attnlab.Sampled(length=16, batch_size=8)},
+        "sampled, float32": {"length": 16, "batch_size": 8},
         "limit, embedded, adam": {
-            "engine": attnlab.Limit(batch_size=4), "model": attnlab.Embedded(dim=24),
+            "length": "inf", "batch_size": 4, "model": attnlab.Embedded(dim=24),
             "optimizer": "adam", "init": "uniform", "dtype": "float64",
         },
         "flow, normalised": {
-            "engine": attnlab.Flow(), "model": attnlab.Extended(normalization="rms"),
-            "dtype": "float64",
+            "time": 4, "model": attnlab.Extended(normalization="rms"), "dtype": "float64",
         },
         "few sequences, extended": {
-            "engine": few, "model": heads, "init": "uniform", "independent": True,
-            "dtype": "float64",
+            "length": 16, "batch_size": 8, "training_set": 16, "model": heads, "init": "uniform",
+            "independent": True, "dtype": "float64",
         },
     }  # fmt: skip
     found = {}
     for name, given in runs.items():
-        save = attnlab.Save(what=("attention", "logits", "loss"), every=2)
+        steps = {} if "time" in given else {"steps": 4}
         result = attnlab.simulate(
-            CLASSES, eta_y=[0.5, 1.0], eta_z=0.5, steps=4, seeds=2, save=save, progress=False,
-            **given,
+            CLASSES, eta_y=[0.5, 1.0], eta_z=0.5, seeds=2, what=("attention", "logits", "loss"),
+            every=2, progress=False, **steps, **given,
         )  # fmt: skip
         for variable in ("attention", "attention_logits", "loss"):
             found[f"{name}: {variable}"] = of(result[variable])
+    result = attnlab.simulate(
+        attnlab.simulation.text_run(
+            Text(corpus(), length=8, validation_tokens=160), heads=2, dim=16, mlp=16,
+            learning_rate=2.0, steps=4, batch_size=4, every=2,
+        ),
+        progress=False,
+    )  # fmt: skip
+    for variable in ("validation_loss", "entropy", "attention", "top_mass"):
+        found[f"text, float32: {variable}"] = of(result[variable])
     return found
 
 
 def of_theory() -> dict[str, list[float]]:
-    classes, t = classes_from(CLASSES), np.array([0.0, 5.0, 50.0, 500.0])
+    classes, t = from_preset(CLASSES), np.array([0.0, 5.0, 50.0, 500.0])
     P, psi, K, M = classes.probs, classes.query_index, len(classes), classes.vocab_size
     rates = {"K": K, "M": M, "eta_y": 1.0}
     setting = formulas.Setting(P, psi=psi, M=M, eta_y=1.0, eta_z=0.5)
@@ -156,7 +194,7 @@ def of_theory() -> dict[str, list[float]]:
 
 
 def of_sweep() -> dict[str, list[float]]:
-    from attnlab.sweeping.simulations import summary
+    from attnlab.sweeping.group import summary
 
     result = measured()
     found = summary(
@@ -168,35 +206,18 @@ def of_sweep() -> dict[str, list[float]]:
     return {str(name): of(found[name]) for name in sorted(found)}
 
 
-def text() -> dict[str, list[float]]:
-    ids = 1 + (np.arange(4000) ** 2 // 7 % 17).astype(np.int32)
-    vocabulary = ("<unk>", *(f"w{i}" for i in range(17)))
-    corpus = Corpus("counting", "word", vocabulary, ids[:3000], ids[3000:], "counting")
-    spec = TransformerSpec(layers=1, heads=2, dim=16, feed_forward=16, context=8)
-    result = train(
-        corpus, spec, rates=2.0, steps=4, batch=4, measure_every=2, validation_tokens=160,
-        progress=False,
-    )  # fmt: skip
-    classes = estimate_classes(corpus, queries=2, following=2, context=8, min_count=2)
-    names = ("validation_loss", "entropy", "attention", "top_mass")
-    return {
-        **{name: of(result[name]) for name in names},
-        "classes": of(np.concatenate([classes.probs.ravel(), classes.prior])),
-    }
-
-
 MAKERS: dict[str, Callable[[], dict[str, list[float]]]] = {
-    "data": data,
+    "tasks": tasks,
+    "models": models,
+    "simulation": simulation,
     "measures": of_measures,
-    "dynamics": dynamics,
     "theory": of_theory,
     "sweep": of_sweep,
-    "text": text,
 }
 
 
 def record(*folders: str) -> None:
-    """Write the numbers of these folders down, with the versions that they belong to."""
+    """Write the numbers of these folders to the file, with their versions."""
     kept = json.loads(PATH.read_text())
     for folder in folders:
         kept[folder] = {"version": NUMERICS[folder], "numbers": MAKERS[folder]()}

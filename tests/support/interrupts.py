@@ -1,4 +1,4 @@
-"""Ctrl-C, pressed while the work is done in another thread."""
+"""Press Ctrl-C while the work is done in another thread."""
 
 import os
 import signal
@@ -6,60 +6,60 @@ import time
 
 import pytest
 
-from attnlab.dynamics import stopping
+from attnlab.simulation import stopping
 
 
 class Keyboard:
     """Presses Ctrl-C from any thread, and waits until the work is asked to stop."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        told = self.told = []
+        seen = self.seen = []
 
-        class Told(stopping.Stopping):
+        class Seen(stopping.Stopping):
             def __init__(self) -> None:
                 super().__init__()
-                told.append(self)
+                seen.append(self)
 
-        monkeypatch.setattr(stopping, "Stopping", Told)
+        monkeypatch.setattr(stopping, "Stopping", Seen)
 
     def press(self) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        while not self.told[-1].asked:
+        while not self.seen[-1].asked:
             time.sleep(0.001)
 
     def press_after(self, fraction: float):
-        """A function that follows progress, and presses once that much is done."""
+        """Return a function that follows progress, and presses after this fraction of the run."""
 
         def follow(done: float) -> None:
-            if done > fraction and not self.told[-1].asked:
+            if done > fraction and not self.seen[-1].asked:
                 self.press()
 
         return follow
 
 
 def wait_after_recording() -> None:
-    """Have a simulation say when it has two records, and wait there until it is asked to stop."""
-    from attnlab.dynamics.batch import Batch
+    """Make a simulation print when it has two records, and wait there until asked to stop."""
+    from attnlab.simulation.groups import Recorded
 
-    keyboard, record = Keyboard(pytest.MonkeyPatch()), Batch._record
+    keyboard, put = Keyboard(pytest.MonkeyPatch()), Recorded.put
 
-    def wait(batch: Batch, index: int) -> None:
-        record(batch, index)
+    def wait(recorded: Recorded, shape: tuple[int, ...], index: int, found: object) -> None:
+        put(recorded, shape, index, found)
         if index == 1:
             print("recorded", flush=True)
-            while not keyboard.told[-1].asked:
+            while not keyboard.seen[-1].asked:
                 time.sleep(0.01)
 
-    Batch._record = wait
+    Recorded.put = wait
 
 
 def compile_for_ever() -> None:
-    """Have a simulation say when it compiles, which takes as long as it is waited for."""
-    from attnlab.dynamics import driving
+    """Make a simulation print when it compiles, and then never end."""
+    from attnlab.simulation import trainer
 
-    def wait(batch: object) -> None:
+    def wait(group: object, run: object) -> None:
         print("compiling", flush=True)
         time.sleep(600)
 
-    driving._compile = wait
+    trainer._compile = wait
     stopping.GRACE_SECONDS = 600

@@ -1,10 +1,12 @@
-"""A text in which some signs announce what follows: two queries with two next words each."""
+"""Small texts: one whose signs announce two next words of two queries, and one that counts."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from attnlab.text import Corpus, open_corpus
+from attnlab.simulation import Simulation, text_run
+from attnlab.tasks.text import Corpus, open_corpus
 
 # Signs without letters are never queries, so that only the bigrams below make classes.
 FILLERS = (".", ",", "(", ")")
@@ -46,3 +48,19 @@ def write_text(folder: Path) -> Path:
 def read_corpus(folder: Path) -> Corpus:
     """The corpus of that file."""
     return open_corpus(write_text(folder), cache=folder)
+
+
+def counting_corpus() -> Corpus:
+    """A text in which every token follows from the one before."""
+    ids = 1 + (np.arange(4000) * 3 % 17).astype(np.int32)
+    vocabulary = ("<unk>", *(f"w{i}" for i in range(17)))
+    return Corpus("counting", "word", vocabulary, ids[:3000], ids[3000:], "counting")
+
+
+def counting_run(**settings: Any) -> Simulation:
+    """A small run on it, with some settings of its own; tests share its compiled programs."""
+    usual = {
+        "length": 8, "validation_tokens": 160, "heads": 2, "dim": 16, "mlp": 16, "batch_size": 4,
+        "steps": 60, "every": 20, "learning_rate": [0.5, 2.0], "seeds": 2,
+    }  # fmt: skip
+    return text_run(counting_corpus(), **{**usual, **settings})

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tiny_trainings
+import tiny_text_sweep
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
@@ -67,9 +67,9 @@ def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, clu
     assert not ray.is_initialized()
 
 
-def test_trainings_on_two_nodes_are_those_of_one_process(tmp_path, cluster):
-    local = tiny_trainings.here()
-    ran = run_in(tmp_path, tiny_trainings.plan(), executor=Ray(address=cluster.address))
+def test_text_runs_on_two_nodes_are_those_of_one_process(tmp_path, cluster):
+    local = tiny_text_sweep.here()
+    ran = run_in(tmp_path, tiny_text_sweep.plan(), executor=Ray(address=cluster.address))
     assert (ran.computed, ran.index.failed_runs) == (4, 0)
     xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), local)
 

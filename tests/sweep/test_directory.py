@@ -21,7 +21,7 @@ from attnlab.files import netcdf as files
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.sealed import unseal, write_sealed
-from attnlab.sweeping import Stopped, open_sweep, run_in, simulations, status
+from attnlab.sweeping import Stopped, group, open_sweep, run_in, status
 from attnlab.sweeping.driver import Silent
 from attnlab.sweeping.group import Place
 from attnlab.sweeping.index import Entry, Index, index_document
@@ -52,8 +52,8 @@ def bytes_of(folder):
 def test_a_sweep_is_kept_and_opened(done):
     result = open_sweep(done)
     in_memory = attnlab.sweep(
-        PLAN.recipe.given["classes"], attnlab.Limit(), grid=PLAN.recipe.grid, ratio=2.0,
-        momentum=0.0, steps=10, seeds=2, save=PLAN.recipe.given["save"],
+        PLAN.recipe.given["task"], gradient="population", grid=PLAN.recipe.grid, ratio=2.0,
+        momentum=0.0, steps=10, seeds=2, record=PLAN.recipe.given["record"],
     )  # fmt: skip
     xr.testing.assert_identical(result.load().drop_attrs(), in_memory.drop_attrs())
     before = bytes_of(done)
@@ -189,7 +189,7 @@ def test_the_ledger_keeps_the_traceback_of_a_group_that_raised(tmp_path, monkeyp
     def broken(simulation, **given):
         raise ZeroDivisionError("for this test")
 
-    monkeypatch.setattr(simulations, "simulate", broken)
+    monkeypatch.setattr(group, "simulate", broken)
     assert run_in(tmp_path, PLAN).index.failed_runs == PLAN.runs
     failed = [e for e in Folder(tmp_path).ledger.read()[0] if e["state"] == "failed"]
     assert len(failed) == len(PLAN.groups)

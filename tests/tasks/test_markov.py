@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlab.files.errors import InputError
-from attnlab.simulation.losses import cross_entropy
+from attnlab.models.losses import cross_entropy
 from attnlab.tasks import MarkovChains
 
 

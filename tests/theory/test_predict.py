@@ -1,4 +1,4 @@
-"""predict(): the dataset that simulate() would give, as far as the theory speaks."""
+"""predict(): the dataset that simulate() would give, as far as a theory predicts it."""
 
 import json
 from dataclasses import replace
@@ -9,43 +9,57 @@ import xarray as xr
 from made_papers import make_paper
 
 import attnlab
-from attnlab import Extended, Flow, Limit, Sampled, SequenceClasses, Simulation
-from attnlab.data import single_common
+from attnlab import (
+    Extended,
+    Flow,
+    MarkovChains,
+    Optimizer,
+    Piecewise,
+    Record,
+    SequenceClasses,
+    Simulation,
+    Transformer,
+)
 from attnlab.files.errors import InputError
 from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.predict import Corrected
 from attnlab.shelf import VARIABLE, offered
-from attnlab.theory import Theory, as_theory, theories_about
+from attnlab.simulation import as_simulation
+from attnlab.tasks.classes import single_common
+from attnlab.theory import ClassTheory, Theory, as_theory, theories_about
 from attnlab.theory.case import case_of
 
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
-FLOW = {"engine": Flow(), "eta_y": 0.9, "eta_z": 0.03, "steps": 1e3, "dtype": "float64"}
+POPULATION = {"gradient": "population", "steps": 5}
 WORDS = SequenceClasses(
     [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}], [3, 3], [4, 5], vocab_size=6,
     names=["the", "ball", "cup", "won", "goal", "prize"],
 )  # fmt: skip
 SIMULATIONS = {
-    "flow": Simulation(WEAK, **FLOW),
-    "rates": Simulation(WEAK, Limit(), eta_y=[0.5, 1.0], eta_z=[0.1, 0.2, 0.3], seeds=2, steps=9),
-    "momentum": Simulation("syn-small", Sampled(16, 4), seeds=[3, 7], steps=20),
-    "words": Simulation(WORDS, Limit(), steps=5),
-    "start": Simulation(WORDS, Limit(), steps=5, init=[0.0, 0.1, 0.2, 0.0, 0.0, 0.3]),
-    "uneven": Simulation(WEAK.with_prior([0.2, 0.8]), Limit(), steps=5),
-    "several": Simulation([WEAK, WEAK.with_prior([0.2, 0.8])], Limit(), steps=5),
+    "flow": as_simulation(WEAK, time=1e3, eta_y=0.9, eta_z=0.03, dtype="float64"),
+    "rates": as_simulation(
+        WEAK, gradient="population", eta_y=[0.5, 1.0], eta_z=[0.1, 0.2, 0.3], seeds=2, steps=9
+    ),
+    "momentum": as_simulation("syn-small", length=16, batch_size=4, seeds=[3, 7], steps=20),
+    "words": as_simulation(WORDS, **POPULATION),
+    "start": as_simulation(WORDS, **POPULATION, init=[0.0, 0.1, 0.2, 0.0, 0.0, 0.3]),
+    "uneven": as_simulation(WEAK.with_prior([0.2, 0.8]), **POPULATION),
+    "several": as_simulation([WEAK, WEAK.with_prior([0.2, 0.8])], **POPULATION),
+    "fixed": as_simulation(WEAK, **POPULATION, eta_z=None),
 }
 BOTH = ("attention", "attention_logits", "entropy", "distinct_entropy", "common_mass")
 
 LADDER = [as_theory(name) for name in ("printed", "corrected", "sgd")]
 
 
-@pytest.mark.parametrize("rung", [rung.name for rung in LADDER])
+@pytest.mark.parametrize("level", [level.name for level in LADDER])
 @pytest.mark.parametrize("name", SIMULATIONS)
-def test_it_aligns_with_the_simulation(name, rung):
+def test_it_aligns_with_the_simulation(name, level):
     simulation = SIMULATIONS[name]
     measured = attnlab.simulate(simulation, progress=False)
-    predicted = attnlab.predict(simulation, theory=rung)
+    predicted = attnlab.predict(simulation, theory=level)
     xr.align(measured, predicted, join="exact")
     for variable in BOTH:
         assert predicted[variable].dims == measured[variable].dims
@@ -65,12 +79,14 @@ def test_the_default_is_the_last_level_of_our_first_paper(tmp_path, monkeypatch)
     older = make_paper(tmp_path, year=1900, code={"own": code}, theories={"own": "own:Printed"})
     monkeypatch.setenv(VARIABLE, str(older))
     assert next(iter(offered("theories"))) == "own"
-    assert attnlab.predict("syn-small", Limit(), steps=2).attrs["theory"] == "corrected"
+    assert (
+        attnlab.predict("syn-small", gradient="population", steps=2).attrs["theory"] == "corrected"
+    )
 
 
 def test_what_each_level_asks_for_is_what_the_page_says():
     """docs/theory-sgd.md: "corrected" drops nothing, "sgd" all but Assumption 1 and Y(0) = 0."""
-    run = Simulation("syn-small", Flow(), steps=10.0)
+    run = Simulation("syn-small", motion=Flow(10.0))
     case = case_of(run, run.sets[0], 1.0, 1.0)
     printed, corrected, sgd = ({part.says for part in of.assumptions(case)} for of in LADDER)
     assert printed == corrected
@@ -83,15 +99,15 @@ def test_what_each_level_asks_for_is_what_the_page_says():
     assert kept == ["Assumption 1(a)", "Assumption 1(b)", "Assumption 1(c)", "Theorem 1"]
 
 
-def test_each_rung_is_nearer_to_training_where_its_assumptions_hold():
+def test_each_level_is_nearer_to_training_where_its_assumptions_hold():
     """Two classes inside Assumptions 1 and 2: what each correction is worth, in z at t_0."""
     simulation = SIMULATIONS["flow"]
     t0 = float(attnlab.predict(simulation)["t0"].max())
-    measured = attnlab.simulate(simulation, save=attnlab.Save(at=[0.0, t0]), progress=False)
+    measured = attnlab.simulate(simulation, at=[0.0, t0], progress=False)
     z = measured["attention_logits"].isel(time=-1)
     errors = []
-    for rung in LADDER:
-        predicted = attnlab.predict(simulation, theory=rung, at=[0.0, t0])
+    for level in LADDER:
+        predicted = attnlab.predict(simulation, theory=level, at=[0.0, t0])
         apart = predicted["attention_logits"].isel(time=-1) - z
         errors.append(float(abs(apart).max() / abs(z).max()))
     printed, corrected, sgd = errors
@@ -101,14 +117,16 @@ def test_each_rung_is_nearer_to_training_where_its_assumptions_hold():
 
 def test_with_momentum_decoder_and_attention_each_have_a_memory():
     """At t_0, where the steps that a constant gradient would take are far off."""
-    simulation = Simulation(syn_small(), Limit(), eta_y=0.3, eta_z=0.01, steps=200, dtype="float64")
+    simulation = as_simulation(
+        syn_small(), gradient="population", eta_y=0.3, eta_z=0.01, steps=200, dtype="float64"
+    )
     t0 = int(attnlab.predict(simulation)["t0"].max())
-    simulation = replace(simulation, save=attnlab.Save(at=[0, t0]))
+    simulation = replace(simulation, record=Record(at=[0, t0]))
     measured = attnlab.simulate(simulation, progress=False)["attention_logits"].sel(step=t0)
     error = {}
-    for rung in ("sgd", "corrected"):
-        z = attnlab.predict(simulation, theory=rung)["attention_logits"].sel(step=t0)
-        error[rung] = float(abs(z - measured).max() / abs(measured).max())
+    for level in ("sgd", "corrected"):
+        z = attnlab.predict(simulation, theory=level)["attention_logits"].sel(step=t0)
+        error[level] = float(abs(z - measured).max() / abs(measured).max())
     assert error["sgd"] < 0.05
     assert error["corrected"] > 1
 
@@ -132,12 +150,12 @@ def test_uneven_classes_have_clocks_of_their_own():
     """At first gamma is eta_Y P(n) t for class n, so that z is eta_Y eta_Z t^2/2 times a sum of
     squared shares; with the decoder of SGD it is what training does."""
     classes, t, tokens = WEAK.with_prior([0.1, 0.9]), 1e-3, WEAK.in_play
-    early = Simulation(classes, Flow(), eta_y=0.9, eta_z=0.003, steps=t, dtype="float64")
+    early = as_simulation(classes, time=t, eta_y=0.9, eta_z=0.003, dtype="float64")
     z = attnlab.predict(early, at=[0.0, t])["attention_logits"].isel(time=-1, seed=0, token=tokens)
     at_rest = np.zeros((1, tokens.size))
     speed = theory.attention_velocity(classes, at_rest, weight=classes.prior**2)
     np.testing.assert_allclose(z, 0.9 * 0.003 * t**2 / 2 * speed, rtol=3e-3)  # (1 - 1/M)^2
-    longer = Simulation(classes, Flow(), eta_y=0.9, eta_z=0.003, steps=300.0, dtype="float64")
+    longer = as_simulation(classes, time=300.0, eta_y=0.9, eta_z=0.003, dtype="float64")
     trained = attnlab.simulate(longer, progress=False)["attention_logits"].isel(time=-1)
     z = attnlab.predict(longer, theory="sgd")["attention_logits"].isel(time=-1)
     assert float(abs(z - trained).max() / abs(trained).max()) < 0.02
@@ -151,7 +169,7 @@ def test_assumptions_come_with_their_values():
     assert not ratio["assumption_holds"].any() and (ratio["assumption_bound"] == 30).all()
     fine = attnlab.predict(SIMULATIONS["flow"])
     assert fine["assumption_holds"].values.mean() > 0.8
-    random = attnlab.predict(WEAK, Limit(), steps=5, init="uniform")
+    random = attnlab.predict(WEAK, **POPULATION, init="uniform")
     start = random.sel(assumption="Y(0) = 0: its entries")
     assert not bool(start["assumption_holds"]) and float(start["assumption_value"]) > 0
 
@@ -166,22 +184,31 @@ def test_words_select():
         assert result["token_id"].sel(token="cup") == 2
 
 
-def test_what_the_theory_does_not_speak_of_is_refused():
-    for fields, name in (
+def test_runs_that_the_theory_does_not_cover_are_refused():
+    by_group = {"decoder": Optimizer(momentum=0.5), "attention": Optimizer(momentum=0.0)}
+    for settings, name in (
         ({"model": Extended(residual=True)}, "model"),
+        ({"exact": False}, "model"),
         ({"optimizer": "adam"}, "optimizer"),
+        ({"optimizer": by_group}, "optimizer"),
+        ({"clip": 1.0}, "clip"),
+        ({"eta_z": Piecewise([0, 3], [1.0, 2.0])}, "eta_z"),
         ({"theory": "corected"}, "theory"),
         ({"at": [3.5]}, "at"),
     ):
         with pytest.raises(InputError, match=f"^{name}"):
-            attnlab.predict(syn_small(), Limit(), steps=5, **fields)
+            attnlab.predict(syn_small(), **POPULATION, **settings)
+    with pytest.raises(InputError, match="^weight_decay"):
+        attnlab.predict(syn_small(), time=5.0, flow_weight_decay=0.1)
+    with pytest.raises(InputError, match="^task: expected sequence classes, got MarkovChains"):
+        attnlab.predict(MarkovChains(), model=Transformer(), learning_rate=0.1, theory="sgd")
     alone = SequenceClasses([[1.0, 0.0, 0.0]], [1], [2])
     with pytest.raises(InputError, match="^classes"):
-        attnlab.predict(alone, Limit(), steps=5)
+        attnlab.predict(alone, **POPULATION)
 
 
-def test_anyone_s_theory_is_a_theory():
-    class Still(Theory):
+def test_a_class_of_yours_is_a_theory():
+    class Still(ClassTheory):
         name = "still"
 
         def assumptions(self, case):
@@ -199,7 +226,7 @@ def test_anyone_s_theory_is_a_theory():
     assert isinstance(Corrected(), Theory)
 
 
-class Own(Theory):
+class Own(ClassTheory):
     """A theory whose answer is changed in one way."""
 
     name = "own"
@@ -274,9 +301,9 @@ SHARES = ("time", "sequence_class", "token")
         (with_variable("x", None, lambda case, t: 1.0), r"x: expected \(dims, values\), got tuple"),
     ],
 )
-def test_an_answer_that_is_none_is_refused_in_words(change, words):
+def test_a_malformed_answer_is_refused_in_words(change, words):
     with pytest.raises(InputError, match=f"^theory 'own': {words}"):
-        attnlab.predict(syn_small(), Limit(), steps=5, momentum=0.0, theory=Own(change))
+        attnlab.predict(syn_small(), **POPULATION, momentum=0.0, theory=Own(change))
 
 
 def test_an_answer_that_depends_on_the_rates_in_shape_is_refused():
@@ -284,14 +311,14 @@ def test_an_answer_that_depends_on_the_rates_in_shape_is_refused():
         return said if case.eta_y == 1 else {**said, "x": ((), 1.0)}
 
     with pytest.raises(InputError, match="'own': answers differ between learning rates"):
-        attnlab.predict(syn_small(), Limit(), steps=5, eta_y=[1.0, 2.0], theory=Own(change))
+        attnlab.predict(syn_small(), **POPULATION, eta_y=[1.0, 2.0], theory=Own(change))
 
 
 def test_after_a_blow_up_a_theory_may_say_nothing():
     def change(case, t, said):
         return {**with_value(t >= 3, np.nan)(case, t, said), "blow_up_time": ((), 2.5)}
 
-    predicted = attnlab.predict(syn_small(), Limit(), steps=5, momentum=0.0, theory=Own(change))
+    predicted = attnlab.predict(syn_small(), **POPULATION, momentum=0.0, theory=Own(change))
     assert np.isfinite(predicted["attention"].sel(step=slice(0, 2))).all()
 
 
@@ -300,20 +327,20 @@ def test_other_faults_of_a_theory():
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):  # its author wants the traceback
-        attnlab.predict(syn_small(), Limit(), steps=5, theory=Own(raises))
+        attnlab.predict(syn_small(), **POPULATION, theory=Own(raises))
     for assumed in (None, ("t << t_0",)):
         own = Own(lambda case, t, said: said, assumed)
         with pytest.raises(InputError, match="'own': assumptions: expected a tuple of Hypothesis"):
-            attnlab.predict(syn_small(), Limit(), steps=5, theory=own)
+            attnlab.predict(syn_small(), **POPULATION, theory=own)
         with pytest.raises(InputError, match="'own': assumptions: expected a tuple of Hypothesis"):
-            attnlab.audit(syn_small(), steps=5.0, theories=(own,))
+            attnlab.audit(syn_small(), time=5.0, theories=(own,))
     for wrong in (Own, 3, ["sgd"]):
         with pytest.raises(InputError, match="^theory: expected a name or a Theory object"):
-            attnlab.predict(syn_small(), Limit(), steps=5, theory=wrong)
+            attnlab.predict(syn_small(), **POPULATION, theory=wrong)
     own = Own(lambda case, t, said: said)
     own.name = None
     with pytest.raises(InputError, match="^theory: Own has no name"):
-        attnlab.predict(syn_small(), Limit(), steps=5, theory=own)
+        attnlab.predict(syn_small(), **POPULATION, theory=own)
 
 
 def test_a_theory_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):
@@ -328,7 +355,7 @@ def test_a_theory_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypa
     }  # fmt: skip
     (folder / "paper.yaml").write_text(json.dumps(lines))
     monkeypatch.setenv("ATTNLAB_PAPERS", str(folder))
-    run = attnlab.Simulation(syn_small(), Limit(), steps=5)
+    run = as_simulation(syn_small(), **POPULATION)
     with pytest.warns(UserWarning, match="theory 'broken' is left out: .*nothing_of_this_name"):
         found = [theory.name for theory in theories_about(run)]
     assert found == ["printed", "corrected", "sgd"]

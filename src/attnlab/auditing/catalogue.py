@@ -1,17 +1,28 @@
-"""The claims of the papers on the shelf, by paper and section; imported when they are asked for."""
+"""The claims of the papers on the shelf, by paper and section, and the audit of them.
+
+Modules of claims are imported when they are asked for. Claims are examined one after another, in
+the caller's process.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from attnlab.auditing.claim import Claim, OnRecord, claims_in
+import xarray as xr
+
+from attnlab.auditing.claims import Claim, Finding, OnRecord, claims_in
 from attnlab.files.errors import InputError
-from attnlab.shelf import Paper, shelf
+from attnlab.files.progress import side_by_side
+from attnlab.shelf import Paper, shelf, single
 from attnlab.shelf import paper as shelved
+from attnlab.shelf.papers import recorded_number
+from attnlab.theory.case import Case
 
 
 def audited_papers() -> tuple[Paper, ...]:
@@ -97,11 +108,6 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     )
 
 
-def forget() -> None:
-    """Let claims be read again, with what is on record by then."""
-    _in_module.cache_clear()
-
-
 def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
     """Say whether the text of a module has one of these ids in it."""
     of, _, _, module = place
@@ -137,3 +143,164 @@ def _origin(of: Paper, whose: str, claim: Claim) -> str:
     reading = claim.reading or of.reading
     origin = of.short if whose == "the paper" else whose
     return f"{origin}, {reading}" if reading == "as we know it" else origin
+
+
+def whole_audit(
+    papers: Sequence[str] = (), *, tell: Callable[[str], None] = lambda name: None
+) -> tuple[list[Finding], dict[str, xr.Dataset]]:
+    """Examine every claim of papers, and draw up their maps of where theory breaks.
+
+    Both compile much and share little of it, so that they are done at the same time.
+
+    Parameters
+    ----------
+    papers : sequence of str, optional
+        Names of papers; by default all on the shelf that can be imported (`readable`).
+    tell : callable, optional
+        Called with the name of each piece of work before its turn.
+
+    Returns
+    -------
+    list of Finding, dict of xarray.Dataset
+        The findings, and the maps by name.
+    """
+    chosen, _ = readable(papers)
+    claims = [claim for known in chosen for claim in claims_of(known.name)]
+    makers = _makers(chosen)
+
+    def draw_maps() -> dict[str, xr.Dataset]:
+        made = {}
+        for name in reversed(makers):  # the last share programs with claims that come late
+            tell(f"map of {name}")
+            made[name] = makers[name]()
+        return {name: made[name] for name in makers}
+
+    return side_by_side(lambda: examine_all(claims, tell=tell), draw_maps)
+
+
+def amount(papers: Sequence[str] = ()) -> int:
+    """Return how many pieces of work `whole_audit` names."""
+    chosen, _ = readable(papers)
+    return sum(len(claims_of(known.name)) for known in chosen) + len(_makers(chosen))
+
+
+def readable(papers: Sequence[str] = ()) -> tuple[list[Paper], list[str]]:
+    """Return the papers that can be audited, and why others on the shelf cannot.
+
+    A paper that is asked for by its name and cannot be imported is an InputError.
+    """
+    found, faults = [], []
+    for known in [shelved(name) for name in papers] or audited_papers():
+        try:
+            claims_of(known.name)
+            _makers([known])
+            found.append(known)
+        except InputError as fault:
+            if papers:
+                raise
+            faults.append(str(fault))
+    return found, faults
+
+
+def _makers(papers: Sequence[Paper]) -> dict[str, Callable[[], xr.Dataset]]:
+    return {
+        name: maker
+        for known, offer in single("maps")
+        if known in papers
+        for name, maker in offer.load().items()
+    }
+
+
+def examine_all(
+    claims: Sequence[Claim],
+    *,
+    case: Case | None = None,
+    tell: Callable[[str], None] = lambda name: None,
+) -> list[Finding]:
+    """Examine claims one after another.
+
+    Parameters
+    ----------
+    claims : sequence of Claim
+        Which.
+    case : Case, optional
+        One case for all, on which a claim must be a general one; by default the built-in cases.
+    tell : callable, optional
+        Called with each id before its turn.
+
+    Returns
+    -------
+    list of Finding
+        One for each claim.
+    """
+    if case is not None:
+        require_general(claims)
+    findings = []
+    for claim in claims:
+        tell(claim.id)
+        findings.append(claim.examine(case))
+    return findings
+
+
+def require_general(claims: Sequence[Claim]) -> None:
+    """Refuse claims that can be measured on their own case or runs alone."""
+    for claim in claims:
+        if claim.runs is not None or not (claim.general or claim.case is None):
+            own = "classes" if claim.runs is None else "runs"
+            raise InputError(
+                f"claim: {claim.id} is tested on built-in {own} only; leave CLASSES out"
+            )
+
+
+def changed(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings whose verdicts are not the recorded ones.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        Of `examine_all`.
+
+    Returns
+    -------
+    list of Finding
+        Those of them.
+    """
+    return [finding for finding in findings if not finding.as_recorded]
+
+
+def record(findings: Sequence[Finding]) -> list[Path]:
+    """Write verdicts and numbers into `expected.json` of each paper, to be reviewed as a diff.
+
+    Claims that were not examined keep their entries; entries of claims that are gone go.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        Of `examine_all`.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+    """
+    written = []
+    for name in dict.fromkeys(finding.claim.paper for finding in findings):
+        if not name:
+            raise InputError("record: a claim of no paper has no expected.json to be recorded in")
+        entries = expected_entries(name, [of for of in findings if of.claim.paper == name])
+        written.append(shelved(name).record("claims", entries))
+    _in_module.cache_clear()  # claims are read again, with what is on record now
+    return written
+
+
+def expected_entries(name: str, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the claims in `expected.json` of a paper with these findings in it."""
+    found = {finding.claim.id: _as_found(finding) for finding in findings}
+    return {claim.id: found.get(claim.id, claim.recorded).entry() for claim in claims_of(name)}
+
+
+def _as_found(finding: Finding) -> OnRecord:
+    before, found = finding.claim.recorded, finding.measurement
+    numbers = ((found.number, before.number), (found.training_number, before.training_number))
+    number, training = (None if now is None else recorded_number(now, was) for now, was in numbers)
+    return OnRecord(finding.verdict, number, finding.training, training)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from attnlab import measures
 from attnlab.auditing.document import number
-from attnlab.auditing.trial import Trial
 from attnlab.measures.motion import FEWEST_RECORDS, equal_spans
+
+if TYPE_CHECKING:
+    from attnlab.auditing.trial import Trial
 
 
 class Moment(NamedTuple):
@@ -25,7 +27,7 @@ class Moment(NamedTuple):
     sign: Literal["==", ">="] = "=="
 
     def __str__(self) -> str:
-        """As it stands in a sentence."""
+        """Return the time as a part of a sentence."""
         if np.isnan(self.at):
             return "at no known time"
         return f"at t {'=' if self.sign == '==' else self.sign} {self.at:.4g}"
@@ -43,7 +45,7 @@ class Factor(NamedTuple):
         return abs(float(np.log(self.value)))
 
     def __str__(self) -> str:
-        """In words: too early, or too late, and by how much."""
+        """Return in words how much too early or too late."""
         if self.sign == "==" and f"{self.value:.2g}" == "1":
             return "right, to the record"
         late = self.value < 1.0
@@ -57,7 +59,7 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Clock:
-    """When an event comes in one class: in training, and by each theory that speaks.
+    """Time of an event in one class: in training, and by each theory that predicts it.
 
     event: "fastest", when attention changes fastest; "snap" (`attnlab.measures.snap_time`). Both
     are known to the spacing of the records. next: the next token of the class, by name.
@@ -70,7 +72,7 @@ class Clock:
     predicted: Mapping[str, Moment]
 
     def factor(self, theory: str) -> Factor | None:
-        """By how much a theory's clock is off; None where neither side says when."""
+        """Return the factor by which a theory's clock is off; None if neither side has a time."""
         said, seen = self.predicted[theory], self.simulated
         if np.isnan(said.at) or np.isnan(seen.at) or (said.sign == seen.sign == ">="):
             return None

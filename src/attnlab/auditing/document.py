@@ -1,7 +1,8 @@
-"""An audit as plain data: what --json prints, and what the page is made from."""
+"""An audit as plain data, which --json prints, and as one self-contained page made from it."""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import xarray as xr
 
 from attnlab import __version__
-from attnlab.auditing.claim import Finding
+from attnlab.auditing.claims import Finding
 from attnlab.auditing.runs import TRAINED_RATIOS
 from attnlab.files.provenance import versions
 from attnlab.shelf import Paper, paper
-from attnlab.theory import Check, Hypothesis
+from attnlab.theory import Case, Check, Hypothesis
 
 KNOWN = "as we know it"  # the reading of what we did not find in print
+SIGNS = {"==": "=", "<=": "≤", "<": "<", ">=": "≥", ">": ">"}
 
 
 def audit_document(
@@ -47,59 +49,49 @@ def sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     for claim in document.get("claims", ()):
         found.setdefault((claim["paper"], claim["section"]), []).append(claim)
     several = len(document.get("papers", ())) > 1
-    return [
-        {
-            "title": _section_title(document, name, title, with_paper=several),
-            "paper": name,
-            "claims": claims,
-        }
-        for (name, title), claims in found.items()
-    ]
-
-
-def _section_title(document: Mapping[str, Any], name: str, title: str, *, with_paper: bool) -> str:
-    if not name:
-        return "Claims of yours"
-    return f"{document['papers'][name]['short']}: {title}" if with_paper else title
+    sections = []
+    for (name, title), claims in found.items():
+        whose = f"{document['papers'][name]['short']}: " if name and several else ""
+        title = f"{whose}{title}" if name else "Claims of yours"
+        sections.append({"title": title, "paper": name, "claims": claims})
+    return sections
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     """One finding as plain data, for JSON and for the page."""
     claim, measurement, recorded = finding.claim, finding.measurement, finding.claim.recorded
     return {
-        **_named(claim, "id", "paper", "section", "origin", "reading"),
+        **_named(claim, "id", "paper", "section", "origin", "reading", "how", "ours", "figure"),
+        "tolerance": claim.tolerance,
         "statement": claim.plain,
         "latex": claim.statement,
-        "source": "; ".join(claim.source),
+        "source": "; ".join(claim.sources),
         "ours": claim.ours,
         "relation": str(claim.relation),
-        "case": {
-            "classes": finding.case.classes.origin,
-            **_named(finding.case, "eta_y", "eta_z"),
-            "time": finding.case.steps,
-        },
+        "case": finding.case and case_document(finding.case),
+        "runs": {name: run.spec for name, run in finding.runs.items()},
         **_named(claim, "how", "tolerance"),
-        "verdict": finding.verdict and finding.verdict.value,
-        "number": finding.number,
+        **_named(finding, "verdict", "number", "training", "training_number", "as_recorded"),
         "value": number(measurement.number),
-        "training": finding.training and finding.training.value,
-        "training_number": finding.training_number,
         "training_value": number(measurement.training_number),
         "holds_from": ratio_document(measurement.holds_from),
         "counterexample": measurement.note,
         "recorded": {
-            "verdict": recorded.verdict and recorded.verdict.value,
+            **_named(recorded, "verdict", "training"),
             "value": recorded.number,
-            "training": recorded.training and recorded.training.value,
             "training_value": recorded.training_number,
         },
-        "as_recorded": finding.as_recorded,
         "hypotheses": [hypothesis_document(hypothesis) for hypothesis in finding.hypotheses],
         "checks": [check_document(check) for check in measurement.checks],
         "code": list(claim.code),
         "test": claim.test_file,
-        "figure": claim.figure,
     }
+
+
+def case_document(case: Case) -> dict[str, Any]:
+    """Return the classes, learning rates and time of a case as plain data."""
+    rates = _named(case, "eta_y", "eta_z")
+    return {"classes": case.classes.origin, **rates, "time": case.steps}
 
 
 def check_document(check: Check) -> dict[str, Any]:
@@ -125,7 +117,7 @@ def hypothesis_document(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def ratio_document(ratio: float | None) -> str:
-    """From which eta_Y/eta_Z on a claim holds in training, in words; empty where not known."""
+    """Return in words the eta_Y/eta_Z from which on a claim holds in training; empty if unknown."""
     if ratio is None:
         return ""
     if math.isinf(ratio):
@@ -161,3 +153,89 @@ def _named(of: Any, *names: str) -> dict[str, Any]:
 def number(value: float | None) -> float | None:
     """A finite float, or None: JSON has no other numbers."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: str = "") -> str:
+    """The page for the document of an audit (`audit_document`); every text in it is escaped.
+
+    picture, caption: prediction against training as a PNG (`attnlab.plots.compare`), and what it
+    shows; for the audit of a simulation.
+    """
+    from attnlab.files.pages import template  # here, so that an audit needs no jinja2
+
+    filters = {"moment": moment, "short": short, "sign": SIGNS.get}
+    trial = document.get("trial")
+    return template("attnlab.auditing", "page.html", **filters).render(
+        title=_title(document) if trial is None else f"Audit of {trial['classes']}",
+        trial=trial,
+        setting="" if trial is None else setting(trial),
+        transition="" if trial is None else transition(trial),
+        picture=picture and base64.b64encode(picture).decode(),
+        caption=caption,
+        rates=rates,
+        sections=sections(document),
+        maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
+        version=document["attnlab"],
+    )
+
+
+def rates(of: Mapping[str, Any]) -> str:
+    """The rates of a case or a trial of the document, in plain text."""
+    return f"eta_Y = {short(of['eta_y'])}, eta_Z = {short(of['eta_z'])}"
+
+
+def setting(trial: Mapping[str, Any]) -> str:
+    """Return the settings of the training, in plain text."""
+    clock = "time" if "time" in trial else "step"
+    return f"{rates(trial)}; training up to {clock} {short(trial[clock])}"
+
+
+def transition(trial: Mapping[str, Any]) -> str:
+    """Return the predicted transition of a trial of the document, in plain text."""
+    if trial["transition"] is None:
+        return "no known time"
+    first, last = trial["transition"]
+    return f"{short(first)} <= t <= {short(last)}"
+
+
+def moment(time: float | None, at_least: float | None = None) -> str:
+    """Return a time, with ≥ where it had not come by the end of the run."""
+    return short(time) if at_least is None else f"≥ {short(at_least)}"
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    """Whose claims they are."""
+    whose = [known["short"] for known in document["papers"].values()]
+    return f"{' and '.join(whose) or 'Claims'}, audited"
+
+
+def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = [
+        {
+            "caption": kind["caption"],
+            "rows": [
+                {
+                    "label": label,
+                    "cells": [{"value": v, "shade": _shade(kind["wrong"], v)} for v in row],
+                }
+                for label, row in zip(table["rows"], kind["values"], strict=True)
+            ],
+        }
+        for kind in table["kinds"]
+    ]
+    columns = [f"{table['column']} = {short(value)}" for value in table["columns"]]
+    return {"title": table["title"], "knob": knob, "columns": columns, "kinds": kinds}
+
+
+def _shade(wrong_by: str, value: float) -> int:
+    """Return how wrong, from 0 to 60 %: a factor of 30, or a difference of a half, is darkest."""
+    if wrong_by == "factor":
+        wrong = abs(math.log(value)) / math.log(30) if value > 0 else 1.0
+    else:
+        wrong = value / 0.5
+    return round(60 * min(wrong, 1.0))
+
+
+def short(value: float | None) -> str:
+    """A number in four digits, a dash for none."""
+    return "–" if value is None else f"{value:.4g}"

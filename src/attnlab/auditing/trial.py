@@ -1,103 +1,134 @@
-"""Trial: a simulation that was run, beside what theories say of it."""
+"""audit(): a run that was trained, beside what theories predict of it, and how they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
+from attnlab import measures
+from attnlab.auditing.catalogue import examine_all, require_general
+from attnlab.auditing.claims import Claim, Finding
+from attnlab.auditing.clocks import Clock, clocks_of
+from attnlab.auditing.document import audit_document, hypothesis_document, number
 from attnlab.auditing.runs import recorded_at
-from attnlab.dynamics import Engine, Flow, Save, Simulation, as_simulation, simulate
-from attnlab.dynamics.simulation import Classes
+from attnlab.auditing.tokens import agreement, seen_roles
 from attnlab.files.errors import InputError
 from attnlab.formulas import momentum_steps
+from attnlab.shelf import single
+from attnlab.simulation import Batches, Flow, Simulation, Steps, as_simulation, simulate
+from attnlab.simulation.fields import settings_of
+from attnlab.tasks.base import Task
+from attnlab.tasks.sequences import Classes
+from attnlab.theory.answers import assumptions
 from attnlab.theory.case import Case, case_of
-from attnlab.theory.named import theories_about
+from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory.named import as_theory, theories_about
 from attnlab.theory.prediction import predict
-from attnlab.theory.theory import Theory
+from attnlab.theory.theory import ClassTheory, Theory
 
 # Attention of every class at every record, in float64: about 100 MB.
 LARGEST = 10**5
 HORIZON = 100.0  # in units of the transition: far enough for attention to have slowed down for good
+KINDS = ("z_error", "attention_error")
+# Settings with which a run is as it is given, and not the flow until after the transition.
+OF_STEPS = {"motion", "gradient", "length", "training_set"} | {
+    name for kind in (Steps, Batches) for name in settings_of(kind)
+}
+WHEN = {"record", "every", "geometric", "at"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trial(Case):
-    """A case with its training and what theories say of it: all that an audit looks at.
+    """A case with its training and what theories predict: all that an audit looks at.
 
-    simulation: the run as a value. simulated: its result. predicted: what each theory says, by its
-    name, aligned with the result. silent: why a theory says nothing, by its name.
+    simulation: the run as a value. simulated: its result. predicted: what each theory predicts, by
+    its name, aligned with the result. silent: why a theory predicts nothing, by its name.
     """
 
     simulation: Simulation
-    theories: tuple[Theory, ...]
+    theories: tuple[ClassTheory, ...]
     simulated: xr.Dataset
     predicted: Mapping[str, xr.Dataset]
     silent: Mapping[str, str]
 
     @property
     def transition(self) -> tuple[float, float] | None:
-        """From when to when the theories expect a transition, in the simulation's time."""
+        """Start and end of the transition that the theories expect, in the run's own time."""
         return transition_of(self.simulation, self.theories)
 
 
-def transition_of(simulation: Simulation, theories: Sequence[Theory]) -> tuple[float, float] | None:
+def transition_of(
+    simulation: Simulation, theories: Sequence[ClassTheory]
+) -> tuple[float, float] | None:
     """Return the earliest start and latest end of the transitions that theories expect, if any."""
     case = case_of(simulation, simulation.sets[0], simulation.eta_y, simulation.eta_z)
     spans = [span for of in theories if (span := of.transition(case)) is not None]
     if not spans:
         return None
     found = min(first for first, _ in spans), max(last for _, last in spans)
-    momentum = simulation.moving.momentum or 0.0
-    first, last = np.asarray(momentum_steps(found, momentum=momentum)).tolist()
+    first, last = np.asarray(momentum_steps(found, momentum=simulation.momentum)).tolist()
     return first, last
 
 
 def simulation_of(
-    given: Simulation | Classes,
-    engine: Engine | None = None,
+    given: Simulation | Task | Classes,
     theories: Sequence[Theory] | None = None,
     **settings: Any,
-) -> tuple[Simulation, tuple[Theory, ...]]:
-    """Return the simulation that is audited, and the theories: by default those that speak of it.
+) -> tuple[Simulation, tuple[ClassTheory, ...]]:
+    """Return the run that is audited, and the theories: by default those that cover it.
 
     Of classes alone, it is the flow in float64, until long after the predicted transition.
     """
-    if engine is None and not isinstance(given, Simulation):
-        chosen = {name: value for name, value in settings.items() if value is not None}
-        simulation = as_simulation(given, Flow(), **{"dtype": "float64", **chosen})
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    if isinstance(given, (Simulation, Task)) or OF_STEPS & chosen.keys():
+        simulation = as_simulation(given, **settings)
         _check(simulation)
-        theories = theories_about(simulation) if theories is None else theories
-        transition = transition_of(simulation, theories)
-        if "steps" not in chosen and transition is not None:
-            simulation = replace(simulation, steps=_horizon(transition[1], simulation.eta_y))
-        if "save" not in chosen:
-            if simulation.steps <= 1e-2:
-                raise InputError(f"steps: expected a time above 0.01, got {simulation.steps:g}")
-            exactly = [] if transition is None else [transition[1]]
-            at = recorded_at(simulation.steps, exactly=exactly)
-            simulation = replace(simulation, save=Save(at=at))
+        covering = _covering(simulation, theories)
     else:
-        simulation = as_simulation(given, engine, **settings)
+        simulation = as_simulation(given, motion=Flow(), **{"dtype": "float64", **chosen})
         _check(simulation)
-        theories = theories_about(simulation) if theories is None else theories
-    what = tuple(dict.fromkeys((*simulation.save.what, "attention", "logits")))
-    return replace(simulation, save=replace(simulation.save, what=what)), tuple(theories)
+        covering = _covering(simulation, theories)
+        transition = transition_of(simulation, covering)
+        if "time" not in chosen and transition is not None:
+            simulation = as_simulation(simulation, time=_horizon(transition[1], simulation.eta_y))
+        if not WHEN & chosen.keys():
+            if simulation.last <= 1e-2:
+                raise InputError(f"time: expected a time above 0.01, got {simulation.last:g}")
+            exactly = [] if transition is None else [transition[1]]
+            simulation = as_simulation(simulation, at=recorded_at(simulation.last, exactly))
+    what = simulation.record.what
+    if what is not None:
+        needed = tuple(dict.fromkeys((*what, "attention", "logits")))
+        simulation = as_simulation(simulation, what=needed)
+    return simulation, covering
+
+
+def _covering(simulation: Simulation, theories: Sequence[Theory] | None) -> tuple[ClassTheory, ...]:
+    """Return the theories of sequence classes among those given, or among all that cover a run."""
+    if theories is None:
+        return tuple(of for of in theories_about(simulation) if isinstance(of, ClassTheory))
+    chosen = tuple(of for of in theories if isinstance(of, ClassTheory))
+    for of in theories:
+        if of not in chosen:
+            raise InputError(f"theories: {of.name} is not a ClassTheory; compare it with predict()")
+    return chosen
 
 
 def _check(simulation: Simulation) -> None:
     """Refuse what is more than one run, or too large, or has nothing to compare."""
     if isinstance(simulation.classes, tuple):
-        raise InputError("classes: an audit is of one set of classes; give one at a time")
+        raise InputError("classes: an audit takes one set of classes; give one at a time")
     for name in ("eta_y", "eta_z"):
         rate = getattr(simulation, name)
         if isinstance(rate, xr.DataArray):
-            raise InputError(f"{name}: an audit is of one pair of rates; give one at a time")
-        if not rate > 0:
-            raise InputError(f"{name}: expected a finite number above 0, got {rate:g}")
+            raise InputError(f"{name}: an audit takes one pair of learning rates; give one number")
+        if not isinstance(rate, float) or not rate > 0:
+            raise InputError(f"{name}: expected a finite number above 0, got {rate}")
     # what single precision cannot hold takes as long as the bounds on work allow, for no answer
     replace(simulation, dtype="float32")
     (classes,) = simulation.sets
@@ -114,15 +145,15 @@ def _horizon(transition: float, eta_y: Any) -> float:
     horizon = HORIZON * transition
     if not (np.isfinite(horizon) and horizon > 1e-2):
         raise InputError(
-            f"eta_y: 100 times the transition is {horizon:g} at {eta_y:g}; give a time with steps"
+            f"eta_y: 100 times the transition is {horizon:g} at {eta_y:g}; give a time"
         )
     return horizon
 
 
-def try_out(simulation: Simulation, theories: Sequence[Theory]) -> Trial:
+def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> Trial:
     """Predict with every theory, and train; a theory that has no answer is silent.
 
-    What all of them refuse is refused.
+    A run that all of them refuse is refused.
     """
     refused = [problem for of in theories if (problem := _refusal(of, simulation))]
     if refused and len(refused) == len(theories):
@@ -154,3 +185,299 @@ def _refusal(of: Theory, simulation: Simulation) -> InputError | None:
     except InputError as problem:
         return problem
     return None
+
+
+class Commentary(Protocol):
+    """Comments of a paper on an audited run.
+
+    signs_claimed: whether each token gains (+1) or loses (-1) by the paper's statements, along
+    (query, token); 0 where it says nothing. assumptions: what the paper asks for, each with its
+    value. sentences: what was found, in words.
+    """
+
+    @property
+    def signs_claimed(self) -> NDArray[np.int64]: ...
+    @property
+    def assumptions(self) -> tuple[Hypothesis, ...]: ...
+    @property
+    def sentences(self) -> list[str]: ...
+    def document(self) -> dict[str, Any]: ...
+
+
+def comment(
+    trial: Trial, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
+) -> dict[str, Commentary]:
+    """Return the commentary of each paper that has something to say, by the paper's name."""
+    said = {
+        paper.name: offer.load()(trial, tokens, clocks) for paper, offer in single("commentary")
+    }
+    return {name: words for name, words in said.items() if words is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Comparison of theories with the training of a simulation.
+
+    trial: the simulation with its result and the predictions. assumptions: what is asked for, each
+    with its value. ladder: errors of each theory (`attnlab.auditing.trial`). fates: a Dataset over
+    (query, token) with `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no paper
+    speaks), and the logits at the end, `predicted` along `theory` and `simulated`. snap: a Dataset
+    over sequence_class with the snap time, `predicted` along `theory` and `simulated`; nan where
+    attention never moved or is not quiet by the end. clocks: the same and when attention is
+    fastest, of each class, with bounds (`attnlab.auditing.clocks`). commentary: what all this comes
+    to by each paper that comments on it; printed, it is in words. findings: of each claim that was
+    asked for.
+    """
+
+    trial: Trial
+    assumptions: tuple[Hypothesis, ...]
+    ladder: xr.Dataset
+    fates: xr.Dataset
+    snap: xr.Dataset
+    clocks: Mapping[str, tuple[Clock, ...]]
+    commentary: Mapping[str, Commentary]
+    findings: tuple[Finding, ...]
+
+    def document(self) -> dict[str, Any]:
+        """All of it as plain data: what `attnlab audit CLASSES --json` prints."""
+        trial, classes = self.trial, self.trial.classes
+        return audit_document(
+            self.findings,
+            trial={
+                "classes": classes.origin,
+                "simulation": trial.simulation.spec,
+                "eta_y": trial.eta_y,
+                "eta_z": trial.eta_z,
+                trial.simulation.clock: trial.simulation.last,
+                "assumptions": [hypothesis_document(of) for of in self.assumptions],
+                "ladder": ladder_document(self.ladder),
+                "silent": dict(trial.silent),
+                "fates": self.rows(),
+                "transition": trial.transition and [number(time) for time in trial.transition],
+                "snap": [
+                    {
+                        "sequence_class": n,
+                        "next": classes.token_name(int(classes.next_token[n])),
+                        **_cells(self.snap.isel(sequence_class=n)),
+                        "at_least": _still_moving(clock),
+                    }
+                    for n, clock in enumerate(self.clocks["snap"])
+                ],
+                "commentary": {name: of.document() for name, of in self.commentary.items()},
+            },
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One entry per query and token that the query can see, largest movement first."""
+        classes, fates = self.trial.classes, self.fates
+        rows = []
+        for q, j in np.argwhere(fates["role"].values != 0):
+            cell = fates.isel(query=q, token=j)
+            claimed, simulated = int(cell["claimed"]), float(cell["simulated"])
+            rows.append(
+                {
+                    "query": classes.token_name(int(cell["query"])),
+                    "token": classes.token_name(int(cell["token"])),
+                    "role": "common" if int(cell["role"]) == 2 else "distinct",
+                    "claimed": {1: "gains", -1: "loses", 0: "no claim"}[claimed],
+                    **_cells(cell),
+                    "as_claimed": {1: True, -1: False, 0: None}[int(agreement(claimed, simulated))],
+                }
+            )
+        return sorted(rows, key=lambda row: -abs(row["simulated"]))
+
+
+def audit(
+    simulation: Simulation | Task | Classes,
+    *,
+    claims: Sequence[Claim] = (),
+    theories: Sequence[Theory | str] | None = None,
+    tell: Callable[[str], None] = lambda name: None,
+    **settings: Any,
+) -> Audit:
+    """Compare theories, and claims, with the training of a run on sequence classes.
+
+    Parameters
+    ----------
+    simulation : Simulation, Sequences, SequenceClasses or str
+        A `Simulation`, or its task. Classes alone are trained by the flow in float64 for 100 times
+        the predicted transition, unless settings of steps are given. One set of classes and one
+        pair of learning rates. Of several seeds the mean is compared.
+    claims : sequence of Claim, optional
+        Claims to examine on it: your own, or those of the catalogue (`select`), which then train
+        the joint flow at these learning rates.
+    theories : sequence of ClassTheory or str, optional
+        Theories by name, or any `ClassTheory`; by default those of the shelf that cover the run.
+    tell : callable, optional
+        Called with the name of each piece of work before its turn.
+    **settings
+        Settings of the simulation, as in `simulate`.
+
+    Returns
+    -------
+    Audit
+        Assumptions, the ladder, the fates of tokens, the clocks.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> found = attnlab.audit("syn-small", gradient="population", eta_y=10.0, eta_z=0.1)
+    >>> found.ladder.theory.values.tolist()
+    ['printed', 'corrected', 'sgd']
+    """
+    require_general(claims)
+    named = None if theories is None else [as_theory(of) for of in theories]
+    chosen, covering = simulation_of(simulation, named, **settings)
+    tell("training")
+    trial = try_out(chosen, covering)
+    tokens, clocks = _tokens(trial), clocks_of(trial)
+    commentary = comment(trial, tokens, clocks)
+    claimed = [of.signs_claimed for of in commentary.values()]
+    return Audit(
+        trial=trial,
+        assumptions=_assumptions(trial, commentary),
+        ladder=ladder_of(trial),
+        fates=tokens.assign(
+            claimed=(("query", "token"), claimed[0] if claimed else 0 * tokens["role"].values)
+        ),
+        snap=_snap(trial),
+        clocks=clocks,
+        commentary=commentary,
+        findings=tuple(examine_all(claims, case=trial, tell=tell)),
+    )
+
+
+def _assumptions(trial: Trial, commentary: Mapping[str, Commentary]) -> tuple[Hypothesis, ...]:
+    """Return what papers that comment ask for, then what only the theories at hand do."""
+    asked = [part for of in commentary.values() for part in of.assumptions]
+    asked += [part for of in trial.theories for part in assumptions(of, trial)]
+    once: dict[tuple[str, str], Hypothesis] = {}
+    for part in asked:
+        once.setdefault((part.source, part.says), part)
+    return tuple(once.values())
+
+
+def _tokens(trial: Trial) -> xr.Dataset:
+    def last(dataset: xr.Dataset) -> xr.DataArray:
+        end = dataset["attention_logits"].isel({trial.simulation.clock: -1})
+        return end.mean("seed").isel(token=trial.classes.in_play)
+
+    where = {"query": trial.classes.queries, "token": trial.classes.in_play}
+    return _beside(trial, last, where).assign(role=(tuple(where), seen_roles(trial)))
+
+
+def _snap(trial: Trial) -> xr.Dataset:
+    def snap(dataset: xr.Dataset) -> xr.DataArray:
+        return measures.snap_time(dataset).mean("seed", skipna=False)
+
+    return _beside(trial, snap, {"sequence_class": np.arange(trial.K)})
+
+
+def _beside(
+    trial: Trial, read: Callable[[xr.Dataset], xr.DataArray], where: dict[str, Any]
+) -> xr.Dataset:
+    """Return what each theory's dataset gives, along `theory` (nan where it is silent), and from
+    the training."""
+    simulated = read(trial.simulated)
+    values = np.full((len(trial.theories), *simulated.shape), np.nan)
+    for i, of in enumerate(trial.theories):
+        if of.name in trial.predicted:
+            values[i] = read(trial.predicted[of.name]).values
+    return xr.Dataset(
+        {
+            "predicted": (("theory", *where), values),
+            "simulated": (tuple(where), simulated.values.astype(np.float64)),
+        },
+        {"theory": [of.name for of in trial.theories], **where},
+    )
+
+
+def _still_moving(clock: Clock) -> dict[str, float]:
+    """The end of the run, by the name of each theory after which attention still moves there."""
+    moments = {**clock.predicted, "training": clock.simulated}
+    return {name: moment.at for name, moment in moments.items() if moment.sign == ">="}
+
+
+def _cells(found: xr.Dataset) -> dict[str, Any]:
+    """Return predictions by theory, and the simulated value, as plain numbers."""
+    predicted = zip(found["theory"].values.tolist(), found["predicted"].values, strict=True)
+    return {
+        "predicted": {name: number(float(value)) for name, value in predicted},
+        "simulated": number(float(found["simulated"])),
+    }
+
+
+def ladder_of(trial: Trial) -> xr.Dataset:
+    """The errors of each theory, along (theory, at): at the transition and at the end.
+
+    `z_error` is the largest error in z, relative to the largest |z| of training; `attention_error`
+    the largest one in attention. nan where a theory is silent or nothing has moved. `time` says
+    when: for the predicted transition, if the run gets there, the nearest record, which is that
+    time itself where the audit chose the records.
+    `leans_on` is what a level uses and the next does not.
+    """
+    clock = trial.simulation.clock
+    times = trial.simulated[clock].values.astype(np.float64)
+    places = {}
+    if trial.transition is not None and times[-1] >= (t0 := trial.transition[1]):
+        places["transition"] = int(abs(times[1:] - t0).argmin()) + 1
+    places["end"] = times.size - 1
+    there = list(places.values())
+    trained = trial.simulated.isel({clock: there}).mean("seed")
+    largest = abs(trained["attention_logits"]).max(("query", "token"))
+    errors = np.full((len(KINDS), len(trial.theories), len(there)), np.nan)
+    for i, of in enumerate(trial.theories):
+        if of.name not in trial.predicted:
+            continue
+        predicted = trial.predicted[of.name].isel({clock: there}).isel(seed=0)
+        z = abs(predicted["attention_logits"] - trained["attention_logits"])
+        attention = abs(predicted["attention"] - trained["attention"])
+        errors[0, i] = z.max(("query", "token")) / largest.where(largest > 0)
+        errors[1, i] = attention.max(("sequence_class", "token"))
+    return xr.Dataset(
+        {kind: (("theory", "at"), values) for kind, values in zip(KINDS, errors, strict=True)},
+        {
+            "theory": [of.name for of in trial.theories],
+            "leans_on": ("theory", [of.leans_on for of in trial.theories]),
+            "at": list(places),
+            "time": ("at", times[there]),
+        },
+    )
+
+
+def costs(ladder: xr.Dataset) -> list[str]:
+    """Sentences: what each level leans on, and the error in z with it and without."""
+    rungs = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
+    when = [f"at the {at}" for at in rungs["at"].values]
+    words = []
+    for i, leaning in enumerate(rungs["leans_on"].values):
+        here, following = rungs.values[i], rungs.values[i + 1 : i + 2]
+        if np.isnan(here).any() or np.isnan(following).any():
+            continue
+        if following.size:
+            each = [f"from {a:.2g} to {b:.2g}" for a, b in zip(here, following[0], strict=True)]
+            words.append(f"Without {leaning} the error in z goes {_at(each, when)}.")
+        else:
+            words.append(f"What is left, {_at([f'{a:.2g}' for a in here], when)}, is {leaning}.")
+    return words
+
+
+def _at(told: list[str], when: list[str]) -> str:
+    return " and ".join(f"{what} {at}" for what, at in zip(told, when, strict=True))
+
+
+def ladder_document(ladder: xr.Dataset) -> dict[str, Any]:
+    """All of it as plain data."""
+    return {
+        "at": ladder["at"].values.tolist(),
+        "time": ladder["time"].values.tolist(),
+        "rungs": [
+            {
+                "theory": name,
+                "leans_on": str(ladder["leans_on"].values[i]),
+                **{kind: [number(of) for of in ladder[kind].values[i].tolist()] for kind in KINDS},
+            }
+            for i, name in enumerate(ladder["theory"].values.tolist())
+        ],
+        "costs": costs(ladder),
+    }

@@ -1,4 +1,4 @@
-"""For authors of papers: a template to begin with, and the list of what a paper has to fulfil.
+"""Tools for authors of papers: a template, and the requirements that a paper has to fulfil.
 
 In the tests of a paper, the same list as `attnlab check-paper` goes through:
 
@@ -10,7 +10,7 @@ In the tests of a paper, the same list as `attnlab check-paper` goes through:
         requirement()
 """
 
-from attnlab.authoring.requirements import Outcome, Requirement, examine, requirements
+from attnlab.authoring.conformance import Outcome, Requirement, examine, requirements
 from attnlab.authoring.template import new_paper
 
 __all__ = ["Outcome", "Requirement", "examine", "new_paper", "requirements"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from attnlab.files.errors import InputError
 from attnlab.files.shipped import template_folder
 from attnlab.shelf import shelf
-from attnlab.shelf.loading import folder_of
+from attnlab.shelf.papers import folder_of
 
 EXAMPLE = "own_paper"
 SUFFIXES = (".py", ".yaml", ".json", ".md", ".toml")  # what building and running leave is not ours

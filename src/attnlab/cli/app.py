@@ -1,4 +1,4 @@
-"""The application: its verbs, and how it speaks when something is wrong."""
+"""The application: its verbs, its error messages and its exit codes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import NoReturn
 
 import typer
 
-from attnlab.cli import audit, cite, observe, papers, play, predict, reproduce, sweep, text
+from attnlab.cli import audit, observe, papers, play, predict, reproduce, simulate, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED, STOPPED
+from attnlab.cli.options import SEQUENCES
 from attnlab.cli.printing import say
-from attnlab.cli.simulate import HELP, simulate_verb
 from attnlab.files.errors import InputError
 
-_shown = {"traceback": False}  # of what is said in a line otherwise
+_shown = {"traceback": False}  # set by --debug
 
 app = typer.Typer(
     name="attnlab",
@@ -28,18 +28,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-app.command("simulate", help=HELP)(simulate_verb)
-app.command("predict", help=predict.HELP)(predict.predict_verb)
+SEQUENCES.add(app, "simulate", simulate.simulate_verb, simulate.HELP)
+SEQUENCES.add(app, "predict", predict.predict_verb, predict.HELP)
 app.command("sweep", help=sweep.HELP)(sweep.sweep_verb)
-app.command("audit", help=audit.HELP)(audit.audit_verb)
-app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)
-app.command("papers", help=papers.PAPERS_HELP)(papers.papers_verb)
-app.command("check-paper", help=papers.CHECK_HELP)(papers.check_paper_verb)
-app.command("new-paper", help=papers.NEW_HELP)(papers.new_paper_verb)
-app.command("play", help=play.HELP)(play.play_verb)
+SEQUENCES.add(app, "audit", audit.audit_verb)
+app.command("reproduce")(reproduce.reproduce_verb)
+app.command("papers")(papers.papers_verb)
+app.command("check-paper")(papers.check_paper_verb)
+app.command("new-paper")(papers.new_paper_verb)
+SEQUENCES.add(app, "play", play.play_verb)
 app.add_typer(text.app, name="text")
 app.add_typer(observe.app, name="observe")
-app.command("cite", help=cite.HELP)(cite.cite_verb)
+app.command("cite")(papers.cite_verb)
 
 
 def _print_version(asked: bool) -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     try:
         app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
-        from attnlab.dynamics.divergence import Diverged  # here, so that --help stays quick
+        from attnlab.simulation.divergence import Diverged  # here, so that --help stays quick
 
         if not isinstance(problem, Diverged):
             raise
@@ -112,7 +112,7 @@ def _keep_compiled_programs() -> None:
 
 
 def _last_words(end: BaseException | None) -> str:
-    """What the verb said when it was interrupted; a simulation inside it has nothing to say."""
+    """Return the message of the verb that was interrupted; empty if it has none."""
     while end is not None and type(end) is not KeyboardInterrupt:
         end = end.__cause__ or end.__context__
     return str(end or "")

@@ -22,12 +22,12 @@ PICTURES = (".png", ".pdf", ".svg")
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:
-    """For a shell: those of the words that begin as what was typed does."""
+    """Return a function that completes a word for a shell, from these words."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def number(name: str, text: str) -> float:
-    """A number; `name` is the option it was given for."""
+    """Return the number that a text stands for; `name` is the option."""
     try:
         return float(text)
     except ValueError:
@@ -35,12 +35,12 @@ def number(name: str, text: str) -> float:
 
 
 def numbers(name: str, text: str) -> list[float]:
-    """Numbers with commas between them."""
+    """Return the numbers in a text, with commas between them."""
     return [number(name, part) for part in text.split(",")]
 
 
 def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
-    """Refuse before the work starts what could not be written after it."""
+    """Refuse a file that could not be written, before the work starts."""
     if path is None:
         return
     if path.suffix not in endings:

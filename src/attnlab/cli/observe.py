@@ -23,55 +23,6 @@ if TYPE_CHECKING:
 LOADING = "loading PyTorch"
 PAGES = (".html",)
 HELP = "Measure the attention of PyTorch models: how sparse, on what, since when."
-MODEL_HELP = """Measure the attention of a model on a text, layer by layer and head by head.
-
-PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing is
-fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is the
-documentation topics of your Python.
-
-\b
-Examples:
-  attnlab observe model my-model --text book.txt
-  attnlab observe model my-model --text builtin --length 256 --out attention.nc
-  attnlab observe model my-model --text builtin --html page.html
-  attnlab observe model my-model --text builtin --json
-"""
-CHECKPOINTS_HELP = """Measure a training by its checkpoints: when does each head's attention snap?
-
-WHERE is a folder with checkpoint-N folders, a repository of the Hugging Face cache whose revisions
-have steps in their names (step1000, step_20k, stage1-step1000-tokens5B), or a glob of folders, in
-quotes. Their files are looked through first (attnlab observe lint). Steps that do not hold what
-they should are left out, and no snap is claimed across them. The same command goes on where one was
-stopped.
-
-\b
-Examples:
-  attnlab observe checkpoints out --text book.txt --out observed --html page.html
-  attnlab observe checkpoints hub/models--EleutherAI--pythia-70m --text book.txt
-  attnlab observe checkpoints 'runs/*' --pattern 'iter(\\d+)' --text book.txt --json
-"""
-LINT_HELP = """Look through the files of checkpoints: what is wrong with them?
-
-Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps with
-those of the last one, changes of configuration, tensors or dtype, numbers that are not finite, and
-files that cannot be read. Exit code 1 when there is any.
-
-\b
-Examples:
-  attnlab observe lint out
-  attnlab observe lint hub/models--EleutherAI--pythia-70m --json
-"""
-REPORT_HELP = """Make one HTML page of a saved observation: every head, snaps, caches, words.
-
-FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)` wrote,
-or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing beside it.
-What theory expects is read from the text that the command was given, or else from the probe.
-
-\b
-Examples:
-  attnlab observe report attention.nc
-  attnlab observe report observed/result.nc --html page.html
-"""
 
 app = typer.Typer(
     help=HELP,
@@ -86,7 +37,7 @@ Tokenizer = Annotated[
 ]
 Sequences = Annotated[int, typer.Option(help="How many sequences of the text.")]
 Length = Annotated[int, typer.Option(help="Tokens in each, or the model's context.")]
-RowsOption = Annotated[int | None, typer.Option(help="Sample so many queries; else all.")]
+RowsOption = Annotated[int | None, typer.Option(help="Number of queries to sample; else all.")]
 MinKeys = Annotated[int, typer.Option(help="Leave out queries that see fewer keys.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Pattern = Annotated[
@@ -102,7 +53,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@app.command("model", help=MODEL_HELP)
+@app.command("model")
 def model_verb(
     path: Annotated[Path, typer.Argument(help="The folder of a model.")],
     text: Text,
@@ -116,6 +67,19 @@ def model_verb(
     html: Html = None,
     as_json: options.AsJson = False,
 ) -> None:
+    """Measure the attention of a model on a text, layer by layer and head by head.
+
+    PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing
+    is fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is
+    the documentation topics of your Python.
+
+    \b
+    Examples:
+      attnlab observe model my-model --text book.txt
+      attnlab observe model my-model --text builtin --length 256 --out attention.nc
+      attnlab observe model my-model --text builtin --html page.html
+      attnlab observe model my-model --text builtin --json
+    """
     check_writable(out, (".nc",), "out")
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
@@ -144,7 +108,7 @@ def model_verb(
     say_written(out, html)
 
 
-@app.command("checkpoints", help=CHECKPOINTS_HELP)
+@app.command("checkpoints")
 def checkpoints_verb(
     where: Where,
     text: Text,
@@ -166,6 +130,20 @@ def checkpoints_verb(
     html: Html = None,
     as_json: options.AsJson = False,
 ) -> None:
+    """Measure a training by its checkpoints: when does each head's attention snap?
+
+    WHERE is a folder with checkpoint-N folders, a repository of the Hugging Face cache whose
+    revisions have steps in their names (step1000, step_20k, stage1-step1000-tokens5B), or a glob of
+    folders, in quotes. Their files are looked through first (attnlab observe lint). Steps that do
+    not hold what they should are left out, and no snap is claimed across them. The same command
+    goes on where one was stopped.
+
+    \b
+    Examples:
+      attnlab observe checkpoints out --text book.txt --out observed --html page.html
+      attnlab observe checkpoints hub/models--EleutherAI--pythia-70m --text book.txt
+      attnlab observe checkpoints 'runs/*' --pattern 'iter(\\d+)' --text book.txt --json
+    """
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
         from attnlab.observing import find_checkpoints, observe_checkpoints
@@ -204,8 +182,19 @@ def checkpoints_verb(
     say_written(out, html)
 
 
-@app.command("lint", help=LINT_HELP)
+@app.command("lint")
 def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = False) -> None:
+    """Look through the files of checkpoints: what is wrong with them?
+
+    Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps
+    with those of the last one, changes of configuration, tensors or dtype, numbers that are not
+    finite, and files that cannot be read. Exit code 1 when there is any.
+
+    \b
+    Examples:
+      attnlab observe lint out
+      attnlab observe lint hub/models--EleutherAI--pythia-70m --json
+    """
     with waiting(LOADING, quiet=as_json):
         from attnlab.observing import find_checkpoints, lint
     checkpoints = find_checkpoints(where, pattern=pattern)
@@ -218,13 +207,25 @@ def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = F
         raise typer.Exit(FAULTS)
 
 
-@app.command("report", help=REPORT_HELP)
+@app.command("report")
 def report_verb(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A saved dataset (.nc).")],
     html: Annotated[
         Path | None, typer.Option(help="Where the page goes; beside the file without it.")
     ] = None,
 ) -> None:
+    """Make one HTML page of a saved observation: every head, snaps, caches, words.
+
+    FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
+    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing
+    beside it. What theory expects is read from the text that the command was given, or else from
+    the probe.
+
+    \b
+    Examples:
+      attnlab observe report attention.nc
+      attnlab observe report observed/result.nc --html page.html
+    """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
     from attnlab.files.netcdf import load
@@ -265,9 +266,9 @@ def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
 def _probe(
     text: str, folder: Path, tokenizer: Path | None, sequences: int, length: int
 ) -> tuple[Any, dict[str, Any]]:
-    """The probe, and the whole text with the names of its tokens, for what theory says of it."""
+    """Return the probe, and the whole text with the names of its tokens, for predictions."""
     from attnlab.observing.model_files import cut_into_sequences, tokens_of_text
-    from attnlab.text.sources import builtin_text, read_text
+    from attnlab.tasks.text.sources import builtin_text, read_text
 
     for name, value in (("sequences", sequences), ("length", length)):
         if value < 1:
@@ -297,7 +298,7 @@ def _about(found: xr.Dataset) -> dict[str, Any]:
 
 
 def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
-    """One entry for each layer and head."""
+    """Return one entry for each layer and head."""
     from attnlab.observing.snap import STATES
 
     rows = []

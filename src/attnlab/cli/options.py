@@ -1,127 +1,434 @@
-"""Options that several verbs take: what a simulation is, as typer asks for it."""
+"""Options of the verbs: those of a run are derived from its value, and several verbs share others.
+
+A new field of `Simulation`, or of a value inside it, needs no edit here.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from pkgutil import resolve_name
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
+from typer.core import TyperCommand
 
-from attnlab import defaults
 from attnlab.cli.arguments import MODELS, PRESETS, completing, numbers
+from attnlab.files.documents import parse_document, shown
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named, as_value
 
 if TYPE_CHECKING:
-    from attnlab.data import SequenceClasses
-    from attnlab.dynamics import Engine, Model
+    from attnlab.simulation import Simulation
+    from attnlab.tasks.classes import SequenceClasses
 
-ClassesName = Annotated[
-    str,
-    typer.Argument(
-        help="A preset or a file of sequence classes.", autocompletion=completing(*PRESETS)
-    ),
-]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        help="sampled, limit (T to infinity) or flow.",
-        autocompletion=completing("sampled", "limit", "flow"),
-    ),
-]
-EtaY = Annotated[str, typer.Option(help="Rate of the decoder Y, or several: 1,10.")]
-EtaZ = Annotated[str, typer.Option(help="Rate of the attention Z, or several.")]
-Steps = Annotated[str, typer.Option(help="Optimiser steps; flow time for the flow.")]
-Length = Annotated[int, typer.Option(help="T, query included (sampled).")]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(help=f"Default {defaults.BATCH_SIZE} if sampled; the expected gradient if limit."),
-]
-ModelName = Annotated[
+PANELS = ("task", "model", "motion", "gradient", "record", "run", "output")
+OUTPUT = PANELS[-1].title()
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+MOST_CHOICES = 3  # that the form of an option lists
+
+_GIVEN = typer.Argument(
+    metavar="CLASSES|RUN",
+    help="A preset, a file of sequence classes, or a file of a run.",
+    rich_help_panel="Arguments",
+    autocompletion=completing(*PRESETS),
+)
+Given = Annotated[str, _GIVEN]
+MaybeGiven = Annotated[str | None, _GIVEN]
+Prior = Annotated[
     str | None,
-    typer.Option(
-        "--model",
-        help=f"What is trained, with its fields: extended:heads=4 ({', '.join(MODELS)}).",
-        autocompletion=completing(*MODELS),
-    ),
+    typer.Option(help="Probability of each class: 0.7,0.3.", rich_help_panel="Task"),
 ]
-Prior = Annotated[str | None, typer.Option(help="Probability of each class: 0.7,0.3.")]
-Momentum = Annotated[
-    float | None,
-    typer.Option(help=f"Of sgd; {defaults.MOMENTUM:g} unless the engine is the flow."),
+Seed = Annotated[
+    int | None, typer.Option(help="Run this seed only (overrides --seeds).", rich_help_panel="Run")
 ]
-Init = Annotated[str, typer.Option(help="zero, or uniform in +-1/sqrt(M).")]
-At = Annotated[str | None, typer.Option(help="Record at these steps: 0,2,4,100.")]
-Out = Annotated[Path | None, typer.Option(help="Write the result (netCDF).")]
+Out = Annotated[
+    Path | None, typer.Option(help="Write the result (netCDF).", rich_help_panel=OUTPUT)
+]
 ShowClasses = Annotated[
-    str | None, typer.Option(help="Draw these classes, by number or next word: 0,won.")
+    str | None,
+    typer.Option(help="Draw these classes, by number or next word: 0,won.", rich_help_panel=OUTPUT),
 ]
 ShowTokens = Annotated[
-    str | None, typer.Option(help="Draw these tokens, by number or name: 3,goal.")
+    str | None,
+    typer.Option(help="Draw these tokens, by number or name: 3,goal.", rich_help_panel=OUTPUT),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", rich_help_panel=OUTPUT)
+]
+
+
+class Option(NamedTuple):
+    """A setting of a run as an option.
+
+    home: the field of the run that has it, or "run". kind: the type that its text is read as.
+    """
+
+    name: str
+    home: str
+    kind: Any
+    default: Any
+    help: str
+
+    def parameter(self) -> inspect.Parameter:
+        """Return it as a parameter of a verb; None where it is not given."""
+        flag = self.kind is bool
+        info = typer.Option(
+            help=f"{self.help}{_default_words(self.default)}",
+            rich_help_panel=self.home.title(),
+            metavar=None if flag else _metavar(self.kind),
+            autocompletion=None if flag else completing(*_choices(self.kind)),
+        )
+        return _optional(self.name, bool if flag else str, info)
+
+    def read(self, text: str | bool) -> Any:
+        """Return the value that a text on the command line stands for."""
+        if isinstance(text, bool):
+            return text
+        if _is_named(self.kind):
+            return as_value(self.name, _named(self.name, text), self.kind)
+        several = [of for of in _parts(self.kind) if get_origin(of) in (tuple, Sequence)]
+        words = text.split(",") if several else [text]
+        values = [_scalar(self.name, word) for word in words]
+        single = len(values) == 1 and len(several) < len(_parts(self.kind))
+        return as_value(self.name, values[0] if single else values, self.kind)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The settings of a family of runs as options, derived when they are first needed.
+
+    Parameters
+    ----------
+    values : mapping
+        "module:name" of the value whose settings are options, by the field of the run that has it.
+        Of other fields, the settings of every kind that can stand there are options.
+    usual : str, optional
+        "module:name" of a function that returns the usual run, whose settings are the defaults in
+        the help; by default those of the values.
+    without : sequence, optional
+        Settings that mean nothing in these runs.
+    old : mapping, optional
+        Options of version 0.1, with what they are now.
+    """
+
+    values: Mapping[str, str]
+    usual: str = ""
+    without: Sequence[str] = ()
+    old: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> dict[str, Option]:
+        """All options by the names of their settings, panel by panel."""
+        found: dict[str, Option] = {}
+        for option in sorted(self._found(), key=lambda of: PANELS.index(of.home)):
+            if option.name not in self.without:
+                found.setdefault(option.name, option)
+        return found
+
+    def _found(self) -> Iterator[Option]:
+        from attnlab.simulation.fields import settings_of
+        from attnlab.simulation.record import Record
+        from attnlab.simulation.simulation import BASES, FIELD_KINDS, Simulation
+
+        usual = resolve_name(self.usual)() if self.usual else None
+        homes: dict[str, list[Any]] = {"record": [Record]}
+        for name, base in BASES.items():
+            several = name not in self.values
+            homes[name] = [*base.kinds().values()] if several else [resolve_name(self.values[name])]
+        own = settings_of(Simulation)
+        for name, kind in FIELD_KINDS.items():
+            if (readable := _readable(kind)) is not None:
+                # a run keeps the list of its seeds, and their number is asked for
+                of_value = usual is None or name == "seeds"
+                default = own[name].default if of_value else getattr(usual, name)
+                home = name if name in homes else "run"
+                yield Option(name, home, readable, default, own[name].help)
+            for value in homes.get(name, ()):
+                for setting in reversed(settings_of(value).values()):
+                    readable = _readable(setting.hint)
+                    if setting.default is MISSING or readable is None:
+                        continue  # the argument of the verb, or what only Python can give
+                    default = setting.default
+                    if usual is not None and type(getattr(usual, name)) is value:
+                        default = _at(getattr(usual, name), setting.path)
+                    yield Option(setting.name, name, readable, default, setting.help)
+
+    def read(self, given: Mapping[str, str | bool | None]) -> dict[str, Any]:
+        """Return the settings that were given, as `as_simulation` takes them."""
+        chosen = {name: text for name, text in given.items() if text is not None}
+        for name in chosen:
+            if name in self.old:
+                raise InputError(f"{name}: was an option of version 0.1; now {self.old[name]}")
+        return {name: self.by_name[name].read(text) for name, text in chosen.items()}
+
+    def add(
+        self, app: typer.Typer, name: str, verb: Callable[..., None], help_text: str | None = None
+    ) -> None:
+        """Add a verb to an application; it gets the options that were given as `settings`.
+
+        help_text: by default the verb's docstring.
+        """
+
+        def stand_in() -> None:
+            """Hold the place of the verb: its options are derived when they are asked for."""
+
+        class Verb(RunCommand):
+            make = staticmethod(partial(self._with_options, verb))
+
+        app.command(name, help=help_text or verb.__doc__, cls=Verb)(stand_in)
+
+    def _with_options(self, verb: Callable[..., None]) -> Callable[..., None]:
+        """Return a verb with all options in its signature, from which typer makes a command."""
+        every = inspect.signature(verb, eval_str=True).parameters.values()
+        own = [of.replace(kind=KEYWORD_ONLY) for of in every if of.kind is not of.VAR_KEYWORD]
+        names = {of.name for of in own}
+
+        def called(**given: Any) -> None:
+            settings = self.read({name: of for name, of in given.items() if name not in names})
+            verb(**{name: given[name] for name in names}, **settings)
+
+        options = [of.parameter() for of in self.by_name.values() if of.name not in names]
+        old = [_optional(name, str, typer.Option(hidden=True)) for name in self.old]
+        called.__signature__ = inspect.Signature([own[0], *options, *own[1:], *old])  # type: ignore[attr-defined]
+        return called
+
+
+class RunCommand(TyperCommand):
+    """A verb with the options of a run, made when they are first asked for.
+
+    Deriving them imports numpy and xarray. Other verbs, and a shell that completes them, need not
+    wait for that.
+    """
+
+    make: Callable[[], Callable[..., None]]  # returns the verb with its whole signature
+
+    @cached_property
+    def made(self) -> Any:
+        """The command that typer makes of the whole signature."""
+        app = typer.Typer(add_completion=False)
+        app.command(self.name)(self.make())
+        return typer.main.get_command(app)
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return all arguments and options."""
+        return self.made.get_params(ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the verb."""
+        return self.made.invoke(ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel; typer's own panels cut names in a narrow terminal."""
+        homes = [home.title() for home in PANELS]
+        panels: dict[str, list[Any]] = {}
+        for param in self.get_params(ctx):
+            if (line := param.get_help_record(ctx)) is not None:
+                panel = getattr(param, "rich_help_panel", None) or "Other"
+                panels.setdefault(panel, []).append(line)
+        last = [*(of for of in homes if of in panels), "Other"]
+        for panel in (*(of for of in panels if of not in last), *last):
+            with formatter.section(panel):
+                formatter.write_dl(panels[panel])
+
+
+SEQUENCES = RunOptions(
+    {"task": "attnlab.tasks:Sequences", "model": "attnlab.models:Extended"},
+    without=("loss",),
+    old={
+        "engine": (
+            "--length T --batch-size N (sampled), --gradient population (limit) or --motion flow "
+            "--time T (flow)"
+        ),
+        "save": "--what",
+        "sequences": "--training-set",
+    },
+)
+TEXT = RunOptions(
+    {
+        "task": "attnlab.tasks.text:Text",
+        "model": "attnlab.models:Transformer",
+        "motion": "attnlab.simulation:Steps",
+        "gradient": "attnlab.simulation:Batches",
+    },
+    usual="attnlab.simulation:text_run",
+    without=(
+        "model",
+        "motion",
+        "gradient",
+        "eta_y",
+        "eta_z",
+        "loss",
+        "init",
+        "exact",
+        "probe",
+        "readout",
+    ),
+    old={
+        "rates": "--learning-rate",
+        "batch": "--batch-size",
+        "context": "--length",
+        "feed_forward": "--mlp",
+        "measure_every": "--every",
+    },
+)
+
+
+def run_of(
+    given: str, settings: Mapping[str, Any], *, prior: str | None = None, seed: int | None = None
+) -> Simulation:
+    """Return the run of classes, or of a file, with the settings that were given as options."""
+    from attnlab.simulation.simulation import as_simulation
+
+    chosen = settings if seed is None else {**settings, "seeds": [seed]}
+    return as_simulation(read(given, prior), **chosen)
+
+
+def read(given: str, prior: str | None = None) -> Simulation | SequenceClasses:
+    """Return the run of a file, or the classes of a file or a preset, with the prior given."""
+    from attnlab.simulation.files import read_given
+    from attnlab.simulation.simulation import Simulation, as_simulation
+
+    known = read_given(given)
+    classes = known.classes if isinstance(known, Simulation) else known
+    if isinstance(classes, tuple):
+        raise InputError("task: the command line takes one set of classes; run several in Python")
+    if prior is None:
+        return known
+    changed = classes.with_prior(numbers("prior", prior))
+    return as_simulation(known, classes=changed) if isinstance(known, Simulation) else changed
 
 
 def drawn(
     show_classes: str | None, show_tokens: str | None, *pictures: Path | None
 ) -> dict[str, list[int | str]]:
-    """Which classes and tokens a drawing is asked to show, as `attnlab.plots` takes them."""
+    """Return the classes and tokens that a drawing shows, as `attnlab.plots` takes them."""
     given = {"classes": show_classes, "tokens": show_tokens}
     asked = {name: text for name, text in given.items() if text is not None}
     if asked and not any(pictures):
-        raise InputError(f"show-{next(iter(asked))}: of a drawing; give --plot with it")
+        raise InputError(f"show-{next(iter(asked))}: belongs to a drawing; give --plot with it")
     return {
         name: [int(word) if word.isdecimal() else word for word in map(str.strip, text.split(","))]
         for name, text in asked.items()
     }
 
 
-def classes_of(name: str, prior: str | None) -> SequenceClasses:
-    """The classes of a preset or a file, with another prior where one is given."""
-    from attnlab.data import classes_from
-
-    known = classes_from(name)
-    return known if prior is None else known.with_prior(numbers("prior", prior))
+# -- types and texts ----------------------------------------------------------------------------
 
 
-def engine_of(
-    name: str, length: int, batch_size: int | None, sequences: int | None = None
-) -> Engine:
-    """An engine by its name."""
-    from attnlab.dynamics import Flow, Limit, Sampled
-
-    if name == "sampled":
-        return Sampled(length, defaults.BATCH_SIZE if batch_size is None else batch_size, sequences)
-    if sequences is not None:
-        raise InputError("sequences: a training set of sequences needs the engine sampled")
-    if name == "limit":
-        return Limit(batch_size)
-    if name == "flow":
-        return Flow()
-    raise InputError(f"engine: expected sampled, limit or flow, got {name!r}")
+def _optional(name: str, kind: type, info: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, info]
+    )
 
 
-def model_of(text: str | None) -> Model | None:
-    """Return a model by its name and fields, as in ``extended:heads=4,residual=true``."""
-    if text is None:
-        return None
-    from attnlab.dynamics import Model
-    from attnlab.files.documents import parse_document
-    from attnlab.files.recipe import as_value
+def _is_named(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Named)
 
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union but None; of another type, itself."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return tuple(of for of in members if of is not NoneType)
+
+
+def _readable(kind: Any) -> Any:
+    """Return the part of a type that a text can give; None if there is none."""
+    if get_origin(kind) in (Union, UnionType):
+        kept = [of for of in _parts(kind) if _readable(of) is not None]
+        return Union[*kept] if kept else None
+    if get_origin(kind) in (tuple, Sequence):
+        return kind if _readable(get_args(kind)[0]) is not None else None
+    plain = get_origin(kind) is Literal or kind in (bool, int, float, str)
+    return kind if plain or _is_named(kind) or hasattr(kind, "from_document") else None
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the words among which an option chooses."""
+    from attnlab.models.base import Model
+
+    if kind is Model:
+        return list(MODELS)
+    if _is_named(kind):
+        return list(kind.kinds())
+    if hasattr(kind, "from_document"):
+        return [str(of) for of in get_args(get_type_hints(kind)["name"])]
+    return [
+        str(of) for part in _parts(kind) if get_origin(part) is Literal for of in get_args(part)
+    ]
+
+
+def _metavar(kind: Any) -> str:
+    """Return the form of an option's value, for the help."""
+    if _is_named(kind):
+        few = len(_choices(kind)) <= MOST_CHOICES
+        return "|".join(_choices(kind)) if few else "NAME[:FIELD=VALUE,...]"
+    words = dict.fromkeys(_word(of) for of in _parts(kind) if not _is_named(of))
+    several = [of for of in words if of.endswith(",...")]
+    return "|".join(of for of in words if f"{of},..." not in several)
+
+
+def _word(kind: Any) -> str:
+    if choices := _choices(kind):
+        return "|".join(choices)
+    if get_origin(kind) in (tuple, Sequence):
+        return f"{_word(get_args(kind)[0])},..."
+    return {int: "N", float: "X"}.get(kind, "TEXT")
+
+
+def _default_words(default: Any) -> str:
+    """Return a default for the help; nothing where there is none, or a flag that is off."""
+    if default is None or default is False:
+        return ""
+    if default is True:
+        return "  [default: on]"
+    named = default.called() if isinstance(default, Named) else getattr(default, "name", default)
+    return f"  [default: {named:g}]" if isinstance(named, float) else f"  [default: {named}]"
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = getattr(value, name)
+    return value
+
+
+def _named(where: str, text: str) -> dict[str, Any]:
+    """Return a name and its fields, ``extended:heads=4,residual=true``, as a document."""
     name, colon, rest = text.partition(":")
-    given: dict[str, object] = {"name": name.strip()}
+    given: dict[str, Any] = {"name": name.strip()}
     for part in rest.split(",") if colon else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise InputError(f"model: expected field=value, got {part.strip()!r}")
+            raise InputError(f"{where}: expected field=value, got {part.strip()!r}")
         if key in given:
-            raise InputError(f"model.{key}: given twice")
-        given[key] = parse_document(value, suffix=".yaml", advice="give a number or a word")
-    found: Model = as_value("model", given, Model)
-    return found
+            raise InputError(f"{where}.{key}: given twice")
+        given[key] = _scalar(f"{where}.{key}", value)
+    return given
 
 
-def rate_of(name: str, text: str) -> float | list[float]:
-    """A rate, or several with commas between them."""
-    values = numbers(name, text)
-    return values if len(values) > 1 else values[0]
+def _scalar(where: str, text: str) -> Any:
+    """Return a number, a word, or true or false, as a file would have it; 1e3 is whole."""
+    if not text.strip():
+        raise InputError(f"{where}: empty; give a number or a word")
+    try:
+        value = parse_document(text, suffix=".yaml", advice="give a number or a word")
+    except (InputError, UnicodeEncodeError) as error:  # lone surrogates cannot be encoded
+        words = error if isinstance(error, InputError) else f"{text!r} is not text"
+        raise InputError(f"{where}: {words}") from error
+    if isinstance(value, list | dict):
+        raise InputError(f"{where}: expected a number or a word, got {shown(value)}")
+    return int(value) if isinstance(value, float) and value.is_integer() else value

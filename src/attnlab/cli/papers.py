@@ -1,4 +1,4 @@
-"""attnlab papers, check-paper and new-paper: the shelf, what a paper has to fulfil, a template."""
+"""attnlab papers, check-paper, new-paper and cite: the shelf, and what to do with a paper."""
 
 from __future__ import annotations
 
@@ -13,50 +13,16 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli import options
+from attnlab.cli.arguments import PAPERS, completing
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import plain_console, print_table, say
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
+from attnlab.files.names import visible
 from attnlab.files.progress import LOADING, waiting
 from attnlab.shelf import Fault, Paper, add_folder, shelf
 from attnlab.shelf import paper as paper_called
-
-PAPERS_HELP = """List the papers, and how their claims and figures stand.
-
-Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders that
-the environment variable ATTNLAB_PAPERS names. Only their paper.yaml and expected.json are read. A
-paper that cannot be used is listed below the others, with the reason.
-
-\b
-Examples:
-  attnlab papers
-  attnlab papers --paper ./my_paper
-  attnlab papers --json
-"""
-CHECK_HELP = """Check that a paper fulfils all that attnlab asks of one.
-
-Its manifest, references, theory, alignment of prediction and simulation, samples, claims, recorded
-verdicts, figures (on the recipes in recipes/tiny), links, and values in worker processes. The
-folder's conformance.yaml may name expected failures, each with its reason; they must fail then.
-
-\b
-Examples:
-  attnlab check-paper own_paper
-  attnlab check-paper ./my_paper --no-verdicts
-
-Exit code 0; 1 when a requirement is not fulfilled; 2 for bad input.
-"""
-NEW_HELP = """Write a new paper: a small one that works, under a name of yours.
-
-\b
-Examples:
-  attnlab new-paper my_paper
-  attnlab new-paper my_paper --out papers
-"""
-
-
-def _names(incomplete: str) -> list[str]:
-    """Complete the names of papers; their code is not imported."""
-    return [known.name for known in shelf().papers if known.name.startswith(incomplete)]
+from attnlab.shelf.papers import ATTNLAB_BIBTEX
 
 
 def papers_verb(
@@ -65,13 +31,24 @@ def papers_verb(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
+    """List the papers, and how their claims and figures stand.
+
+    Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders
+    that the environment variable ATTNLAB_PAPERS names. Only their paper.yaml and expected.json are
+    read. A paper that cannot be used is listed below the others, with the reason.
+
+    \b
+    Examples:
+      attnlab papers
+      attnlab papers --paper ./my_paper
+      attnlab papers --json
+    """
     for folder in paper or ():
         add_folder(folder)
     faults = list(shelf().faults)
     rows = [_row(known, faults) for known in shelf().papers]
     if as_json:
-        listed = [{"name": f.name, "where": f.where, "reason": f.reason} for f in faults]
-        print(json.dumps({"papers": rows, "faults": listed}, indent=2))
+        print(json.dumps({"papers": rows, "faults": [asdict(of) for of in faults]}, indent=2))
         return
     console = plain_console()
     if rows:
@@ -89,7 +66,9 @@ def check_paper_verb(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|DIR", help="A paper's name, or its folder.", autocompletion=_names
+            metavar="NAME|DIR",
+            help="A paper's name, or its folder.",
+            autocompletion=completing(*PAPERS),
         ),
     ],
     verdicts: Annotated[
@@ -97,6 +76,20 @@ def check_paper_verb(
     ] = True,
     as_json: options.AsJson = False,
 ) -> None:
+    """Check that a paper fulfils all that attnlab asks of one.
+
+    Its manifest, references, theory, alignment of prediction and simulation, samples, claims,
+    recorded verdicts, figures (on the recipes in recipes/tiny), links, and values in worker
+    processes. The folder's conformance.yaml may name expected failures, each with its reason; they
+    must fail then.
+
+    \b
+    Examples:
+      attnlab check-paper own_paper
+      attnlab check-paper ./my_paper --no-verdicts
+
+    Exit code 0; 1 when a requirement is not fulfilled; 2 for bad input.
+    """
     known = add_folder(name) if os.sep in name or os.path.isdir(name) else paper_called(name)
     with waiting(LOADING, quiet=as_json):
         from attnlab.authoring import examine, requirements
@@ -123,6 +116,13 @@ def new_paper_verb(
     name: Annotated[str, typer.Argument(help="Lower-case words with _ between them.")],
     out: Annotated[Path, typer.Option(help="The folder for its folder.")] = Path("."),
 ) -> None:
+    """Write a new paper: a small one that works, under a name of yours.
+
+    \b
+    Examples:
+      attnlab new-paper my_paper
+      attnlab new-paper my_paper --out papers
+    """
     from attnlab.authoring.template import new_paper
 
     folder = new_paper(name, out=out)
@@ -132,20 +132,16 @@ def new_paper_verb(
 
 
 def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:
-    """Return what is said of a paper; a bad `expected.json` is one more fault."""
+    """Return the entry of a paper; a bad `expected.json` is one more fault."""
     try:
         expected = paper.expected
     except InputError as error:
         faults.append(Fault(paper.name, str(paper.folder), str(error)))
         expected = {"claims": {}, "figures": {}}
     without = len(paper.figures) - len(expected["figures"])
+    texts = ("name", "title", "authors", "year", "question", "reading")
     return {
-        "name": paper.name,
-        "title": paper.title,
-        "authors": paper.authors,
-        "year": paper.year,
-        "question": paper.question,
-        "reading": paper.reading,
+        **{key: getattr(paper, key) for key in texts},
         "claims": _standings(expected["claims"]),
         "figures": _standings(expected["figures"]) | ({"not recorded": without} if without else {}),
         "folder": str(paper.folder),
@@ -169,3 +165,67 @@ def _counted(standings: Mapping[str, int]) -> list[str]:
         return ["-"]
     *others, last = [f"{count} {standing}" for standing, count in standings.items()]
     return [*(f"{words}," for words in others), last]
+
+
+def cite_verb(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAPER|FILE]", help="A paper, or a result of attnlab (netCDF).",
+            autocompletion=completing(*PAPERS),
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
+    """Print what to cite: papers and attnlab, and for a result file how it was made.
+
+    Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
+
+    \b
+    Examples:
+      attnlab cite
+      attnlab cite PAPER
+      attnlab cite result.nc
+    """
+    named = [known for known in shelf().papers if known.name == what]
+    if what is not None and not named and not os.path.exists(what):
+        hint = did_you_mean(what, PAPERS)
+        raise InputError(f"what: {what!r} is neither a paper on the shelf nor a file; {hint}")
+    with waiting("looking" if named or what is None else f"reading {what}", quiet=as_json):
+        run = None if named or what is None else _run(Path(what))
+    papers = named or [known for known in shelf().papers if known.reading != "ours"]
+    entries = [*(known.citation for known in papers), ATTNLAB_BIBTEX]
+    if as_json:
+        print(json.dumps({"bibtex": entries, "run": run}, indent=2, allow_nan=False))
+        return
+    if run is not None:
+        for line in _comment(run):
+            say(f"% {visible(line)}".rstrip())  # a line of a name would be no comment
+        print()
+    print("\n\n".join(entries))
+
+
+def _run(file: Path) -> dict[str, Any]:
+    from attnlab.experiments.running import file_digest
+    from attnlab.files.netcdf import load
+
+    attrs = load(file).attrs
+    if "spec" not in attrs:
+        raise InputError(f"{file}: says nothing about how it was made; give a result of attnlab")
+    run: dict[str, Any] = {"file": str(file), "sha256": file_digest(file)}
+    for name, value in attrs.items():
+        run[str(name)] = json.loads(value) if name in ("spec", "versions") else value
+    return run
+
+
+def _comment(run: dict[str, Any]) -> list[str]:
+    """Return how a run was made, as lines of comments for a bibliography."""
+    lines = [f"{run['file']} (sha256 {run['sha256']})"]
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    lines.append(f"made by attnlab at {run['made_at']} with {versions}")
+    if "device" in run:
+        lines.append(f"on {run['device']}, {run.get('dtype', '')}")
+    for name, value in run["spec"].items():
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        lines.append(f"  {name}: {text}")
+    return lines

@@ -4,56 +4,70 @@ from __future__ import annotations
 
 import threading
 import webbrowser
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.arguments import PRESETS, completing
+from attnlab.cli import options
 from attnlab.cli.printing import say
-
-HELP = """Open the playground: watch attention train in the browser.
-
-The page computes in the browser; what it does not compute itself (a residual connection, several
-heads, continuous time, large classes) it asks of this process. It needs no network and listens on
-this machine only, unless --address says otherwise. Stop it with Ctrl-C. CLASSES, a preset or a file
-(classes such as `attnlab text classes` writes, or a simulation), is what the page opens on.
-
-\b
-Examples:
-  attnlab play
-  attnlab play classes.yaml
-  attnlab play --port 8080 --no-browser
-  attnlab play --address 0.0.0.0 --origin lab.example.org:5006 --no-browser
-"""
+from attnlab.files.errors import InputError
 
 
 def play_verb(
-    classes: Annotated[
-        str | None,
-        typer.Argument(
-            help="A preset, or a file of sequence classes or of a simulation, to open the page on.",
-            autocompletion=completing(*PRESETS),
-        ),
-    ] = None,
+    given: options.MaybeGiven = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port to listen on; 0: any that is free.",
+            rich_help_panel="Server",
+        ),
     ] = 5006,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+        bool,
+        typer.Option(
+            "--browser/--no-browser", help="Open the page in a browser.", rich_help_panel="Server"
+        ),
     ] = True,
-    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    address: Annotated[
+        str, typer.Option(help="Address to listen on.", rich_help_panel="Server")
+    ] = "127.0.0.1",
     origin: Annotated[
         list[str] | None,
-        typer.Option(help="HOST:PORT under which other machines reach it; may be repeated."),
+        typer.Option(
+            help="HOST:PORT under which other machines reach it; may be repeated.",
+            rich_help_panel="Server",
+        ),
     ] = None,
+    **settings: Any,
 ) -> None:
+    """Open the playground: watch attention train in the browser.
+
+    The page computes in the browser; what it does not compute itself (a residual connection,
+    several heads, continuous time, large classes) it asks of this process. It needs no network and
+    listens on this machine only, unless --address says otherwise. Stop it with Ctrl-C. The page
+    opens on a preset, on a file of classes (such as `attnlab text classes` writes), on a file of a
+    run, or on a file that the page saved; options change the run, as in attnlab simulate.
+
+    \b
+    Examples:
+      attnlab play
+      attnlab play classes.yaml
+      attnlab play classes.yaml --eta-y 10 --gradient population --steps 400
+      attnlab play --port 8080 --no-browser
+      attnlab play --address 0.0.0.0 --origin lab.example.org:5006 --no-browser
+    """
     from attnlab.playground.server import serve
 
     start = None
-    if classes is not None:
+    if given is not None:
         from attnlab.playground.opening import opening
 
-        start = opening(classes)
+        start = opening(given, **settings)
+    elif settings:
+        option = next(iter(settings)).replace("_", "-")
+        raise InputError(f"{option}: changes a run; name a preset or a file to open the page on")
 
     def up(url: str) -> None:
         say(f"attnlab: the playground is at {url} (stop it with Ctrl-C)", error=True)

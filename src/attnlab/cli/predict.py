@@ -1,4 +1,4 @@
-"""attnlab predict: what a theory expects of a run, and whether its assumptions hold."""
+"""attnlab predict: a theory's expectation of a run, and its assumptions with their values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ import typer
 
 from attnlab import defaults
 from attnlab.cli import options
-from attnlab.cli.arguments import (
-    PICTURES,
-    PRESET,
-    THEORIES,
-    check_writable,
-    completing,
-    number,
-    numbers,
-)
+from attnlab.cli.arguments import PICTURES, PRESET, THEORIES, check_writable, completing
 from attnlab.cli.printing import finite, print_table, say_written
 from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
 from attnlab.files.progress import LOADING, waiting
@@ -30,14 +22,14 @@ if TYPE_CHECKING:
 ROW_DIMS = ("eta_y", "eta_z", "sequence_class")
 HELP = f"""Say what a theory expects of a run, without running it.
 
-CLASSES and the options are as in attnlab simulate. The theory is one that a paper offers:
-{", ".join(THEORIES)}. Each of its assumptions is listed with the value it has here.
+The first argument and the options are those of attnlab simulate. The theory is one that a paper
+offers: {", ".join(THEORIES)}. Each of its assumptions is listed with the value it has here.
 
 \b
 Examples:
   attnlab predict {PRESET}
-  attnlab predict {PRESET} --engine flow --eta-y 3 --eta-z 0.1 --steps 1e4
-  attnlab predict recipes/classes-two-words.yaml --engine flow --steps 1e4 --plot compared.png
+  attnlab predict {PRESET} --motion flow --eta-y 3 --eta-z 0.1 --time 1e4
+  attnlab predict recipes/classes-two-words.yaml --motion flow --time 1e4 --plot compared.png
   attnlab predict {PRESET} --theory {THEORIES[0]} --json
 
 --plot runs the simulation as well and draws the two beside each other.
@@ -45,66 +37,56 @@ Examples:
 
 
 def predict_verb(
-    classes: options.ClassesName,
+    given: options.Given,
     theory: Annotated[
-        str, typer.Option(help="Name of a theory.", autocompletion=completing(*THEORIES))
+        str,
+        typer.Option(
+            help="Name of a theory.", autocompletion=completing(*THEORIES), rich_help_panel="Theory"
+        ),
     ] = defaults.theory(),
-    model: options.ModelName = None,
-    engine: options.EngineName = defaults.ENGINE,
-    eta_y: options.EtaY = f"{defaults.ETA_Y:g}",
-    eta_z: options.EtaZ = f"{defaults.ETA_Z:g}",
-    steps: options.Steps = f"{defaults.STEPS:g}",
-    length: options.Length = defaults.LENGTH,
-    batch_size: options.BatchSize = None,
     prior: options.Prior = None,
-    momentum: options.Momentum = None,
-    init: options.Init = "zero",
-    at: options.At = None,
+    seed: options.Seed = None,
     out: options.Out = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Simulate too, and draw both (PNG, PDF).")
+        Path | None,
+        typer.Option(
+            help="Simulate too, and draw both (PNG, PDF).", rich_help_panel=options.OUTPUT
+        ),
     ] = None,
     show_classes: options.ShowClasses = None,
     show_tokens: options.ShowTokens = None,
     as_json: options.AsJson = False,
+    **settings: Any,
 ) -> None:
-    with waiting(LOADING, quiet=as_json):
-        from attnlab.dynamics import Save, as_simulation
-        from attnlab.theory import as_theory, predict
-
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
     shown = options.drawn(show_classes, show_tokens, plot)
-    chosen = options.engine_of(engine, length, batch_size)
-    trained = options.model_of(model)
-    with waiting(f"reading {classes}", quiet=as_json):
-        known = options.classes_of(classes, prior)
-    simulation = as_simulation(
-        known, chosen, eta_y=options.rate_of("eta-y", eta_y), eta_z=options.rate_of("eta-z", eta_z),
-        steps=number("steps", steps), init=init, momentum=momentum, model=trained,
-        save=Save(at=None if at is None else numbers("at", at)),
-    )  # fmt: skip
+    with waiting(f"reading {given}", quiet=as_json):
+        run = options.run_of(given, settings, prior=prior, seed=seed)
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.theory import as_theory, predict
+
     with waiting("solving the theory's equations", quiet=as_json):
-        predicted = predict(simulation, theory=theory)
+        predicted = predict(run, theory=theory)
     if out is not None:
         from attnlab.files.netcdf import save
 
         save(predicted, out)
     if plot is not None:
-        from attnlab.dynamics import simulate
         from attnlab.plots import compare
         from attnlab.plots.style import save as save_picture
+        from attnlab.simulation import simulate
 
-        simulated = simulate(simulation, progress=False if as_json else "auto")
+        simulated = simulate(run, progress=False if as_json else "auto")
         save_picture(compare(simulated, predicted, **shown), plot)
     times = _times(predicted, as_theory(theory).times)
-    summary = _summary(predicted, known, times)
+    summary = _summary(predicted, run.sets[0], times)
     if as_json:
         print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
         return
     console = wide_console()
-    console.print(f"{in_a_line(simulation)}; theory: {theory}", soft_wrap=True)
-    print_summary(console, summary, simulation.clock, times)
+    console.print(f"{in_a_line(run)}; theory: {theory}", soft_wrap=True)
+    print_summary(console, summary, run.clock, times)
     console.print()
     _print_assumptions(console, predicted)
     say_written(out, plot)

@@ -1,4 +1,4 @@
-"""What is printed: words as they are, tables that cut nothing, numbers that JSON knows."""
+"""Printing: words as they are, tables that cut nothing, numbers that JSON knows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from attnlab.files.names import visible
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    Cell = str | list[str] | Text | float | None
 
 
 def open_streams() -> None:
@@ -37,20 +39,22 @@ def open_streams() -> None:
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print lines, none of which can take hold of the terminal."""
+    """Print lines, without characters that a terminal would obey."""
     print(visible(text, lines=True), file=sys.stderr if error else sys.stdout)
 
 
 def say_written(*paths: Path | None) -> None:
-    """Say which files there are now, of those that were asked for."""
+    """Print the names of the files that were written."""
     for path in paths:
         if path is not None:
             say(f"wrote {path}")
 
 
 def plain_console(*, error: bool = False) -> Console:
-    """Prints paths and words as they are: [b] and :on: may be a folder, or a word of a text, and
-    one may hold what a terminal would obey."""
+    """Return a console that prints paths and words as they are.
+
+    [b] and :on: may be a folder, or a word of a text. What a terminal would obey is written out.
+    """
     from rich.console import Console
 
     class Plain(Console):
@@ -61,26 +65,32 @@ def plain_console(*, error: bool = False) -> Console:
 
 
 def finite(value: float | None) -> float | None:
-    """The value as JSON can have it, which knows neither NaN nor infinity."""
+    """Return the value, or None for NaN and infinity, which JSON lacks."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def or_dash(value: float | None, form: str = ".4g") -> str:
-    """A number as a table has it, or that there is none."""
+    """Return a number for a table; a dash where there is none."""
     return "-" if value is None else format(value, form)
 
 
 def print_table(
-    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | list[str] | Text]],
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[Cell]],
     *, right: Collection[str] = (), tight: bool = False,
 ) -> None:  # fmt: skip
-    """A table that cuts nothing: lists and styled texts are folded between their words, the rest
-    stays in one piece. On a terminal too narrow for that, each cell has a line of its own;
-    elsewhere the table goes beyond the edge. `tight`: one space between columns."""
+    """Print a table that cuts nothing.
+
+    Lists and styled texts are folded between their words, the rest stays in one piece. On a
+    terminal too narrow for that, each cell has a line of its own; elsewhere the table goes beyond
+    the edge. Columns with a number in them, and those in `right`, are aligned to the right.
+    tight: one space between columns.
+    """
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    pairs = [pair for row in rows for pair in zip(columns, row, strict=True)]
+    numbers = {name for name, cell in pairs if isinstance(cell, float | int)}
     cells = [[_cell(cell) for cell in row] for row in rows]
     by_column = list(zip(columns, zip(*cells, strict=True), strict=True))
     least = [max(cell_len(name), *(cell.least for cell in column)) for name, column in by_column]
@@ -94,7 +104,7 @@ def print_table(
         return
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=tight)
     for name, width in zip(columns, _widths(least, whole, spare), strict=True):
-        justify: Any = "right" if name in right else "left"
+        justify: Any = "right" if name in right or name in numbers else "left"
         table.add_column(name, justify=justify, min_width=width, max_width=width)
     for row in cells:
         table.add_row(*(cell.text for cell in row))
@@ -102,7 +112,7 @@ def print_table(
 
 
 def _widths(least: list[int], whole: list[int], spare: int) -> list[int]:
-    """The columns' widths: what is to spare goes to the narrowest that are not whole."""
+    """Return the columns' widths: spare width goes to the narrowest that are folded."""
     widths = list(least)
     while spare > 0 and (folded := [i for i, width in enumerate(widths) if width < whole[i]]):
         widths[min(folded, key=widths.__getitem__)] += 1
@@ -118,10 +128,12 @@ class _Cell(NamedTuple):
     whole: int
 
 
-def _cell(cell: str | list[str] | Text) -> _Cell:
+def _cell(cell: Cell) -> _Cell:
     from rich.cells import cell_len
     from rich.text import Text
 
+    if cell is None or isinstance(cell, float | int):
+        cell = str(cell) if isinstance(cell, int) else or_dash(cell)
     if isinstance(cell, Text):
         text, words = cell, cell.plain.split()
     else:

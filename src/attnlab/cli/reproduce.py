@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnlab.cli import options
 from attnlab.cli.arguments import completing
-from attnlab.cli.parts import show_parts, watching_parts
+from attnlab.cli.exit_codes import NOT_AS_RECORDED
+from attnlab.cli.printing import finite, plain_console, print_table, say, say_written
 from attnlab.files.errors import InputError
-from attnlab.files.progress import LOADING, waiting
-from attnlab.shelf import add_folder, offered, shelf
+from attnlab.files.progress import LOADING, waiting, watching
+from attnlab.shelf import add_folder, offered
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from attnlab.experiments import Made
+    from attnlab.report import Reproduction
 
 FIGURES = tuple(offered("figures"))
 PAPERS = tuple(dict.fromkeys(name.partition("/")[0] for name in FIGURES))
-OURS = tuple(known.name for known in shelf().papers if known.reading == "ours" and known.figures)
 NAMES = (*PAPERS, *(name.partition("/")[2] for name in FIGURES), "audit", "report", *FIGURES)
-SOME = next(iter(FIGURES), "paper/figure").rpartition("/")  # an example
-HELP = f"""Make the figures of papers, the audit and one HTML report.
-
-Without arguments it makes the figures of all papers but our own studies, the audit and the report,
-in under 8 minutes on two cores. Name parts to make only some: a paper ({", ".join(PAPERS)}), a
-figure, audit. Our studies ({", ".join(OURS)}) are made where they are named, in 10 minutes more.
-
-It ends in report.html about these; name report as well, or alone, for a page with all that is
-there. What is there already is reused unless its recipe, in the folder recipes/ of its paper, or
-the code has changed. --recipes takes a folder with recipes of yours, or the name of one among a
-paper's: wikitext has experiments on text at paper size, which come at laptop size otherwise.
-
-\b
-Examples:
-  attnlab reproduce
-  attnlab reproduce {SOME[0]} --out results
-  attnlab reproduce {"".join(SOME)}
-  attnlab reproduce {SOME[2]} --seeds 40
-  attnlab reproduce {" ".join(OURS)} report
-
-Numbers of a study are found again on each half of its seeds. Exit code 0; 1 when these halves
-differ by more than three errors, a number is outside the regression bounds of its recipe, or a
-verdict of the audit is not the recorded one; 2 for bad input.
-"""
 
 
 def reproduce_verb(
@@ -49,7 +33,7 @@ def reproduce_verb(
         list[str] | None,
         typer.Argument(
             metavar="[PART]...",
-            help="PAPER, PAPER/FIGURE, FIGURE, audit or report.",
+            help=f"PAPER ({', '.join(PAPERS)}), PAPER/FIGURE, FIGURE, audit or report.",
             autocompletion=completing(*NAMES),
         ),
     ] = None,
@@ -68,6 +52,30 @@ def reproduce_verb(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
+    """Make the figures of papers, the audit and one HTML report.
+
+    Without arguments it makes the figures of all papers but our own studies, the audit and the
+    report, in under 8 minutes on two cores. Name parts to make only some: a paper, a figure, audit.
+    Our studies are made where they are named, in 10 minutes more.
+
+    It ends in report.html about these; name report as well, or alone, for a page with all that is
+    there. What is there already is reused unless its recipe, in the folder recipes/ of its paper,
+    or the code has changed. --recipes takes a folder with recipes of yours, or the name of one
+    among a paper's: wikitext has experiments on text at paper size, which come at laptop size
+    otherwise.
+
+    \b
+    Examples:
+      attnlab reproduce
+      attnlab reproduce PAPER --out results
+      attnlab reproduce PAPER/FIGURE
+      attnlab reproduce FIGURE --seeds 40
+      attnlab reproduce studies report
+
+    Numbers of a study are found again on each half of its seeds. Exit code 0; 1 when these halves
+    differ by more than three errors, a number is outside the regression bounds of its recipe, or a
+    verdict of the audit is not the recorded one; 2 for bad input.
+    """
     if record and not (seeds is None and recipes is None):
         raise InputError(
             "record: expected the papers' own recipes; leave out --seeds and --recipes"
@@ -75,14 +83,146 @@ def reproduce_verb(
     for folder in paper or ():
         add_folder(folder)
     with waiting(LOADING, quiet=as_json):
-        from attnlab.experiments.recording import record as write
+        from attnlab.experiments.running import record as write
         from attnlab.playground.page_files import single_page
         from attnlab.report import reproduce
 
-    with watching_parts(as_json) as watch:
+    with watching(as_json, bar=_Bar, lines=_Lines) as watch:
         done = reproduce(
             names or [], out=out, recipes=recipes, seeds=seeds, watch=watch,
             playground=single_page(),
         )  # fmt: skip
     written = write(done.made) if record else []
-    show_parts(done, written, as_json=as_json)
+    if as_json:
+        document = {
+            "out": str(done.out),
+            "report": str(done.report),
+            "seconds": round(done.seconds, 2),
+            "parts": [_made_document(done.out, made) for made in done.made],
+        }
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        _print_parts(done)
+        say_written(*written)
+    if any(made.out_of_bounds() or made.unsettled() for made in done.made):
+        raise typer.Exit(NOT_AS_RECORDED)
+
+
+def _made_document(out: Path, made: Made) -> dict[str, Any]:
+    def plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
+        return {name: finite(value) for name, value in numbers.items()}
+
+    texts = ("name", "title", "standing", "outcome", "headline", "summary", "made_at", "reused")
+    return {
+        **{name: getattr(made, name) for name in texts},
+        "claim": made.about,
+        "numbers": plain(made.numbers),
+        "regression_bounds": {name: list(b) for name, b in made.regression_bounds.items()},
+        "out_of_bounds": plain(made.out_of_bounds()),
+        "halves": [plain(half) for half in made.halves],
+        "unsettled": plain(made.unsettled()),
+        "settings": dict(made.settings),
+        "files": [str(out / made.name / name) for name in made.files],
+        "seconds": round(made.seconds, 2),
+        "versions": dict(made.versions),
+    }
+
+
+def _print_parts(done: Reproduction) -> None:
+    """Print a table of what was found, what is not as recorded, and where everything is."""
+    console = plain_console()
+    if done.made:
+        rows = [(made.name, made.outcome.split(), made.headline.split()) for made in done.made]
+        print_table(console, ("part", "", "what was found"), rows)
+    for made in done.made:
+        for name, value in made.out_of_bounds().items():
+            low, high = made.regression_bounds[name]
+            console.print(
+                f"{made.name}: {name} = {value:.4g} is outside its regression bounds, {low:g} to "
+                f"{high:g}",
+                style="red",
+            )
+        if made.halves:
+            _show_halves(console, made)
+    console.print(f"{done.report} ({done.seconds:.0f} s)", soft_wrap=True)
+
+
+def _show_halves(console: Console, made: Made) -> None:
+    """Print whether the two halves of a study's seeds agree, and where they do not."""
+    from attnlab.experiments.estimate import MOST_APART, apart
+
+    if not made.unsettled():
+        by = apart(made.halves)
+        console.print(
+            f"{made.name}: the halves of its seeds agree in {len(by)} numbers; at most "
+            f"{max(by.values(), default=0.0):.1f} errors apart"
+        )
+    for name, errors in made.unsettled().items():
+        first, second = (half[name] for half in made.halves)
+        console.print(
+            f"{made.name}: {name} is {first:.4g} on one half of the seeds and {second:.4g} on the "
+            f"other, {errors:.1f} errors apart (at most {MOST_APART:g}): take more (--seeds)",
+            style="red",
+        )
+
+
+class _Lines:
+    """A line on stderr for each finished part, and words for those in progress."""
+
+    def __init__(self) -> None:
+        self.fractions: dict[str, float] = {}
+        self.left = 0
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        self.fractions[name], self.left = 0.0, len(left)
+
+    def progress(self, name: str, fraction: float) -> None:
+        self.fractions[name] = fraction
+
+    def words(self) -> str:
+        parts = [
+            f"{name}: {f'{100 * fraction:.0f} %' if fraction else 'compiling'}"
+            for name, fraction in self.fractions.copy().items()
+        ]
+        return ", ".join([*parts, f"{self.left} left"]) if parts else "looking for what is there"
+
+    def end(self, name: str, seconds: float, made: Made | None) -> None:
+        del self.fractions[name]
+        how = "there already" if made is not None and made.reused else f"{seconds:.1f} s"
+        say(f"{name}: {how}, {self.left + len(self.fractions)} left", error=True)
+
+
+class _Bar:
+    """Progress bar: the parts being made, and those left; finished parts are lines above it."""
+
+    def __enter__(self) -> _Bar:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(), TextColumn("{task.fields[left]}", style="dim"),
+        )  # fmt: skip
+        self.progress_bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.progress_bar.start()
+        self.tasks: dict[str, Any] = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress_bar.stop()
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        waiting = f"left: {' '.join(left)}" if left else "the last one"
+        for task in self.tasks.values():  # what is left is said once
+            self.progress_bar.update(task, left="")
+        # without a total the bar moves to and fro: compiling tells of no progress
+        self.tasks[name] = self.progress_bar.add_task(name, total=None, left=waiting)
+
+    def progress(self, name: str, fraction: float) -> None:
+        self.progress_bar.update(self.tasks[name], completed=fraction, total=1.0)
+
+    def end(self, name: str, seconds: float, made: Made | None) -> None:
+        self.progress_bar.remove_task(self.tasks.pop(name))
+        how = "there already" if made is not None and made.reused else f"{seconds:.1f} s"
+        outcome = made.outcome if made is not None else "written"
+        self.progress_bar.console.print(f"{name}: {outcome} ({how})", highlight=False)

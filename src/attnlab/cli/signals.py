@@ -21,8 +21,8 @@ _asked: int | None = None  # the signal that was given
 
 
 def listen() -> None:
-    """From here on the first signal raises KeyboardInterrupt, and a second one ends the process; so
-    does the first while something is imported.
+    """Let the first signal raise KeyboardInterrupt, and a second one end the process; so does the
+    first while something is imported.
 
     One that is ignored stays so, as it is by a job in the background.
     """
@@ -57,7 +57,7 @@ def _answer(number: int, frame: FrameType | None) -> None:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether an import is going on where the signal came."""
+    """Check whether the signal came during an import."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -66,8 +66,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _unraisable(lost: Any) -> None:
-    """An exception raised in a callback, as JAX has one in the garbage collector, is lost there:
-    have the signal given again."""
+    """Send a signal again that was lost in a callback, such as JAX's in the garbage collector."""
     global _asked
     if isinstance(lost.exc_value, KeyboardInterrupt) and _asked is not None:
         again = threading.main_thread().ident, _asked

@@ -1,4 +1,4 @@
-"""The summary of a result: a row for each rate, head and class, in a table or as a document."""
+"""Summary of a result: a row for each learning rate, head and class, as a table or a document."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ if TYPE_CHECKING:
     import xarray as xr
     from rich.console import Console
 
-    from attnlab.dynamics import Simulation
+    from attnlab.simulation import Simulation
 
 MOST_ROWS = 40
 WIDTH_IN_A_PIPE = 120  # of the table: there is no edge to keep within
 
 
 def wide_console() -> Console:
-    """A console whose tables are not folded where they go into a pipe."""
+    """Return a console whose tables are not folded where they go into a pipe."""
     console = plain_console()
     if not console.is_terminal:
         console.width = WIDTH_IN_A_PIPE
     return console
 
 
-def in_a_line(simulation: Simulation) -> str:
-    """What a simulation is, in a line."""
-    given = {name: of for name, of in vars(simulation.engine).items() if of is not None}
-    engine = ", ".join(f"{name}={of}" for name, of in given.items())
-    return (
-        f"{simulation.sets[0].origin}: {type(simulation.engine).__name__}({engine}), "
-        f"{simulation.moving.name}, {simulation.steps:g} {simulation.clock}s"
-    )
+def in_a_line(run: Simulation) -> str:
+    """Return the classes, data and motion of a run in a line."""
+    task, size = run.task, run.gradient.size
+    length = "T to infinity" if task.infinite else f"T = {task.length}"
+    drawn = "" if task.training_set is None else f" of a training set of {task.training_set}"
+    gradient = f"population{drawn}" if size is None else f"batches of {size}{drawn}"
+    names = ", ".join(dict.fromkeys(of.name for of in run.optimizers.values()))
+    motion = f"{run.last:g} steps of {names}" if names else f"gradient flow to time {run.last:g}"
+    return f"{run.sets[0].origin}: {length}, {gradient}, {motion}"
 
 
 def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
-    """One entry per rate point, head and class, means over seeds; absent where not recorded."""
+    """Return a row per learning rates, head and class: means over seeds of what was recorded."""
     from attnlab import measures
     from attnlab.measures.motion import FEWEST_RECORDS
 
@@ -97,7 +98,7 @@ def print_summary(
 
 
 def _mean(values: xr.DataArray) -> float | None:
-    """Mean over the seeds that have a value; None where no seed has one."""
+    """Return the mean over the seeds that have a value; None where no seed has one."""
     value = float(values.mean("seed"))
     return value if value == value else None
 

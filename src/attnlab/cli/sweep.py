@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
 
-RECIPE is a YAML or JSON file that names classes, a grid over any field, and the rest of what
-`simulate` takes (docs/guides/sweeps.md); or, of trainings on text (recipes/text-rates.yaml), a
-corpus and the rest of what `train` takes; or PAPER/FIGURE, the recipe of a figure that is a sweep.
-Results go to --out: one file for each group of runs, table.csv with a row for each cell, and a
-ledger. The same command resumes a sweep that was stopped, by whatever, and computes only what is
+RECIPE is a YAML or JSON file with a task (sequence classes or a text), a grid over any settings of
+a run, and its other settings (docs/guides/sweeps.md); or PAPER/FIGURE, the recipe of a figure that
+is a sweep. Results go to --out: one file for each group of runs, table.csv with a row for each
+cell, and a ledger. The same command resumes a sweep that was stopped, and computes only what is
 missing or damaged.
 
 \b
@@ -276,7 +275,7 @@ class _Tally:
 
 
 class _Lines(_Tally):
-    """A line on stderr for what is news: that all is done, that others are waited for."""
+    """Lines on stderr: progress, waiting for other drivers, and the end."""
 
     def settled(self, group: Group, failed_runs: int, cause: str) -> None:
         super().settled(group, failed_runs, cause)

@@ -29,14 +29,14 @@ resumes a training that was interrupted. Exit code 3 when a run has diverged.
 \b
 Examples:
   attnlab text train builtin --steps 500 --out run
-  attnlab text train builtin --layers 3 --rates 1,2,5 --seeds 5 --out sweep
+  attnlab text train builtin --layers 3 --learning-rate 1,2,5 --seeds 5 --out sweep
   attnlab text train book.txt --tokens bpe --vocab-size 2000 --heads 4 --out book
   attnlab text train test.txt --validation valid.txt --out wiki --json
   attnlab text plot run --out run.png
 """
-PLOT_HELP = """Draw a training: loss, entropy and effective tokens of each head, maps with words.
+PLOT_HELP = """Draw a training: loss, entropy and effective tokens of each head, attention to words.
 
-The maps are those of the best rate; of each layer, those of the head with the lowest entropy.
+Attention is that of the best learning rate and, in each layer, of the head with the lowest entropy.
 
 \b
 Example:
@@ -55,71 +55,65 @@ app.command("classes", help=text_classes.CLASSES_HELP)(text_classes.classes_verb
 app.command("agreement", help=text_classes.AGREEMENT_HELP)(text_classes.agreement_verb)
 
 
-@app.command("train", help=TRAIN_HELP)
 def train_verb(
-    corpus: Annotated[str, typer.Argument(help="builtin, wikitext-2, a file or a folder.")],
-    out: Annotated[Path, typer.Option(help="Folder for checkpoint and result.")],
-    validation: Annotated[
-        Path | None, typer.Option(help="A text file to judge by; else the last tenth.")
-    ] = None,
-    tokens: Annotated[str, typer.Option(help="word or bpe.")] = "word",
-    vocab_size: Annotated[int | None, typer.Option(help="Size of the vocabulary.")] = None,
-    layers: Annotated[int, typer.Option(help="How many layers.")] = 1,
-    heads: Annotated[int, typer.Option(help="Heads in each layer.")] = 1,
-    dim: Annotated[int, typer.Option(help="Dimensions of the embedding.")] = 200,
-    feed_forward: Annotated[int, typer.Option(help="Hidden units of a layer.")] = 200,
-    activation: Annotated[str, typer.Option(help="relu, gelu or linear.")] = "relu",
-    norm: Annotated[str, typer.Option(help="post or pre.")] = "post",
-    positions: Annotated[
-        str, typer.Option(help="sinusoidal, learned, alibi or none.")
-    ] = "sinusoidal",
-    dropout: Annotated[float, typer.Option(help="The chance to drop an entry.")] = 0.2,
-    tied: Annotated[bool, typer.Option("--tied", help="One matrix to embed and decode.")] = False,
-    context: Annotated[int, typer.Option(help="Tokens in a training sequence.")] = 35,
-    rates: Annotated[str, typer.Option(help="Learning rate, or several: 1,2,5.")] = "5",
-    seeds: Annotated[int, typer.Option(help="How many seeds of each rate.")] = 1,
-    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 1500,
-    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
-    batch: Annotated[int, typer.Option(help="Sequences in a step.")] = 20,
-    clip: Annotated[float, typer.Option(help="The largest norm of a gradient.")] = 0.5,
-    reset_moments: Annotated[
-        bool, typer.Option("--reset-moments", help="Forget Adam's moments after each pass.")
-    ] = False,
-    measure_every: Annotated[
-        str, typer.Option(help="Steps between measurements, doubling, or the steps: 1,10,100.")
-    ] = "50",
-    validation_tokens: Annotated[
-        int, typer.Option(help="Tokens to measure on each time; 0 for all.")
-    ] = 3500,
-    probes: Annotated[int, typer.Option(help="Sequences whose maps are kept.")] = 2,
-    precision: Annotated[
+    corpus: Annotated[
         str,
-        typer.Option(
-            help="Of products: highest (float32), default (the device's), bfloat16 (decoder)."
+        typer.Argument(
+            help="builtin, wikitext-2, a file or a folder.", rich_help_panel="Arguments"
         ),
-    ] = "highest",
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for checkpoint and result.", rich_help_panel=options.OUTPUT),
+    ],
+    validation: Annotated[
+        Path | None,
+        typer.Option(help="A text file to judge by; else the last tenth.", rich_help_panel="Task"),
+    ] = None,
+    tokens: Annotated[str, typer.Option(help="word or bpe.", rich_help_panel="Task")] = "word",
+    vocab_size: Annotated[
+        int | None, typer.Option(help="Size of the vocabulary.", rich_help_panel="Task")
+    ] = None,
+    learning_rate: Annotated[
+        str, typer.Option(help="Learning rate, or several: 1,2,5.", rich_help_panel="Run")
+    ] = "5",
+    every: Annotated[
+        str | None,
+        typer.Option(
+            help="Steps between records, doubling, or the steps: 1,10,100.  [default: 50]",
+            rich_help_panel="Record",
+        ),
+    ] = None,
+    validation_tokens: Annotated[
+        int, typer.Option(help="Tokens that a record measures; 0 for all.", rich_help_panel="Task")
+    ] = 3500,
     as_json: options.AsJson = False,
+    **settings: Any,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
-        from attnlab.text import TransformerSpec, open_corpus, train
-        from attnlab.text.train import RESULT
-        from attnlab.text.training import as_training
+        from attnlab.files.netcdf import save
+        from attnlab.simulation import Diverged, Interrupted, as_simulation, simulate, text_run
+        from attnlab.simulation.trainer import RESULT
+        from attnlab.tasks.text import open_corpus
 
-    spec = TransformerSpec(
-        layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, activation=activation,  # type: ignore[arg-type]
-        norm=norm, positions=positions, dropout=dropout, tied=tied, context=context,  # type: ignore[arg-type]
-    )  # fmt: skip
     with waiting(f"reading {corpus}", quiet=as_json):
         text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
     before = _written(out / RESULT)
-    training = as_training(
-        text, spec, rates=numbers("rates", rates), seeds=seeds, steps=steps, optimizer=optimizer,
-        batch=batch, clip=clip, reset_moments=reset_moments,
-        measure_every=_measure_every(measure_every),
-        validation_tokens=validation_tokens or None, probes=probes,
-        precision=precision,  # type: ignore[arg-type]
-    )  # fmt: skip
-    result = train(training, out=out, progress=False if as_json else "auto")
+    run = text_run(
+        text,
+        learning_rate=numbers("learning-rate", learning_rate),
+        validation_tokens=validation_tokens or None,
+        **settings,
+    )
+    if every is not None:
+        run = as_simulation(run, **_when(every, run.motion.steps))
+    try:
+        result = simulate(run, out=out, progress=False if as_json else "auto")
+    except Diverged as problem:
+        result = problem.dataset
+        save(result, out / RESULT, inside=out)
+    except Interrupted as stopped:
+        raise KeyboardInterrupt(str(stopped)) from None
     rows, lost = _summary(result), _diverged(result)
     if as_json:
         print(json.dumps(_document(result, rows, lost), indent=2, allow_nan=False))
@@ -131,6 +125,9 @@ def train_verb(
         raise typer.Exit(DIVERGED)
 
 
+options.TEXT.add(app, "train", train_verb, TRAIN_HELP)
+
+
 @app.command("plot", help=PLOT_HELP)
 def plot_verb(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished training.")],
@@ -140,7 +137,7 @@ def plot_verb(
         from attnlab.files.atomic import atomic_path
         from attnlab.files.netcdf import load
         from attnlab.plots import training
-        from attnlab.text.train import RESULT
+        from attnlab.simulation.trainer import RESULT
 
     check_writable(out, PICTURES, "out")
     path = folder / RESULT
@@ -154,26 +151,28 @@ def plot_verb(
     say(f"wrote {out}")
 
 
-def _measure_every(text: str) -> Any:
-    """A number of steps, a word, or several steps with commas between them."""
+def _when(text: str, steps: int) -> dict[str, Any]:
+    """Return when to record: every number of steps, doubling, or at the steps that are listed."""
     parts = text.split(",")
-    if not all(part.isdecimal() for part in parts):
-        return text  # which `Training` knows, or refuses
-    steps = tuple(int(part) for part in parts)
-    return steps if len(steps) > 1 else steps[0]
+    if len(parts) == 1:
+        return {"every": int(text) if text.isdecimal() else text}
+    listed = {int(of) for of in numbers("every", text)}
+    return {"at": sorted({0, *listed, steps})}
 
 
 def _written(path: Path) -> int | None:
-    """When a file was written, if it is there."""
+    """Return when a file was written, None if it is not there."""
     return path.stat().st_mtime_ns if path.exists() else None
 
 
 def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
-    """One entry per rate, layer and head: means over the seeds that stayed finite."""
-    stayed = result.where(result["diverged_step"] < 0)
+    """Return an entry per learning rate, layer and head: means over seeds that stayed finite."""
+    from attnlab.measures.probes import stayed_finite
+
+    stayed = stayed_finite(result)
     rows = []
-    for rate in result["rate"].values:
-        of_rate = stayed.sel(rate=rate)
+    for rate in result["learning_rate"].values:
+        of_rate = result.where(stayed).sel(learning_rate=rate)
         loss, perplexity = (
             _number(of_rate[name].isel(step=-1)) for name in ("validation_loss", "perplexity")
         )
@@ -181,7 +180,7 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
             for head in result["head"].values:
                 one = of_rate.sel(layer=layer, head=head)
                 row: dict[str, Any] = {
-                    "rate": float(rate), "layer": int(layer), "head": int(head),
+                    "learning_rate": float(rate), "layer": int(layer), "head": int(head),
                     "validation_loss": loss, "perplexity": perplexity,
                 }  # fmt: skip
                 for name in ("entropy", "relative_entropy", "effective_tokens"):
@@ -192,7 +191,7 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
                     for k in result["k"].values
                 }
                 row["snap_step"] = _number(one["snap_step"])
-                row["diverged"] = int((result["diverged_step"].sel(rate=rate) >= 0).sum())
+                row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
                 rows.append(row)
     return rows
 
@@ -203,10 +202,16 @@ def _number(values: xr.DataArray) -> float | None:
 
 
 def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
-    """The runs whose loss left the finite numbers, and the first step at which it did."""
-    step = result["diverged_step"].transpose("rate", "seed").values
+    """Return the runs that left the finite numbers, and the first step at which they did."""
+    if "diverged_step" not in result:
+        return []
+    step = result["diverged_step"].transpose("learning_rate", "seed").values
     return [
-        {"rate": float(result["rate"][i]), "seed": int(result["seed"][j]), "step": int(step[i, j])}
+        {
+            "learning_rate": float(result["learning_rate"][i]),
+            "seed": int(result["seed"][j]),
+            "step": int(step[i, j]),
+        }
         for i, j in zip(*(step >= 0).nonzero(), strict=True)
     ]
 
@@ -214,7 +219,7 @@ def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
 def _document(
     result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    about = ("device", "seconds", "tokens_per_second")
+    about = ("device", "seconds")
     return {
         "spec": json.loads(result.attrs["spec"]),
         "versions": json.loads(result.attrs["versions"]),
@@ -230,16 +235,16 @@ def _table(
 ) -> None:
     console = plain_console()
     console.print(
-        f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s, "
-        f"{result.attrs['tokens_per_second']:,.0f} tokens/s",
+        f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s",
         soft_wrap=True,
-    )  # fmt: skip
+    )
     columns = (
-        "rate", "layer", "head", "loss", "perplexity", "entropy", "tokens", "top 1", "snap",
-    )  # fmt: skip
+        *("learning rate", "layer", "head", "loss", "perplexity"),
+        *("entropy", "tokens", "top 1", "snap"),
+    )
     cells = [
         (
-            f"{row['rate']:g}", str(row["layer"] + 1), str(row["head"] + 1),
+            f"{row['learning_rate']:g}", str(row["layer"] + 1), str(row["head"] + 1),
             or_dash(row["validation_loss"], ".3f"), or_dash(row["perplexity"], ".1f"),
             *(
                 f"{or_dash(row[f'{name}_start'], '.2f')} → {or_dash(row[f'{name}_end'], '.2f')}"
@@ -257,8 +262,8 @@ def _table(
     )
     for run in lost[:MOST_LOST]:
         console.print(
-            f"diverged: rate {run['rate']:g}, seed {run['seed']}, with a loss that is not finite "
-            f"from step {run['step']} on",
+            f"diverged: learning rate {run['learning_rate']:g}, seed {run['seed']}, at step "
+            f"{run['step']}",
             soft_wrap=True,
         )
     if len(lost) > MOST_LOST:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import xarray as xr
     from rich.console import Console
 
-    from attnlab.data import SequenceClasses
-    from attnlab.text import Corpus
-    from attnlab.text.agreement import Agreement
+    from attnlab.tasks.classes import SequenceClasses
+    from attnlab.tasks.text import Corpus
+    from attnlab.tasks.text.agreement import Agreement
 
 CLASSES_HELP = """Estimate sequence classes from a text, for simulate, audit and play.
 
@@ -35,7 +35,7 @@ it. A next word serves one query only.
 Examples:
   attnlab text classes builtin --out classes.yaml
   attnlab text classes novel.txt --out novel.yaml --queries 2 --next 3 --min-count 20
-  attnlab simulate classes.yaml --engine limit --eta-y 10 --steps 1000
+  attnlab simulate classes.yaml --gradient population --eta-y 10 --steps 1000
 """
 AGREEMENT_HELP = """Find out which scores rank the tokens that attention on a text favours.
 
@@ -89,9 +89,9 @@ def classes_verb(
     as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
-        from attnlab.data import write_classes
         from attnlab.files.documents import SUFFIXES
-        from attnlab.text import estimate_classes
+        from attnlab.tasks.classes import write_classes
+        from attnlab.tasks.text import estimate_classes
 
     check_writable(out, SUFFIXES, "out")
     with waiting(f"reading {source}", quiet=as_json):
@@ -190,7 +190,7 @@ def _agreement(paper: str | None) -> Agreement:
 
 
 def _open(source: str, tokens: str, vocab_size: int | None) -> Corpus:
-    from attnlab.text import open_corpus
+    from attnlab.tasks.text import open_corpus
 
     return open_corpus(source, tokens=tokens, vocab_size=vocab_size)  # type: ignore[arg-type]
 
@@ -203,7 +203,7 @@ def _about(corpus: Corpus) -> dict[str, Any]:
 
 
 def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
-    """One row per class, with the words that tell most about it: the terms of the information
+    """Return a row per class, with the words that tell most about it: the terms of the information
     that a contextual token has about the class, P(l|m,n) ln(P(l|m,n) / P(l))."""
     import numpy as np
 
@@ -226,7 +226,7 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 
 
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
-    from attnlab.text.agreement import CELLS
+    from attnlab.tasks.text.agreement import CELLS
 
     rows = []
     for cell in product(*(found[dim].values.tolist() for dim in CELLS)):
@@ -257,7 +257,7 @@ def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
 
 
 def _columns(top: int) -> dict[tuple[str, str], str]:
-    """The columns of the printed table, by target and measure."""
+    """Return the columns of the printed table, by target and measure."""
     return {
         ("logits", "rank_correlation"): "z: rank",
         ("logits", "recall"): f"top {top}",
@@ -267,7 +267,7 @@ def _columns(top: int) -> dict[tuple[str, str], str]:
 
 
 def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
-    """A row for each training and score, both targets beside each other."""
+    """Return a row for each training and score, both targets beside each other."""
     table: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         key = row["training"], row["score"]

@@ -11,26 +11,10 @@
 
 Where several papers have a figure of one name, say "paper/figure". An experiment of your own is an
 `Experiment` as well (docs/guides/own_paper.md).
+
+`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
-from attnlab.experiments.catalogue import experiment, figures, recipe_for
-from attnlab.experiments.estimate import (
-    Estimate,
-    Share,
-    apart,
-    jackknife,
-    mean,
-    on_halves,
-    share,
-    unsettled,
-)
-from attnlab.experiments.made import Made
-from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe, StudyRecipe
-from attnlab.experiments.run import run
+import lazy_loader
 
-__all__ = [
-    "Estimate", "Experiment", "ExperimentRecipe", "Judgement", "Made", "Share", "SimulationRecipe",
-    "Standing", "StudyRecipe", "Table", "apart", "experiment", "figures", "jackknife", "mean",
-    "on_halves", "recipe_for", "run", "share", "unsettled",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

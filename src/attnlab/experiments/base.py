@@ -1,4 +1,4 @@
-"""What an experiment is: its data, what they say about a claim, a picture and a table.
+"""Experiments: data, what they say about a claim, a picture and a table; recipes, and names.
 
 An experiment is a value with functions in it. Those of a paper stand in its folder, and its
 paper.yaml names them; the catalogue finds them there. One of your own needs no more than this value
@@ -8,25 +8,148 @@ paper.yaml names them; the catalogue finds them there. One of your own needs no 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.files.documents import within
+from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.shelf import Paper
+from attnlab.files.recipe import Named, Recipe, read_recipe
+from attnlab.shelf import Paper, figure, shelf, single
+from attnlab.sweeping.recipe import SweepRecipe
+from attnlab.tasks.classes import classes_from
 
 Kind = Literal["figure", "study"]
-R = TypeVar("R", bound=ExperimentRecipe)
-R_contra = TypeVar("R_contra", bound=ExperimentRecipe, contravariant=True)
+R = TypeVar("R", bound="ExperimentRecipe")
+R_contra = TypeVar("R_contra", bound="ExperimentRecipe", contravariant=True)
+NOTE = [line.name for line in fields(Recipe)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentRecipe(Recipe):
+    """Settings of an experiment; none of the numbers is negative.
+
+    Parameters
+    ----------
+    ours : str, optional
+        Which of its settings are not the source's, in words.
+
+    Attributes
+    ----------
+    resumes
+        Whether its data take long, and are gone on with after a stop.
+    """
+
+    ours: str | None = None
+    resumes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for line in fields(self):
+            if line.name not in NOTE:
+                where = "" if "inline" in line.metadata else line.name
+                _refuse_negative(where, getattr(self, line.name))
+
+    def inputs(self) -> list[str]:
+        """Digests of what is read from elsewhere: the classes that a field of this name names."""
+        return [classes_from(text).digest for text in _texts(getattr(self, "classes", ()))]
+
+    def with_seeds(self, seeds: int) -> Self:
+        """The same with another number of seeds, where it is averaged over them."""
+        return self
+
+    def in_words(self) -> dict[str, str]:
+        """The settings by name, without what the recipe says about itself."""
+        said = {line.name: getattr(self, line.name) for line in fields(self)}
+        given = {name: value for name, value in said.items() if name not in NOTE}
+        return {name: _words(value) for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationRecipe(SweepRecipe, ExperimentRecipe):
+    """An experiment that comes from a sweep."""
+
+    def inputs(self) -> list[str]:
+        """Digests of the classes of every setting."""
+        return [classes.digest for _, classes in self.settings() if classes is not None]
+
+    def in_words(self) -> dict[str, str]:
+        """The settings by name, those of the simulation among them."""
+        found = super().in_words()
+        found.pop("given")
+        return {name: _words(value) for name, value in self.given.items()} | found
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecipe(ExperimentRecipe):
+    """seeds: repetitions, over which every number has its uncertainty; what they draw (training
+    data, starts, or the classes themselves) is up to the study. Each half of them must have an
+    uncertainty of its own (`on_halves`)."""
+
+    seeds: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seeds < 4:
+            raise InputError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
+
+    def with_seeds(self, seeds: int) -> Self:
+        """The same with another number of seeds."""
+        return replace(self, seeds=seeds)
+
+
+def _refuse_negative(where: str, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_negative(within(where, key), item)
+    elif isinstance(value, tuple):
+        for i, item in enumerate(value):
+            _refuse_negative(f"{where}[{i}]", item)
+    elif is_dataclass(value) and not isinstance(value, Recipe):  # which has seen to itself
+        for line in fields(value):
+            _refuse_negative(within(where, line.name), getattr(value, line.name))
+    elif isinstance(value, (int, float)) and value < 0:
+        raise InputError(f"{where}: expected at least 0, got {value}")
+
+
+def _texts(given: Any) -> list[str]:
+    if isinstance(given, str):
+        return [given]
+    return list(given.values() if isinstance(given, Mapping) else given)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Named):
+        own = {item.name: getattr(value, item.name) for item in fields(value)}  # type: ignore[arg-type]
+        value = {"name": value.called(), **own}
+    elif is_dataclass(value) and not isinstance(value, type):
+        given = {item.name: getattr(value, item.name) for item in fields(value)}
+        value = {
+            item.name: given[item.name]
+            for item in fields(value)
+            if item.name == "name" or given[item.name] != item.default
+        }
+    if isinstance(value, Mapping):
+        shown = {key: item for key, item in value.items() if not _unset(item)}
+        return ", ".join(f"{key} {_words(item)}" for key, item in shown.items())
+    if isinstance(value, (list, tuple)):
+        texts = [_words(item) for item in value]
+        return "; ".join(texts) if any("," in text for text in texts) else " ".join(texts)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _unset(value: Any) -> bool:
+    """Return True for a setting that changes nothing: None, False or an empty mapping."""
+    return value is None or value is False or (isinstance(value, Mapping) and not value)
 
 
 class Standing(StrEnum):
-    """How the claim of an experiment stands."""
+    """Standing of the claim of an experiment."""
 
     HOLDS = "holds"
     CORRECTED = "corrected"
@@ -61,7 +184,7 @@ WORDS: Mapping[Kind, Mapping[Standing, str]] = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """How the claim stands, in words and in numbers.
+    """Standing of a claim, in words and in numbers.
 
     Parameters
     ----------
@@ -169,5 +292,112 @@ class Experiment(Generic[R]):
         return self.name if self.paper is None else f"{self.paper.name}/{self.name}"
 
     def in_words(self, standing: Standing) -> str:
-        """How the claim stands, as a reader is told."""
+        """Return the standing of the claim as a phrase for readers."""
         return WORDS[self.kind][standing].format(source=self.source)
+
+
+def figures(*, ours: bool) -> tuple[str, ...]:
+    """Return the figures on the shelf, as "paper/figure", paper by paper; imports none of them.
+
+    Parameters
+    ----------
+    ours : bool
+        Those of what is ours (`reading: ours` in paper.yaml), or those of all other papers.
+
+    Returns
+    -------
+    tuple of str
+        Their names.
+    """
+    papers = [paper for paper in shelf().papers if (paper.reading == "ours") is ours]
+    return tuple(f"{paper.name}/{name}" for paper in papers for name in paper.figures)
+
+
+def experiment(name: str) -> Experiment[Any]:
+    """Return the experiment of this name.
+
+    Parameters
+    ----------
+    name : str
+        A figure's, or "paper/figure".
+
+    Returns
+    -------
+    Experiment
+        The value.
+
+    Examples
+    --------
+    >>> from attnlab.experiments import experiment
+    >>> experiment("fig9").title
+    'The growth bound at a fixed ratio of the rates'
+    """
+    paper, _, reference = figure(name)
+    return replace(reference.load(), paper=paper)
+
+
+def opening() -> Experiment[Any] | None:
+    """Return the experiment that a report opens with: that of the first paper that offers one."""
+    found = (replace(reference.load(), paper=paper) for paper, reference in single("opening"))
+    return next(found, None)
+
+
+def module_of(name: str) -> str:
+    """Return the module that an experiment stands in."""
+    paper, _, reference = figure(name)
+    return f"{paper.package}.{reference.target.partition(':')[0]}"
+
+
+def recipe_for(name: str | Experiment[Any], folder: str | Path | None = None) -> Any:
+    """Return the recipe of an experiment, from its paper or from another folder.
+
+    It must say that it is the one of that name, and every line of the lab note; in another folder
+    bounds on its numbers are optional.
+
+    Parameters
+    ----------
+    name : str or Experiment
+        The experiment, or its name.
+    folder : str or path, optional
+        A folder of your own, or the name of one among the paper's recipes ("wikitext").
+
+    Returns
+    -------
+    ExperimentRecipe
+        Of the experiment's own type.
+
+    Examples
+    --------
+    >>> from attnlab.experiments import recipe_for
+    >>> recipe_for("fig9").eta_z
+    (0.25, 0.5, 1.0, 2.0)
+    """
+    of = name if isinstance(name, Experiment) else experiment(name)
+    path = _path(of, folder)
+    recipe = read_recipe(path, of.recipe)
+    if recipe.figure != of.name:
+        raise InputError(f"{path}: figure: expected {of.name}, got {recipe.figure}")
+    for line in NOTE:
+        # numbers at a size of one's own, or at a tiny one, need no bounds
+        if not getattr(recipe, line) and (folder is None or line != "regression_bounds"):
+            raise InputError(f"{path}: {line}: missing")
+    return recipe
+
+
+def has_recipe(name: str, folder: str | Path | None = None) -> bool:
+    """Say whether there is one; a folder of one's own need not have all."""
+    return _path(experiment(name), folder).is_file()
+
+
+def _path(of: Experiment[Any], folder: str | Path | None) -> Path:
+    if of.paper is None:
+        raise InputError(f"{of.name}: belongs to no paper; read its recipe with read_recipe")
+    if folder is None:
+        return of.paper.recipe_file(of.name)
+    folder = Path(folder)
+    if not folder.is_dir() and len(folder.parts) == 1:
+        beside = of.paper.recipe_file(of.name, folder.name)
+        if beside.parent.is_dir():
+            return beside
+    apart = folder / of.paper.name / f"{of.name}.yaml"  # where two papers have one of this name
+    return apart if apart.is_file() else folder / f"{of.name}.yaml"

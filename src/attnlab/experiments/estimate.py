@@ -1,4 +1,4 @@
-"""Estimates: a number, or so many of so many, with its standard error over seeds.
+"""Estimates: a number, or a proportion, with its standard error over seeds.
 
 An error over a few seeds is itself a rough number, and often too small. So every number of a study
 is found again on each half of its seeds, which have no run in common: where the halves differ by
@@ -28,7 +28,7 @@ Numbers = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, its standard error, and over how many seeds.
+    """A number, its standard error, and the number of seeds.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Estimate:
     error : float
         Its standard error.
     count : int
-        Over so many seeds.
+        Number of seeds.
     """
 
     value: float
@@ -69,14 +69,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Share(Estimate):
-    """A share, told as so many of so many: where all of them are, the seeds show no error.
+    """A proportion, printed as "k of n": where k is n, the seeds show no error.
 
     Parameters
     ----------
     hits : int
-        So many.
+        Number of hits.
     total : int
-        Of so many.
+        Number of entries.
     """
 
     hits: int
@@ -187,7 +187,7 @@ def _between(seeds: int, rank: int) -> float:
 
 
 def standard_error(values: xr.DataArray) -> xr.DataArray:
-    """Of the mean over seeds, for each entry: the bars of a figure."""
+    """Return the standard error of the mean over seeds: the bars of a figure."""
     error: xr.DataArray = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
     return error
 
@@ -235,7 +235,7 @@ def mean_and_range(name: str, values: xr.DataArray) -> dict[str, float]:
 
 
 def share(hits: xr.DataArray, *, of: xr.DataArray | None = None) -> Share:
-    """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN.
+    """Return the proportion of hits: of the totals `of`, or of the entries that are not NaN.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def on_halves(judge: Callable[[xr.Dataset], Judgement], runs: xr.Dataset) -> lis
 
 
 def apart(halves: Sequence[Numbers]) -> dict[str, float]:
-    """How many errors the halves differ by, for each number that has an error.
+    """Return the difference of the halves in standard errors, for each number that has one.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ FEWEST_SEEDS = 4  # for a covariance
 
 @dataclass(frozen=True)
 class Agreement:
-    """How one panel agrees with another sample of it.
+    """Agreement of one panel with another sample of it.
 
     shift: the mean over cells of the difference in standard errors, in its own standard errors.
     rest: the mean square of what is left, over what is expected of it: near 1 for equal panels.

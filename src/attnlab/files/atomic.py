@@ -28,8 +28,8 @@ def atomic_path(
     not be removed, because its writer was killed or the disk became read-only, is removed by the
     next process that writes into the same folder.
 
-        with atomic_path("table.csv") as temporary:
-            temporary.write_text(...)
+        with atomic_path("figure.png") as temporary:
+            figure.savefig(temporary)
 
     Parameters
     ----------
@@ -68,6 +68,14 @@ def atomic_path(
         if descriptor >= 0:
             os.close(descriptor)
     _sync(target.parent)  # and the name, so that the new file outlives a power cut
+
+
+def write_text(
+    path: str | os.PathLike[str], text: str, *, inside: str | os.PathLike[str] | None = None
+) -> None:
+    """Write a file of UTF-8 text, whole or not at all; the arguments are those of `atomic_path`."""
+    with atomic_path(path, inside=inside) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _create_locked(path: Path) -> int:

@@ -22,7 +22,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where a training stands.
+    """State of a training.
 
     spec: what is trained, and how; goes on only where it is the same.
     step: how many steps were taken. Random numbers are functions of seed and step, so that these

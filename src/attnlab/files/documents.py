@@ -10,12 +10,11 @@ import json
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlab.files import yaml_faults
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.regular import read_regular
@@ -25,7 +24,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_BYTES = 256_000_000
 MAX_DEPTH = 20  # no document of ours needs more than a handful
 MAX_ALIASED = 1_000_000
-LONGEST_KEY = 60  # that is shown
+LONGEST_KEY, LONGEST_MESSAGE = 60, 200  # characters that are shown
 
 Parsers = Mapping[str, Callable[[str], Any]]  # by the ending of a file
 
@@ -81,7 +80,8 @@ def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str
     """Refuse what is not a mapping, an unknown key (with the nearest known one), a missing key."""
     if not isinstance(item, dict):
         place = f"{where}: expected" if where else "expected"
-        raise InputError(f"{place} a mapping with {', '.join(needed)}, got {shown(item)}")
+        keys = ", ".join(needed) or f"any of {', '.join(known)}"
+        raise InputError(f"{place} a mapping with {keys}, got {shown(item)}")
     for key in item:
         if key not in known:
             raise InputError(f"{within(where, key)}: unknown key; {did_you_mean(key, known)}")
@@ -91,7 +91,7 @@ def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str
 
 
 def within(where: str, key: object) -> str:
-    """The place that a key leads to, as a message names it: `engine.length`. A key that someone
+    """The place that a key leads to, as a message names it: `task.length`. A key that someone
     wrote is cut where it is long, and what a terminal would obey in it is written out."""
     name = visible(str(_brief(key)))
     return f"{where}.{name}" if where else name
@@ -113,9 +113,9 @@ def shown(value: Any) -> str:
     return "nothing" if value is None else reprlib.repr(value)
 
 
-def _brief(key: Any) -> Any:
-    """A key in an error message, cut where it is long."""
-    return f"{key[:LONGEST_KEY]}..." if isinstance(key, str) and len(key) > LONGEST_KEY else key
+def _brief(key: Any, most: int = LONGEST_KEY) -> Any:
+    """Cut a key, or another text of an error message, to at most `most` characters."""
+    return f"{key[:most]}..." if isinstance(key, str) and len(key) > most else key
 
 
 def _read_text(path: Path, advice: str) -> str:
@@ -124,12 +124,10 @@ def _read_text(path: Path, advice: str) -> str:
     except OSError as error:
         raise InputError(str(error)) from None
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from error
-    return text
+        words = f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        raise InputError(words) from error
 
 
 def _parse_json(text: str) -> Any:
@@ -138,19 +136,7 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=_whole)
     except json.JSONDecodeError as error:
-        words = next((says for of, says in _JSON_FAULTS.items() if error.msg.startswith(of)), "")
-        place = f"line {error.lineno}: {words or _JSON_ELSE}"
-        raise InputError(f"invalid JSON: {place}") from error
-
-
-# Python's kinds of faults in our own words, which the playground's page has too.
-_JSON_FAULTS = {
-    "Unterminated string": "a text is not closed; close it with a double quote",
-    "Invalid control character": "a text is not closed; close it with a double quote",
-    "Invalid \\": "an escape that is none; write \\\\ for a backslash",
-    "Extra data": "something follows the end; check the brackets before it",
-}
-_JSON_ELSE = "expected a value, a comma or a bracket here; names and texts are in double quotes"
+        raise InputError(f"invalid JSON: {error}") from error
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,31 +161,30 @@ def _parse_yaml(text: str) -> Any:
         # of events does not, and costs little.
         _check_extent(yaml.parse(text, Loader=loader))
         return yaml.load(text, Loader=loader)
-    except _Refused as refused:
-        raise InputError(f"invalid YAML: line {refused.line}: {refused}") from None
     # PyYAML's own parser takes \\UFFFFFFFF for a character
     except (yaml.YAMLError, OverflowError) as error:
-        line = _line_of(error)
-        unfit = isinstance(error, yaml.constructor.ConstructorError)
-        usual = yaml_faults.MISPLACED_TAG if unfit else yaml_faults.ELSE
-        line, words = yaml_faults.fault(text) or (line, usual)
+        line, words = _fault(error, text)
+        if not isinstance(error, yaml.constructor.ConstructorError):
+            words += "; check the indentation, colons, brackets and quotes there"
         raise InputError(f"invalid YAML: line {line}: {words}") from error
 
 
-def _line_of(error: Exception) -> int:
-    """Where a parser found a fault: a key without its colon is missed only behind it."""
-    marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
-    if "simple key" in (getattr(error, "context", None) or ""):
-        marks.reverse()
-    return next((mark.line + 1 for mark in marks if mark is not None), 1)
+def _fault(error: Any, text: str) -> tuple[int, str]:
+    """Return the line that a parser's error names, and its message.
 
+    A bracket that is not closed is noticed at the end: the message names its own line as well.
+    """
+    import yaml
 
-class _Refused(Exception):
-    """A value that we refuse, where a parser would not, and its line."""
-
-    def __init__(self, words: str, node: Any) -> None:
-        super().__init__(words)
-        self.line = node.start_mark.line + 1
+    if isinstance(error, yaml.MarkedYAMLError):
+        since = "" if error.context_mark is None else f" (line {error.context_mark.line + 1})"
+        context = f"{error.context}{since}, " if error.context else ""
+        line = 1 if error.problem_mark is None else error.problem_mark.line + 1
+        return line, _brief(f"{context}{error.problem}", most=LONGEST_MESSAGE)
+    if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        return line, f"the character U+{ord(found[0]):04X} is not allowed"
+    return 1, str(error)
 
 
 def _check_extent(events: Iterable[Any]) -> None:
@@ -249,25 +234,27 @@ def _yaml_loader() -> Any:
         }
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            found = dict(super().construct_mapping(node, deep))
             seen = set()
-            for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            for key_node, _ in node.value:
                 key = self.construct_object(key_node, deep=True)
-                if not isinstance(key, Hashable):
-                    raise _Refused(yaml_faults.COMPLEX_KEY, key_node)
                 if key in seen:
-                    raise _Refused(f"key {_brief(key)!r} is given twice", key_node)
+                    raise refused(f"key {_brief(key)!r} is given twice", key_node)
                 seen.add(key)
-            return dict(super().construct_mapping(node, deep))
+            return found
+
+    def refused(words: str, node: Any) -> Exception:
+        return yaml.constructor.ConstructorError(problem=words, problem_mark=node.start_mark)
 
     def scalar(loader: Any, node: Any) -> Any:
         kind = node.tag.removeprefix(_TAG)
         text = loader.construct_scalar(node)
         if not _SCALARS[kind].fullmatch(text):
-            raise _Refused(f"{shown(text)} is not of type {kind}", node)
+            raise refused(f"{shown(text)} is not of type {kind}", node)
         try:
             return _SCALAR_VALUES[kind](text)
         except ValueError as error:
-            raise _Refused(str(error), node) from None
+            raise refused(str(error), node) from None
 
     for kind, pattern in _SCALARS.items():
         Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)

@@ -47,7 +47,7 @@ class Locks:
             self.release(key)
 
     def is_taken(self, key: str) -> bool:
-        """Whether a living driver has locked the group."""
+        """Check whether a living driver has locked the group."""
         try:
             descriptor = os.open(self.folder / key, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""Mathematics in texts: LaTeX between dollars, as MathML on a page and as it is in Markdown.
+r"""Mathematics in texts: LaTeX between dollars, as MathML, as Markdown and as plain text.
 
 Browsers draw MathML themselves, so that a page needs no script, no font and nothing from elsewhere.
-The terminal has plain text: `dollars` finds the letters in it that a page can set.
+A terminal gets plain text: `$\dot z_{ml} \le \frac{1}{2}$` as `dz_ml/dt <= 1/2`. Other texts are
+plain from the start; `dollars` finds the symbols in them that a page can typeset.
 """
 
 from __future__ import annotations
@@ -17,21 +18,43 @@ from markupsafe import Markup, escape
 from attnlab.files.errors import InputError
 
 GREEK = (
-    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|lambda|mu|nu|xi|rho|sigma|chi|psi|omega"
-    "|Gamma|Delta|Theta"
-)
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
+    "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega",
+    "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega",
+)  # fmt: skip
+FUNCTIONS = ("ln", "log", "exp", "max", "min", "arg", "sup", "inf", "det", "tanh")
+WORDS = {name: name for name in (*GREEK, *FUNCTIONS, "sum", "prod", "int", "in", "perp")} | {
+    "top": "T", "ldots": "...", "partial": "d", ",": " ", ";": " ", "quad": " ",
+}  # fmt: skip
+# They join two terms, so that a fraction before them needs no brackets.
 SIGNS = {
+    "le": "<=", "ge": ">=", "ll": "<<", "gg": ">>", "lesssim": "<~", "gtrsim": ">~", "ne": "!=",
+    "approx": "~=", "sim": "~", "propto": "~", "equiv": "==", "to": "->", "pm": "+-", "cdot": "*",
+    "circ": "*", "times": "x",
+}  # fmt: skip
+# Spaces after these are left out, and spaces before CLOSING.
+OPENING = {
+    "lvert": "|", "lVert": "|", "lceil": "ceil(", "lfloor": "floor(", "{": "{", "left": "",
+    "right": "",
+}  # fmt: skip
+CLOSING = {"rvert": "|", "rVert": "|", "rceil": ")", "rfloor": ")", "}": "}"}
+ACCENTS = ("bar", "hat", "tilde")
+FONTS = ("mathbb", "mathbf", "mathcal", "mathrm", "operatorname", "text")
+
+# Symbols and signs of plain text that become LaTeX.
+LATEX = {
     "<=": r"\le", ">=": r"\ge", "<<": r"\ll", ">>": r"\gg", "->": r"\to", "<~": r"\lesssim",
     "infinity": r"\infty", "ln": r"\ln", ".": r" \cdot ", "*": "^*",
 }  # fmt: skip
 SHOWN = {"==": "=", "<=": "≤", ">=": "≥", "<<": "≪", ">>": "≫", "->": "→", "<~": "≲"}
 
+_GREEK = "|".join(GREEK)
 _INDEX = r"_(?:\{[^{}]*\}|[A-Za-z0-9]+)"
 _POWER = r"\^-?\d+(?:\.\d+)?"
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+|\^-?\d+)?"
 # beside other letters it is a word, and so it is in a name such as eta-y-denser
 _BEFORE, _AFTER = r"(?<![\w\\])(?<!\w-)", r"(?!\w|-[a-z])"
-_NAMED = rf"(?:(?:{GREEK})'*(?:{_INDEX})?'*|[A-Za-z]'*{_INDEX}'*|t\*)"
+_NAMED = rf"(?:(?:{_GREEK})'*(?:{_INDEX})?'*|[A-Za-z]'*{_INDEX}'*|t\*)"
 # A symbol needs nothing beside it; a letter alone may be a word, and is taken beside a sign only.
 _SYMBOL = (
     rf"{_BEFORE}(?:{_NAMED}(?:{_POWER})?|[A-Za-z]{_POWER}"
@@ -46,7 +69,7 @@ _FORMULA = re.compile(
     rf"(?:{_SYMBOL}(?:{_SIGN}{_TERM})*|{_BEFORE}[A-Za-z]{_AFTER}(?:{_SIGN}{_TERM})+))"
 )
 _PART = re.compile(
-    rf"(?P<number>\d+(?:\.\d+)?)e(?P<exponent>[-+]?\d+)|(?P<greek>{GREEK})(?![a-z])"
+    rf"(?P<number>\d+(?:\.\d+)?)e(?P<exponent>[-+]?\d+)|(?P<greek>{_GREEK})(?![a-z])"
     # a prime after n is the index's own, as in f_n'; after 0 it is the letter's, as in t_0'
     r"|(?P<script>[_^])(?:\{(?P<braced>[^{}]*)\}|(?P<bare>[a-z]+'*|-?[A-Za-z0-9]+(?:\.\d+)?))"
     r"|(?P<sign><=|>=|<<|>>|->|<~|infinity|\bln\b|\.(?=f)|\*|\|)|sqrt\((?P<root>[A-Z])\)"
@@ -79,7 +102,7 @@ def _as_latex(part: re.Match[str]) -> str:
         return rf"\sqrt{{{part['root']}}}"
     if part["sign"] == "|":
         return r"\lvert " if part.string[part.end() : part.end() + 1].isalpha() else r" \rvert"
-    return SIGNS[part["sign"]]
+    return LATEX[part["sign"]]
 
 
 def typeset(text: str) -> Markup:
@@ -192,7 +215,7 @@ def _spaced(part: ElementTree.Element) -> None:
 
 
 def _is_name(part: ElementTree.Element) -> bool:
-    """Whether this is the name of a function, with an index or a power or without."""
+    """Check for the name of a function, with an index or a power or without."""
     base = part[0] if part.tag in ("msub", "msup", "msubsup") else part
     return base.tag in ("mi", "mo") and len(base.text or "") > 1 and (base.text or "").isalpha()
 
@@ -204,3 +227,177 @@ def _opens(part: ElementTree.Element) -> bool:
 
 def _space() -> ElementTree.Element:
     return ElementTree.Element("mspace", {"width": _THIN})
+
+
+# ------------------------------------------------------------------------------------ plain text
+
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
+
+
+def plain(text: str) -> str:
+    r"""Return a text with formulas between dollars as plain text.
+
+    Parameters
+    ----------
+    text : str
+        Words and formulas, such as ``r"for $t \ge t_0$"``; ``\$`` is a dollar.
+
+    Returns
+    -------
+    str
+        Plain text. A command that is not known raises InputError.
+
+    Examples
+    --------
+    >>> plain(r"$f_n^\top f_{n'} \to \frac{\eta_Y}{M}$ as $t \to +\infty$")
+    "f_n^T f_n' -> eta_Y/M as t -> infinity"
+    """
+    return _parts(text, str, plain_formula)
+
+
+@cache
+def plain_formula(latex: str) -> str:
+    """Return one formula as plain text."""
+    return re.sub(r" +", " ", _Formula(latex).until("")).strip()
+
+
+class _Formula:
+    """The tokens of a formula, read from left to right."""
+
+    def __init__(self, latex: str) -> None:
+        self.latex = latex
+        self.tokens: list[str] = _TOKEN.findall(latex)
+
+    def until(self, end: str) -> str:
+        """Read up to the token `end`, or to the end of the formula where it is empty."""
+        out = ""
+        while self.tokens and self.tokens[0] != end:
+            out = self._read(out)
+        if end:
+            if not self.tokens:
+                raise InputError(f"latex: braces do not match in {self.latex!r}")
+            self.tokens.pop(0)
+        return out
+
+    def _read(self, out: str) -> str:
+        """Read one token with its arguments, and return `out` with it."""
+        token = self.tokens.pop(0)
+        name = token[1:]
+        if token.isspace():
+            return f"{out} "
+        if token == "{":
+            return out + self.until("}")
+        if token == "}":
+            raise InputError(f"latex: braces do not match in {self.latex!r}")
+        if token == "^":
+            return _raised(out, self._argument())
+        if token == "_":
+            return f"{out}_{_index(self._argument())}"
+        if not token.startswith("\\"):
+            return out + token
+        if name == "frac":
+            return self._fraction(out)
+        if name == "dot":
+            return f"{out}d{self._with_index()}/dt"
+        if name in ACCENTS:
+            return f"{out}{self._argument()}-{name}"
+        if name == "sqrt":
+            return f"{out}sqrt({self._argument().strip()})"
+        if name in FONTS:
+            return self._font(out)
+        if name in OPENING:
+            self._skip_space()
+            return out + OPENING[name]
+        if name in CLOSING:
+            return out.rstrip() + CLOSING[name]
+        if name == "mid":
+            self._skip_space()
+            return f"{out.rstrip()}|"
+        if name == "infty":
+            return f"{out.removesuffix('+')}infinity"
+        if name in WORDS or name in SIGNS:
+            return out + (WORDS | SIGNS)[name]
+        raise InputError(f"latex: unknown LaTeX command {token} in {self.latex!r}")
+
+    def _argument(self) -> str:
+        """Read what a command or a script applies to: a group in braces, or one symbol."""
+        self._skip_space()
+        if not self.tokens:
+            raise InputError(f"latex: a part of {self.latex!r} is missing")
+        return self._read("")
+
+    def _with_index(self) -> str:
+        found = self._argument()
+        while self.tokens and self.tokens[0] in ("_", "'"):
+            found = self._read(found)
+        return found
+
+    def _fraction(self, out: str) -> str:
+        above, below = self._argument().strip(), self._argument().strip()
+        above = f"({above})" if _is_sum(above) else above
+        product = _outside(below, " /") or re.search(r"\d\(", below)
+        below = f"({below})" if _is_sum(below) or product else below
+        found = f"{above}/{below}"
+        word = re.search(r"([A-Za-z]+)\s+$", out)
+        if word and word[1] in FUNCTIONS:
+            return f"{out.rstrip()}({found})"
+        return f"{out}({found})" if self._factor_follows() else out + found
+
+    def _font(self, out: str) -> str:
+        found = self._argument()
+        if found != "I" or self.tokens[:1] != ["("]:
+            return out + found
+        # the indicator of what stands in brackets
+        self.tokens.pop(0)
+        inside, depth = "", 1
+        while self.tokens:
+            depth += {"(": 1, ")": -1}.get(self.tokens[0], 0)
+            if depth == 0:
+                self.tokens.pop(0)
+                break
+            inside = self._read(inside)
+        return f"{out}1[{inside}]"
+
+    def _skip_space(self) -> None:
+        while self.tokens and self.tokens[0].isspace():
+            self.tokens.pop(0)
+
+    def _factor_follows(self) -> bool:
+        after = next((token for token in self.tokens if not token.isspace()), "")
+        if after.startswith("\\"):
+            return after[1:] not in (*SIGNS, *CLOSING, "right", "mid")
+        return after.isalnum() or after in ("(", "[", "{", "^")
+
+
+def _raised(out: str, power: str) -> str:
+    power = power.strip()
+    if power == "*":
+        return f"{out}*"
+    simple = re.fullmatch(r"-?\d+(\.\d+)?|[A-Za-z]|perp", power) or power in GREEK
+    if re.search(r"(?<![A-Za-z_])e$", out) and not simple:
+        return f"{out[:-1]}exp({power})"
+    return f"{out}^{power}" if simple else f"{out}^({power})"
+
+
+def _index(index: str) -> str:
+    """An index without braces where it is one word: ml, n', l0 for l_0."""
+    index = index.strip()
+    if re.fullmatch(r"\w+'*", index):
+        return index.replace("_", "")
+    return f"{{{index}}}"
+
+
+def _is_sum(text: str) -> bool:
+    """Check whether terms are added, subtracted or compared outside of all brackets."""
+    words = re.sub(r"^-|-(?=bar|hat|tilde)", "", text)
+    return _outside(words, "+-=<>~")
+
+
+def _outside(text: str, signs: str) -> bool:
+    """Check whether one of the signs stands outside of all brackets."""
+    depth = 0
+    for letter in text:
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
+        if depth <= 0 and letter in signs:
+            return True
+    return False

@@ -1,4 +1,4 @@
-"""How much memory this machine has, and sizes in words: to refuse in time what would not fit."""
+"""Memory of this machine, and sizes in words: work that would not fit is refused in time."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     >>> from pathlib import Path
     >>> import attnlab
     >>> path = Path(tempfile.mkdtemp()) / "run.nc"
-    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> run = attnlab.simulate("syn-small", gradient="population", progress=False)
     >>> attnlab.save(run, path)
     >>> attnlab.load(path).identical(run)
     True

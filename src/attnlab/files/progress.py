@@ -1,6 +1,6 @@
-"""What is said to those who wait: nothing for two seconds, then what for and how far it is.
+"""Progress messages: nothing for two seconds, then what is being done and how far it is.
 
-A bar on a terminal, lines elsewhere. Loads nothing, so that it can speak while the rest is loading.
+A bar on a terminal, lines elsewhere. Imports nothing heavy: messages appear while the rest loads.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ PATIENCE = 2.0  # seconds before a word
 INTERVAL = 10.0  # between lines; on a terminal one line changes instead
 LOADING = "loading JAX"
 CLEARED = "\r\x1b[K"
+LOOK_SECONDS = 0.1  # between looks at a thread, so that Ctrl-C is answered
 
 
 def on_terminal() -> bool:
@@ -27,7 +29,7 @@ def on_terminal() -> bool:
 
 @contextmanager
 def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Say what is waited for, and for how long, where it takes more than two seconds."""
+    """Show a status line with the seconds so far, after two seconds."""
     begun = time.monotonic()
 
     def words() -> str:
@@ -95,6 +97,8 @@ def in_words(seconds: float) -> str:
 
 
 Item = TypeVar("Item")
+Here = TypeVar("Here")
+There = TypeVar("There")
 Progress = Callable[[float], None] | Literal[False]  # called with the fraction done
 
 
@@ -128,7 +132,7 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
 
     "auto" shows a bar with an estimate on a terminal, and elsewhere a line every ten seconds, once
     the work has taken two; True shows the bar in any case; False nothing. A function is called with
-    the fraction done instead. A `note` given with the amount, such as the loss, is told with it.
+    the fraction done instead. A `note` given with the amount, such as the loss, is shown with it.
     """
     tally = _Tally(total, visible(what), tell=choice if callable(choice) else None)
     if choice is True or (choice == "auto" and on_terminal()):
@@ -221,3 +225,25 @@ def watching(
         shown = lines()
         with repeating(shown.words):
             yield shown
+
+
+def side_by_side(here: Callable[[], Here], there: Callable[[], There]) -> tuple[Here, There]:
+    """Run two functions at the same time, and return both results.
+
+    `there` runs in a thread of its own, `here` in this one: while one compiles in Python, the
+    other can run. An exception of `here` goes on at once; one of `there` when `here` is done.
+    Signals come to the main thread: `here` is for work that keeps what it has when it is stopped.
+    """
+    future = Future[There]()
+
+    def go() -> None:
+        try:
+            future.set_result(there())
+        except BaseException as problem:
+            future.set_exception(problem)
+
+    threading.Thread(target=go, name="attnlab beside").start()
+    done = here()
+    while not wait([future], LOOK_SECONDS).done:
+        pass
+    return done, future.result()

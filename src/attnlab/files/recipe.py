@@ -4,10 +4,11 @@ A recipe's shape is a dataclass, and its types are the whole schema: whole and o
 true and false, `Literal` words, lists (`Sequence[X]`, `tuple[X, ...]`, or a fixed `tuple[X, Y]`,
 all of which become tuples), mappings (`dict[str, X]`), what may be absent (`X | None`) and other
 dataclasses. A dataclass may stand in a file of its own, whose name is then given in its place,
-relative to the file that names it. A field may be `inline`: its keys stand beside the others.
+relative to the file that names it. A field may be `inline`: its keys stand beside the others. The
+metadata of a field may have a `kind` in place of its type, or functions that `read` and `write` it.
 
 An unknown key is refused with the nearest known one, and whatever is wrong is named by its path:
-`mine.yaml: engine.lenght: unknown key; did you mean 'length'?`
+`mine.yaml: task.lenght: unknown key; did you mean 'length'?`
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MOST_NESTED = 8  # lists in lists of numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What any recipe may say about itself: what is made, what it should show, and what it costs.
+    """Lab note of a recipe: what it makes, what it should show, and what it costs.
 
     figure: the name of the figure that the recipe makes. about: the claim, in one sentence.
     hardware, minutes: what it was timed on, and its time there from a cold start.
@@ -81,14 +82,14 @@ class Numbers:
 class Named:
     """A base whose subclasses, dataclasses all, stand in documents by their names.
 
-    `Sampled(length=64)`, an `Engine`, is written ``{name: sampled, length: 64}``. A subclass needs
+    `Steps(steps=64)`, a `Motion`, is written ``{name: steps, steps: 64}``. A subclass needs
     no registration: to be defined is enough, and it is known by its class's name without the
     base's (an `AlibiPosition` is the `Position` called alibi).
     """
 
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
-        """What can stand in for this base, by name."""
+        """Return the classes that can stand in for this base, by name."""
         found: dict[str, type[Self]] = {}
         for kind in cls.__subclasses__():
             found.update(kind.kinds())
@@ -104,27 +105,37 @@ class Named:
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """The name, and what is not as it is by default; all of it with `defaults`."""
-        return {"name": self.called(), **_fields(self, defaults)}
+        return {"name": self.called(), **own_fields(self, defaults=defaults)}
 
 
 def plain(value: Any, *, defaults: bool = False) -> Any:
     """A value as it stands in a file: of a dataclass, what is not as it is by default, or all."""
-    if isinstance(value, Named):
+    if isinstance(value, Named) or hasattr(type(value), "from_document"):
         return value.to_document(defaults=defaults)
     if isinstance(value, tuple | list):
         return [plain(item, defaults=defaults) for item in value]
     if isinstance(value, dict):
         return {key: plain(item, defaults=defaults) for key, item in value.items()}
-    return _fields(value, defaults) if is_dataclass(value) else value
+    return own_fields(value, defaults=defaults) if is_dataclass(value) else value
 
 
-def _fields(value: Any, defaults: bool) -> dict[str, Any]:
+def own_fields(value: Any, *, defaults: bool) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults, or all, as plain values."""
     written = [of for of in fields(value) if of.init and of.metadata.get("written", True)]
     given = {of.name: _as_annotated(of, getattr(value, of.name)) for of in written}
     if not defaults:
-        usual = {field.name: field.default for field in fields(value)}
+        usual = {of.name: default_of(of) for of in written}
         given = {name: of for name, of in given.items() if of != usual[name]}
-    return {name: plain(of, defaults=defaults) for name, of in given.items()}
+    writers = {of.name: of.metadata["write"] for of in written if "write" in of.metadata}
+    return {
+        name: writers[name](of) if name in writers else plain(of, defaults=defaults)
+        for name, of in given.items()
+    }
+
+
+def default_of(item: Field[Any]) -> Any:
+    """Return the default of a field of a dataclass; `MISSING` where it has none."""
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def _as_annotated(of: Field[Any], value: Any) -> Any:
@@ -140,6 +151,12 @@ def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
 def as_value(where: str, value: Any, kind: Any) -> Any:
     """A single value as a recipe would have it; `where` names it when it is not of that kind."""
     return _Reader(Path(), ()).value(where, value, kind)
+
+
+def read_dataclass(where: str, value: Any, kind: type[Kind]) -> Kind:
+    """Return the dataclass `kind` with the fields that a document gives."""
+    made: Kind = _Reader(Path(), ()).dataclass(where, value, kind)
+    return made
 
 
 def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
@@ -170,8 +187,13 @@ class _Reader:
         if inlined is not None and isinstance(value, dict):
             hints = {**inlined.metadata["inline"](value), **hints}
         check_keys(where, value, hints, _needed(kind))
+        hints |= {name: f.metadata["kind"] for name, f in known.items() if "kind" in f.metadata}
+        readers = {name: f.metadata["read"] for name, f in known.items() if "read" in f.metadata}
         given = {
-            key: self.value(within(where, key), item, hints[key]) for key, item in value.items()
+            key: readers[key](within(where, key), item)
+            if key in readers
+            else self.value(within(where, key), item, hints[key])
+            for key, item in value.items()
         }
         if inlined is not None:
             beside = {key: given.pop(key) for key in list(given) if key not in known}
@@ -230,6 +252,8 @@ class _Reader:
             return value
         if kind is Numbers:
             return self.numbers(where, value)
+        if hasattr(kind, "from_document"):
+            return kind.from_document(where, value)
         if isinstance(kind, type) and issubclass(kind, Named):
             return self.named(where, value, kind)
         if is_dataclass(kind):
@@ -294,9 +318,11 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _origin(kind: Any) -> Any:
-    """The type that a value of this kind has in a document: a list for what becomes a tuple."""
+    """Return the type that a value of this kind has in a document: a list for a tuple."""
     origin = get_origin(kind) or kind
-    return list if origin in (tuple, Sequence) else origin
+    if origin is Literal:
+        return type(get_args(kind)[0])
+    return list if origin in (tuple, Sequence, Numbers) else origin
 
 
 def _scalar(where: str, value: Any, kind: Any) -> Any:

@@ -52,7 +52,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def read_regular(path: str | os.PathLike[str], *, most: int, advice: str) -> bytes:
-    """The content of a regular file of at most so many bytes; `advice` is what to do about more."""
+    """Return the content of a regular file of at most `most` bytes; `advice` is for larger ones."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read() if size <= most else b""

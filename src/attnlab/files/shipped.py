@@ -1,5 +1,5 @@
-"""What comes with attnlab: recipes, beside src/ in a clone and inside the package in a wheel; in a
-clone the documentation too."""
+"""Files that come with attnlab: recipes, beside src/ in a clone and inside the package in a wheel;
+in a clone the documentation too."""
 
 from __future__ import annotations
 

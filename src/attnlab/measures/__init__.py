@@ -1,42 +1,11 @@
-"""What is seen: measures of the labelled schema, one definition for whatever made it.
+"""Measures of labelled results: one definition for simulation, prediction and observation.
 
 `maps`, `places` and `received` measure plain maps of attention, (..., query, key), of numpy, JAX or
 torch; the functions here measure labelled datasets with them.
+
+`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
-from attnlab.measures import maps, places, received
-from attnlab.measures.attention import (
-    clock_of,
-    common_mass,
-    distinct_entropy,
-    effective_tokens,
-    entropy,
-    growth_factor,
-    recall,
-    recall_fall,
-    relative_gain,
-)
-from attnlab.measures.motion import attention_speed, moved_since, slowed_time, snap_time
-from attnlab.measures.turning import turning_points
-from attnlab.measures.weights import stable_rank
+import lazy_loader
 
-__all__ = [
-    "attention_speed",
-    "clock_of",
-    "common_mass",
-    "distinct_entropy",
-    "effective_tokens",
-    "entropy",
-    "growth_factor",
-    "maps",
-    "moved_since",
-    "places",
-    "recall",
-    "recall_fall",
-    "received",
-    "relative_gain",
-    "slowed_time",
-    "snap_time",
-    "stable_rank",
-    "turning_points",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

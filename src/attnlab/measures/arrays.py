@@ -34,28 +34,28 @@ def namespace(array: Array) -> Any:
 
 
 def is_torch(array: Array) -> bool:
-    """Whether this is a tensor of torch; torch is not imported to find out."""
+    """Check for a tensor of torch, without importing torch."""
     return hasattr(array, "requires_grad")
 
 
 def is_numpy(array: Array) -> bool:
-    """Whether this is an array of numpy."""
+    """Check for an array of numpy."""
     return isinstance(array, np.ndarray)
 
 
 def on_processor(array: Array) -> bool:
-    """Whether it is near the processor that runs this: numpy's, or torch's there. JAX decides for
+    """Check for an array in the memory of the processor, of numpy or torch; JAX decides for
     itself."""
     return array.device.type == "cpu" if is_torch(array) else is_numpy(array)
 
 
 def is_bool(array: Array) -> bool:
-    """Whether it holds truth values."""
+    """Check for truth values."""
     return bool(namespace(array).isdtype(array.dtype, "bool"))
 
 
 def is_floating(array: Array) -> bool:
-    """Whether it holds floating-point numbers, of half precision too."""
+    """Check for floating-point numbers, half precision included."""
     # bfloat16 is in no list of the standard
     return bool(namespace(array).isdtype(array.dtype, "real floating")) or "float" in str(
         array.dtype
@@ -115,14 +115,14 @@ def all_to_numpy(arrays: Sequence[Array]) -> list[NDArray[Any]]:
 
 
 def at_home(array: Array) -> Array:
-    """Where float64 is known: a tensor of torch stays there, if that is so; others come here."""
+    """Return an array on a device that has float64: tensors of torch stay there if it has."""
     if is_torch(array):
         return array if array.device.type in ("cpu", "cuda") else array.cpu()
     return to_numpy(array)
 
 
 def double(array: Array) -> Array:
-    """In float64, where that is known."""
+    """Return an array in float64, on a device that has it."""
     home = at_home(array)
     return home.double() if is_torch(home) else home.astype(np.float64)
 
@@ -150,7 +150,7 @@ def falling(array: Array) -> Array:
 
 
 def repeated(times: int, step: Callable[[Array], Array], start: Array) -> Array:
-    """What becomes of an array after so many steps; JAX compiles one of them and repeats it."""
+    """Apply `step` to an array `times` times; JAX compiles one step and repeats it."""
     if is_torch(start) or is_numpy(start):
         for _ in range(times):
             start = step(start)
@@ -202,7 +202,7 @@ def softmax(logits: Array) -> Array:
 
 
 def count_below(growing: Array, bounds: Array) -> Array:
-    """How many entries of rows that grow along the last axis are below each of a row's bounds."""
+    """Count the entries below each bound, in rows that grow along the last axis."""
     if is_torch(growing):
         return namespace(growing).searchsorted(growing, bounds.contiguous())
     xp = namespace(growing)
@@ -255,7 +255,7 @@ def exactly(array: Array) -> Iterator[None]:
 
 
 def _is_exact(array: Array) -> bool:
-    """Whether there is nothing that `exactly` would change: one inside another costs nothing."""
+    """Check whether `exactly` would change nothing: one inside another costs nothing."""
     import torch
 
     return not (

@@ -55,7 +55,7 @@ def entropy(dataset: xr.Dataset) -> xr.DataArray:
     --------
     >>> import attnlab
     >>> from attnlab import measures
-    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> run = attnlab.simulate("syn-small", gradient="population", progress=False)
     >>> measures.entropy(run).isel(step=[0, -1], sequence_class=0).values.round(2)
     array([[2.9 , 2.78]])
     """
@@ -85,7 +85,7 @@ def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
     --------
     >>> import attnlab
     >>> from attnlab import measures
-    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> run = attnlab.simulate("syn-small", gradient="population", progress=False)
     >>> measures.distinct_entropy(run).isel(step=-1).values.round(2)
     array([[1.98, 1.98]])
     """
@@ -113,7 +113,7 @@ def common_mass(dataset: xr.Dataset) -> xr.DataArray:
     --------
     >>> import attnlab
     >>> from attnlab import measures
-    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> run = attnlab.simulate("syn-small", gradient="population", progress=False)
     >>> measures.common_mass(run).isel(step=[0, -1], sequence_class=0).values.round(2)
     array([[0.65, 0.4 ]])
     """
@@ -209,7 +209,7 @@ def growth_factor(
     if logits.sizes[axis] == 0 or logits[axis].values[0] != 0:
         raise InputError(
             f"{axis}: the growth factor starts from {axis} 0, which is not the first record; "
-            "add 0 to Save(...)"
+            "add 0 to Record(at=...)"
         )
     growth = 2 * (logits - logits.isel({axis: 0}, drop=True))
     with np.errstate(over="ignore"):
@@ -276,7 +276,7 @@ def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
 
 
 def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataArray:
-    """By which factor the threshold grows while recall falls from `upper` to `lower`.
+    """Return the factor by which the threshold grows while recall falls from `upper` to `lower`.
 
     The larger it is, the slower the descent, hence the sparser the attention (Appendix G); nan
     where the curve does not pass both.
@@ -308,6 +308,41 @@ def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataA
     return named(fall, "recall_fall", upper=upper, lower=lower)
 
 
+def stable_rank(dataset: xr.Dataset) -> xr.DataArray:
+    """|W|_F^2 / |W|_2^2 of the MLP's lower matrix, between 1 and its rank; nan where W is 0.
+
+    Of `mlp_weights`, the coordinates of W along contextual tokens, at each record. JoMA: it falls,
+    then rises again, as attention becomes sparse and then dense.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        The result of a model with an MLP, with its weights.
+
+    Returns
+    -------
+    xarray.DataArray
+        From 1 to the rank.
+    """
+    if "mlp_weights" not in dataset:
+        raise InputError(
+            'mlp_weights: not recorded; train a model with an MLP, and Record("logits")'
+        )
+    weights = dataset["mlp_weights"].astype(np.float64)
+    found = xr.apply_ufunc(_stable_rank, weights, input_core_dims=[["unit", "token"]])
+    return named(found, "stable_rank")
+
+
+def _stable_rank(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    # what is not finite has no singular values, and would stop the others
+    finite = np.asarray(np.isfinite(weights).all(axis=(-2, -1), keepdims=True))
+    known: NDArray[np.float64] = np.where(finite, weights, 0.0)
+    squares = np.linalg.svd(known, compute_uv=False) ** 2
+    with np.errstate(invalid="ignore"):
+        rank = squares.sum(axis=-1) / squares[..., 0]
+    return np.where(finite[..., 0, 0], rank, np.nan)
+
+
 def _entropy(distribution: xr.DataArray) -> xr.DataArray:
     return xr.apply_ufunc(maps.entropy, distribution, input_core_dims=[["token"]])
 
@@ -319,7 +354,7 @@ def _only_recorded(dataset: xr.Dataset, statistic: str) -> bool:
 def recorded(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """Return a variable of the dataset, or say that it was not recorded."""
     if name not in dataset:
-        raise InputError(f"{name}: not recorded; add it to Save(...)")
+        raise InputError(f"{name}: not recorded; add it to Record(what=...)")
     return dataset[name]
 
 

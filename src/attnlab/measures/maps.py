@@ -1,4 +1,4 @@
-"""What is said of one row of attention: plain maps of anybody's, (..., query, key).
+"""Statistics of single rows of attention weights, (..., query, key), from any source.
 
 Functions of arrays of numpy, JAX or torch (see `attnlab.measures.arrays`), in the precision of what
 they are given. A key that a query may not see has the entry 0. Rows may sum to less than 1: a
@@ -74,7 +74,7 @@ def keys_for(
     *,
     ranked: Float[Array, "*rows key"] | None = None,
 ) -> Int[Array, "*rows mass"]:
-    """How many keys, the strongest first, hold so much of what the row gives to keys.
+    """Count the keys, the strongest first, that hold each share of what a row gives to keys.
 
     Whole numbers, which cannot be NaN: of a row that is, they say nothing.
     """

@@ -101,7 +101,7 @@ def snap_time(dataset: xr.Dataset) -> xr.DataArray:
     than that is averaged down. Attention may go far after it: see :func:`moved_since`.
 
     NaN where attention still moves at the end (record longer), where the quiet is too short, where
-    records are too unequal to tell (`Save(every=...)` makes equal ones), where attention never
+    records are too unequal to tell (`Record(every=...)` makes equal ones), where attention never
     moved, and where it is NaN.
 
     Parameters
@@ -118,7 +118,7 @@ def snap_time(dataset: xr.Dataset) -> xr.DataArray:
     --------
     >>> import attnlab
     >>> from attnlab import measures
-    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> run = attnlab.simulate("syn-small", gradient="population", progress=False)
     >>> measures.snap_time(run).values
     array([[49., 49.]])
     """
@@ -275,7 +275,7 @@ def _increasing(attention: xr.DataArray, axis: str) -> NDArray[np.float64]:
     if where.size < 2:
         raise InputError(
             f"{axis}: a speed needs at least two records of attention, got {where.size}; "
-            "record more of them with Save(...)"
+            "record more of them with Record(...)"
         )
     if not np.all(np.diff(where) > 0):
         raise InputError(f"{axis}: records must increase; sort them with .sortby({axis!r})")

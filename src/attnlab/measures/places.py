@@ -1,4 +1,4 @@
-"""Where attention goes, by place: sinks, self, neighbours, distance, repeated tokens.
+"""Attention by position: sinks, self, neighbours, distance, repeated tokens.
 
 Functions of plain maps, (..., query, key), as those of `attnlab.measures.maps`. `places` says where
 each query stands among the keys, (..., query); by default the last query is the last key. `start`
@@ -112,7 +112,7 @@ def mass_on(maps: Maps, keys: Bool[Array, "*#rows #query key"]) -> Row:
 def followers(
     tokens: Int[Array, "*#rows key"], places: Int[Array, "*#rows query"], *, start: Any = 0
 ) -> Bool[Array, "*rows query key"]:
-    """Which keys follow an earlier occurrence of the token of the queries at these places."""
+    """Return which keys follow an earlier occurrence of the token of each query."""
     xp = namespace(tokens)
     key = beside(tokens, np.arange(tokens.shape[-1]))
     before = tokens[..., xp.clip(key - 1, 0, None)]  # the first follows nothing: see start
@@ -123,7 +123,7 @@ def followers(
 def occurrences(
     tokens: Int[Array, "*#rows key"], places: Int[Array, "*#rows query"], *, start: Any = 0
 ) -> Bool[Array, "*rows query key"]:
-    """Which keys are earlier occurrences of the token of the queries at these places."""
+    """Return which keys are earlier occurrences of the token of each query."""
     key = beside(tokens, np.arange(tokens.shape[-1]))
     start = (beside(tokens, 0) + start)[..., None]
     return _same(tokens, tokens, places) & (key >= start)
@@ -132,7 +132,7 @@ def occurrences(
 def chance(
     target: Bool[Array, "*#rows query key"], visible: Bool[Array, "*#rows query key"], kind: Any
 ) -> Row:
-    """What even attention to the visible keys gives these targets; NaN where none is visible.
+    """Return what even attention to the visible keys gives the targets; NaN if none is visible.
 
     kind: the dtype of the result.
     """
@@ -143,7 +143,7 @@ def chance(
 
 
 def distance(maps: Maps, *, places: Places = None) -> Int[Array, "*#rows query key"]:
-    """How far each key is from each query."""
+    """Return the distance of each key from each query."""
     key = beside(maps, np.arange(maps.shape[-1]))
     return abs(_places(maps, places)[..., None] - key)
 
@@ -169,7 +169,7 @@ def _above_chance(maps: Maps, target: Any, visible: Any, places: Places) -> Row:
 
 
 def _mass_at(maps: Maps, key: Any) -> Row:
-    """The attention to one key for each query; 0 where there is no such key."""
+    """Return the attention to one key for each query; 0 where the key does not exist."""
     xp = namespace(maps)
     keys = maps.shape[-1]
     key = xp.broadcast_to(key, maps.shape[:-1])[..., None]

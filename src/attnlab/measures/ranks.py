@@ -1,7 +1,7 @@
-"""Stable ranks of plain matrices, of numpy, JAX or torch: one definition for all weights.
+"""Stable ranks of weights, and active units of an MLP, of numpy, JAX or torch.
 
-|W|_F^2 / |W|_2^2, between 1 and the rank, from W W^T and without singular values: their
-decomposition takes an accelerator much longer.
+The stable rank is |W|_F^2 / |W|_2^2, between 1 and the rank. It is computed from W W^T, without
+singular values: their decomposition takes an accelerator much longer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
     alike,
@@ -35,6 +36,7 @@ AT_ONCE = 4  # of them before their length is made 1 again, which float64 has ro
 PRODUCTS = 16  # larger ones so many times on an accelerator,
 STEPS = 64  # or steps of Lanczos on a processor
 TINY = 1e-30  # beside a length, which may be 0
+UNITS_MASS = 0.95
 
 
 def stable_rank(matrix: Float[Array, "*many rows columns"]) -> NDArray[np.float64]:
@@ -100,7 +102,7 @@ def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np
 
 
 def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
-    """What `stable_rank_of_numbers` needs, where the matrices are: nothing is waited for."""
+    """Return the input of `stable_rank_of_numbers`. Does not synchronise with the device."""
     with exactly(products):
         if products.shape[-1] <= SMALL:
             return _by_squares(products)
@@ -118,8 +120,8 @@ def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.fl
 
 
 def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
-    """For the largest eigenvalue from the trace of a high power: of real positive eigenvalues the
-    largest alone is left of it. Symmetric or not, many at once."""
+    """Return traces of high powers, which tell the largest of real positive eigenvalues. Symmetric
+    or not, many at once."""
     power = double(matrices)
     xp = namespace(power)
     numbers = [xp.linalg.trace(power)]
@@ -144,9 +146,11 @@ def _of_squares(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 def _by_products(
     matrices: Float[Array, "*many size size"],
 ) -> tuple[Float[Array, "*many"], Float[Array, "*many"]]:
-    """Trace and largest eigenvalue of symmetric matrices where products are quick and each
-    operation has to be waited for: that of a vector to which they were applied 2^16 times, which
-    tells singular values apart that differ by 1 in 10,000."""
+    """Return trace and largest eigenvalue of symmetric matrices by power iteration.
+
+    Repeated squaring applies a matrix 2^16 times in few operations, which suits accelerators, and
+    separates singular values that differ by 1 in 10,000.
+    """
     xp = namespace(matrices)
     total = xp.linalg.trace(matrices)
 
@@ -163,8 +167,10 @@ def _by_products(
 
 
 def _by_steps(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
-    """For the largest eigenvalue of large symmetric matrices, by Lanczos (Golub and Van Loan,
-    Section 10.1): that of a small tridiagonal matrix, which the largest enters first."""
+    """Return Lanczos coefficients of large symmetric matrices (Golub and Van Loan, Section 10.1).
+
+    The largest eigenvalue of their small tridiagonal matrix converges first.
+    """
     xp = namespace(matrices)
     now = _start(matrices) + 0 * matrices[..., :1]
     before, length = 0.0 * now, 0.0
@@ -213,3 +219,29 @@ def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 # by how many numbers tell of a matrix
 _LARGEST = {SQUARES // AT_ONCE + 3: _of_squares, 2: lambda numbers: numbers[..., 1]}
+
+
+def units_for(
+    activations: Float[Array, "*rows unit"], mass: float = UNITS_MASS
+) -> tuple[float, float]:
+    """Return number and share of the hidden units that hold `mass` of a token's |activation|.
+
+    The mean over rows (Liu et al. 2023, Deja Vu). Activations are those after the nonlinearity.
+    Rows in which nothing is active are left out.
+    """
+    mean = float(units_of(activations.reshape(-1, activations.shape[-1]), mass))
+    return mean, mean / activations.shape[-1]
+
+
+def units_of(
+    activations: Float[Array, "*many row unit"], mass: float = UNITS_MASS
+) -> Float[Array, "*many"]:
+    """The numbers of `units_for`, where the activations are; NaN where nothing is active."""
+    xp = namespace(activations)
+    with exactly(activations):
+        strength = xp.abs(precise(activations))
+        active = alike(strength, xp.sum(strength, axis=-1) > 0)
+        number = alike(strength, maps.keys_for(strength, (mass,))[..., 0])
+        rows = xp.sum(active, axis=-1)
+        mean = xp.sum(number * active, axis=-1) / xp.where(rows > 0, rows, 1.0)
+        return xp.where(rows > 0, mean, xp.nan)

@@ -1,4 +1,4 @@
-"""What keys receive: the columns of plain maps (..., query, key), and tokens behind them."""
+"""Attention that keys receive: columns of (..., query, key), and the tokens behind them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mean_received(
 def heavy_hitters(
     total: Float[Array, "*rows key"], share: float = HEAVY
 ) -> Bool[Array, "*rows key"]:
-    """Which keys are the tenth that receives most in total (Zhang et al. 2023, H2O).
+    """Return which keys are the tenth that receives most in total (Zhang et al. 2023, H2O).
 
     NaN marks what is no key (padding); ties go to the earlier. At least one key is heavy.
     """
@@ -84,7 +84,7 @@ def rank_correlation(
 def token_counts(
     tokens: Int[Any, "sequence key"], present: Bool[Any, "sequence key"]
 ) -> tuple[Int[Any, "sequence key"], Int[Any, "sequence key"]]:
-    """How often the token of each key occurs in all sequences, and in how many of them.
+    """Count how often the token of each key occurs in all sequences, and in how many of them.
 
     idf is ln(sequences / the second). A token is common if it is in several sequences and distinct
     if it is in one: the roles of Section 3.2, with a text's sequences as its classes.

@@ -16,7 +16,7 @@ def class_count(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def in_play(dataset: xr.Dataset) -> xr.DataArray:
-    """Whether some class can draw the token: the contextual tokens, along `token`."""
+    """Return which tokens some class can draw: the contextual tokens, along `token`."""
     return class_count(dataset) > 0
 
 

@@ -1,4 +1,4 @@
-"""Where a curve turns: does the entropy of attention dip, bounce or cycle?
+"""Turning points of a curve: does the entropy of attention dip, bounce or cycle?
 
 From its start on a curve goes down to a first minimum, back up, and down again to a second one. How
 far it comes is its shape:
@@ -27,7 +27,7 @@ TURNS = ("first", "back", "second")  # minimum, return, minimum
 
 
 def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -> xr.Dataset:
-    """Where curves along a dim turn, by at least `least`.
+    """Find where curves along a dim turn, by at least `least`.
 
     Of each: `shape` (its number in SHAPES), and for each of TURNS the value there and, by that name
     with `_at`, the place along the dim; nan where it did not come so far. The last extreme of a
@@ -69,7 +69,7 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
 
 
 def extremes(values: Float[Any, " records"], least: float) -> list[int]:
-    """Where one curve is highest, lowest, highest, ... in turn, from its start on.
+    """Return where one curve is highest, lowest, highest, ... in turn, from its start on.
 
     Each but the last is left by at least `least` before it is counted; so there is one more than
     the curve has turned.

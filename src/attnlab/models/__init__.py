@@ -1,6 +1,8 @@
-"""Models: what learns. A user's own is one class; `Transformer` has what the field studies."""
+"""Models: what learns. `Transformer` has what the field studies; a user's own is one class.
 
-from attnlab.models.base import Model
-from attnlab.models.transformer import Transformer
+`__init__.pyi` lists the public names, which are loaded when they are first used.
+"""
 
-__all__ = ["Model", "Transformer"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,22 +4,49 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import jax
+from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named
+from attnlab.shelf.papers import import_offered
 
-from attnlab.tasks import Task
+if TYPE_CHECKING:
+    import jax
+
+    from attnlab.tasks.base import Batch, Task
 
 Params = dict[str, Any]  # a tree of arrays for each group
+Precision = Literal["default", "highest", "bfloat16"]
+OutputLoss = Literal["cross_entropy", "square", "logistic"]  # of outputs and their targets
+LossName = Literal[OutputLoss, "task"]
 
 
-class Model(ABC):
+class Model(Named, ABC):
     """A model that learns. Subclass it as a frozen dataclass of settings, without arrays.
 
-    Two methods are enough. `dims` names the dims of what `apply` captures; what is not named there
-    is recorded with dims of its own name. Learning rates, optimizers and starts are given by
-    group; the groups in `fixed` never move.
+    Two methods are enough: `init` and `apply`. `dims` names the dims of what `apply` captures;
+    what is not named there is recorded with dims of its own name. Learning rates, optimizers and
+    starts are given by group; the groups in `fixed` never move. In documents a model stands by the
+    name of its class, in lower case: ``{name: transformer, layers: 2}``.
+
+    Attributes
+    ----------
+    symbols
+        Symbols of the groups' learning rates, where they have any: decoder eta_y, attention eta_z.
     """
+
+    symbols: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """Return models by name; those that papers on the shelf offer are imported here."""
+        import attnlab.models as shipped
+
+        for name in dir(shipped):
+            getattr(shipped, name)  # a class is known once it is imported
+        if cls is Model:
+            import_offered("models")
+        return super().kinds()
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:
@@ -30,6 +57,17 @@ class Model(ABC):
     def fixed(self) -> tuple[str, ...]:
         """Groups that are not trained, whatever the run says."""
         return ()
+
+    def check(self, run: Any) -> None:
+        """Refuse, with an `InputError`, a run that the model has no meaning for."""
+
+    def record_numbers(self, run: Any) -> int | None:
+        """Return the numbers of one record of one run, where known without compiled code."""
+        return None
+
+    def rate_factor(self, group: str) -> float:
+        """Return the factor of a group's learning rate."""
+        return 1.0
 
     @abstractmethod
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
@@ -44,3 +82,37 @@ class Model(ABC):
         `key` draws dropout; without it nothing is dropped. What a compiled caller does not use is
         not computed, so that capturing costs nothing while training.
         """
+
+    def loss(
+        self,
+        params: Params,
+        batch: Batch,
+        loss: OutputLoss,
+        *,
+        key: jax.Array | None = None,
+        precision: Precision = "default",
+    ) -> jax.Array:
+        """Return the mean of the named loss over what counts in a batch.
+
+        Override it where the loss and its gradient can be computed without the outputs.
+        `precision` is that of matrix products; a model may use bfloat16 for its largest arrays
+        where it says so.
+        """
+        from attnlab.models.losses import LOSSES, mean_loss
+
+        outputs, _ = self.apply(params, batch.inputs, key=key)
+        return mean_loss(LOSSES[loss](outputs, batch.target), batch)
+
+    def near(self, params: Params, batch: Batch) -> tuple[Params, Batch]:
+        """Return the parameters that a training step on this batch reads, and the batch for them.
+
+        A large table can be replaced by the rows that the batch reads. The loss is the same, and
+        so are its gradient and the gradient's norm but for the entries that are left out, where
+        the gradient is 0. An optimizer that leaves entries without a gradient as they are
+        (`Optimizer.keeps_still`) can move these parameters in place of all.
+        """
+        return params, batch
+
+    def far(self, params: Params, near: Params, batch: Batch) -> Params:
+        """Return `params` with what a step made of its `near` parameters written into them."""
+        return near

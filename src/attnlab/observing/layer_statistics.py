@@ -171,7 +171,7 @@ class LayerStatistics:
         return ("sequence", "head", *_label(name).dims)
 
     def attrs(self, name: str) -> dict[str, str]:
-        """What a variable means."""
+        """Return the attributes of a variable, which say what it means."""
         label = _label(name)
         if name.endswith("_se"):
             of = name.removesuffix("_se")

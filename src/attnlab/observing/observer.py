@@ -25,33 +25,13 @@ from torch.optim.swa_utils import AveragedModel
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.numerics import numerics
 from attnlab.files.provenance import provenance
+from attnlab.observing import snapshot as snapshots
+from attnlab.observing import training
 from attnlab.observing.capture import Capture, capturing
 from attnlab.observing.capture.base import follow, trains
 from attnlab.observing.history import History
 from attnlab.observing.probe import Probe, batch_of, make_probe
-from attnlab.observing.snapshot import (
-    Snapshot,
-    SnapshotBuilder,
-    SnapshotCache,
-    gather_sequences,
-    is_compiled,
-    is_first_process,
-    is_sharded,
-    random_twice,
-    refuse_partitioned,
-    take_snapshot,
-    unwrapped,
-    with_repeated,
-)
 from attnlab.observing.statistics import MIN_KEYS
-from attnlab.observing.training import (
-    LearningRate,
-    LearningRateSum,
-    StepCounter,
-    after_backward,
-    attention_parameters,
-    in_backward,
-)
 from attnlab.observing.weights import capturing_weights
 
 if TYPE_CHECKING:
@@ -75,7 +55,7 @@ class Observer:
     def __init__(
         self, model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
         rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
-        learning_rate: LearningRate | None = None, log: Log | None = None,
+        learning_rate: training.LearningRate | None = None, log: Log | None = None,
         out: str | Path | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(model, nn.Module):
@@ -98,9 +78,9 @@ class Observer:
                 f"log: expected a function of a step and a dataset, got {type(log).__name__}; "
                 "attnlab.observing.tensorboard(writer), wandb and mlflow make one"
             )
-        inner = unwrapped(model)
-        refuse_partitioned(inner)
-        if live and (is_compiled(model) or is_compiled(inner)):
+        inner = snapshots.unwrapped(model)
+        snapshots.refuse_partitioned(inner)
+        if live and (snapshots.is_compiled(model) or snapshots.is_compiled(inner)):
             raise InputError(
                 "live: the model is compiled, and its forward runs nothing that could be seen; "
                 "give a probe instead, which runs the model uncompiled beside the training"
@@ -109,16 +89,18 @@ class Observer:
         self.history = History(comparable=not live)
         self.seconds = 0.0  # spent on measuring
         self._model = weakref.ref(inner)
-        self._name, self._sharded = type(inner).__name__, is_sharded(inner)
+        self._name, self._sharded = type(inner).__name__, snapshots.is_sharded(inner)
         self._probe = None if live else make_probe(inner, probe)
-        self._cache = SnapshotCache(same_probe=not live)
-        self._repeated = random_twice(inner, self._probe) if repeated and self._probe else None
-        self._repeated_cache = SnapshotCache(same_probe=True)
+        self._cache = snapshots.SnapshotCache(same_probe=not live)
+        self._repeated = (
+            snapshots.random_twice(inner, self._probe) if repeated and self._probe else None
+        )
+        self._repeated_cache = snapshots.SnapshotCache(same_probe=True)
         self._log = log
-        self._rates = LearningRateSum(learning_rate)
+        self._rates = training.LearningRateSum(learning_rate)
         self._attention: set[int] = set()  # ids of the parameters whose learning rate counts
         self._hook: Callable[[], object] | None = None  # ends the following of optimizers
-        self._counter = StepCounter()
+        self._counter = training.StepCounter()
         self._began = 0  # what was counted before `with`
         self._offset = 0  # added to what is counted
         self._started = False  # errors are raised before the training starts only
@@ -296,8 +278,8 @@ class Observer:
             self._due = number
         if self._due is None:
             return
-        if in_backward():
-            after_backward(weakref.WeakMethod(self._settle_after_backward))
+        if training.in_backward():
+            training.after_backward(weakref.WeakMethod(self._settle_after_backward))
         elif self.live or not self._reaches(number) or self._is_complete(model):
             self._settle()
 
@@ -318,7 +300,7 @@ class Observer:
         (`ended`)."""
         if self._due is None:
             return
-        if in_backward() and not ended:
+        if training.in_backward() and not ended:
             self._warn(
                 "backward",
                 "optimizers step inside a backward pass that is inside another, where nothing can "
@@ -345,7 +327,7 @@ class Observer:
         if self._started:
             self._last = number
             return due and bool(self._trying("measure", _not_measured(number), measure, number))
-        refuse_partitioned(self._the_model())
+        snapshots.refuse_partitioned(self._the_model())
         measured = due and measure(number)
         self._last, self._started = number, True
         return measured
@@ -355,7 +337,7 @@ class Observer:
         if not self.live:
             self._at(number)
             self._trying("measure", _not_measured(number), self._measure, number)
-        if self._kept is not None and self.history.steps and is_first_process():
+        if self._kept is not None and self.history.steps and snapshots.is_first_process():
             words = f"{self._kept.folder}: the result is not written"
             self._trying("out", words, lambda kept: kept.save(self.result()), self._kept)
 
@@ -381,7 +363,11 @@ class Observer:
     def _forget(self, number: int) -> None:
         there = len(self.history.steps)
         self.history.trim(number)
-        if self._kept is not None and is_first_process() and len(self.history.steps) < there:
+        if (
+            self._kept is not None
+            and snapshots.is_first_process()
+            and len(self.history.steps) < there
+        ):
             words = f"{self._kept.folder}: steps from {number} on are not put aside"
             self._trying("out", words, self._forget_kept, self._kept, number)
 
@@ -421,17 +407,17 @@ class Observer:
         """Run the probe through the model, which leaves no trace."""
         if number == self._measured:
             return False
-        if not (self._sharded or is_first_process()):
+        if not (self._sharded or snapshots.is_first_process()):
             return False  # the replica of the first process is measured
         begun = time.perf_counter()
         assert self._probe is not None
         model = self._the_model()
-        refuse_partitioned(model)
-        snapshot = take_snapshot(
+        snapshots.refuse_partitioned(model)
+        snapshot = snapshots.take_snapshot(
             model, self._probe, rows=self.rows, min_keys=self.min_keys, cache=self._cache
         )
         if self._repeated is not None:
-            snapshot = with_repeated(
+            snapshot = snapshots.with_repeated(
                 snapshot, model, self._repeated, min_keys=self.min_keys,
                 cache=self._repeated_cache,
             )  # fmt: skip
@@ -440,8 +426,8 @@ class Observer:
         self.seconds += time.perf_counter() - begun
         return True
 
-    def _keep(self, number: int, snapshot: Snapshot) -> None:
-        if not is_first_process():
+    def _keep(self, number: int, snapshot: snapshots.Snapshot) -> None:
+        if not snapshots.is_first_process():
             return
         if not snapshot.order:
             warnings.warn(
@@ -462,7 +448,7 @@ class Observer:
         layers = alike(model, snapshot.order) if self.live else ()
         self.history.add(number, snapshot, learning_rate_sum=spent, layers=layers)
         if not self._attention:
-            self._attention = attention_parameters(model, snapshot.order)
+            self._attention = training.attention_parameters(model, snapshot.order)
         if self._kept is not None:
             words, about = (
                 f"step {number}: not written to {self._kept.folder}",
@@ -519,7 +505,7 @@ class Observer:
         with opened:
             opened.callback(follow(take, model))
             weights = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
-            builder = SnapshotBuilder(
+            builder = snapshots.SnapshotBuilder(
                 lambda: batch[0], weights, self._cache, rows=self.rows, min_keys=self.min_keys,
                 live=True,
             )  # fmt: skip
@@ -542,13 +528,13 @@ class Observer:
         self._trying("measure", _not_measured(armed.number), self._keep_seen, armed)
 
     def _keep_seen(self, armed: _LiveCapture) -> None:
-        problem, snapshot = next(iter(armed.problems), None), Snapshot((), ())
+        problem, snapshot = next(iter(armed.problems), None), snapshots.Snapshot((), ())
         if problem is None:
             try:
                 snapshot = armed.builder.result(armed.capture)
             except Exception as found:
                 problem = found
-        snapshot = gather_sequences(snapshot)  # which waits for every process
+        snapshot = snapshots.gather_sequences(snapshot)  # which waits for every process
         if snapshot.order or problem is None:
             self._keep(armed.number, snapshot)
         if problem is not None:
@@ -577,14 +563,14 @@ class _LiveCapture:
     number: int
     close: Callable[[], object]
     capture: Capture
-    builder: SnapshotBuilder
+    builder: snapshots.SnapshotBuilder
     problems: list[Exception]
 
 
 def observe(
     model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
     rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
-    learning_rate: LearningRate | None = None, log: Log | None = None,
+    learning_rate: training.LearningRate | None = None, log: Log | None = None,
     out: str | Path | None = None,
 ) -> Observer:  # fmt: skip
     """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.

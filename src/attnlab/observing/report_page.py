@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,15 +15,15 @@ import numpy as np
 import xarray as xr
 
 from attnlab import __version__
-from attnlab.files.atomic import atomic_path
-from attnlab.files.pages import environment
+from attnlab.files.atomic import write_text
+from attnlab.files.pages import template
 from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.snap import STATES
 from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
 from attnlab.shelf import single
 
 if TYPE_CHECKING:
-    from attnlab.data import SequenceClasses
+    from attnlab.tasks.classes import SequenceClasses
 
 MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
 DIGITS = 4
@@ -90,11 +89,8 @@ def report(
     """
     dataset = with_steps(dataset)
     theory = theory or json.loads(dataset.attrs.get("theory", "[]"))
-    pages = environment()
-    pages.filters["short"] = short
-    template = resources.files("attnlab.observing").joinpath("report.html").read_text("utf-8")
     spec = json.loads(dataset.attrs.get("spec", "{}"))
-    page = pages.from_string(template).render(
+    page = template("attnlab.observing", "report.html", short=short).render(
         version=__version__,
         title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),
@@ -107,8 +103,7 @@ def report(
         settings=_settings(dataset, spec),
     )
     if path is not None:
-        with atomic_path(path) as written:
-            written.write_text(page, encoding="utf-8")
+        write_text(path, page)
     return page
 
 
@@ -179,7 +174,10 @@ def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
     if "retained_mass" not in dataset:
         return []
     rows = budget_table(dataset.isel(step=-1, drop=True))
-    return [{name: _plain(value) for name, value in row.items()} for row in rows]
+    return [
+        {name: _number(value) if isinstance(value, float) else value for name, value in of.items()}
+        for of in rows
+    ]
 
 
 def short(value: float | None) -> str:
@@ -238,10 +236,6 @@ def _number(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _plain(value: Any) -> Any:
-    return _number(float(value)) if isinstance(value, float | np.floating) else value
-
-
 def expected(dataset: xr.Dataset, text: Any = None, names: Any = None) -> list[str]:
     """Return what each paper says about a measured model, given the tokens that it learns from.
 
@@ -291,7 +285,7 @@ def classes(
     Returns
     -------
     SequenceClasses
-        As `attnlab.text.estimate_classes` makes them.
+        As `attnlab.tasks.text.estimate_classes` makes them.
 
     Examples
     --------
@@ -301,8 +295,8 @@ def classes(
     >>> sorted(found.names[i] for i in found.next_token)
     ['token 3', 'token 4']
     """
-    from attnlab.text.classes import estimate_classes  # imports JAX, which is slow
-    from attnlab.text.ids import corpus_of_ids
+    from attnlab.tasks.text.classes import estimate_classes  # imports JAX, which is slow
+    from attnlab.tasks.text.ids import corpus_of_ids
 
     corpus, _ = corpus_of_ids(ids, names=names, context=context)
     return estimate_classes(

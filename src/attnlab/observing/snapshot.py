@@ -20,20 +20,12 @@ from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import alone, exactly, on_processor
+from attnlab.observing import statistics
 from attnlab.observing.call import AttentionCall, Heads, concat_heads
 from attnlab.observing.capture import Capture, CapturedCall, OutputCheck, capturing
 from attnlab.observing.layer_statistics import LayerDatasets, LayerStatistics, to_host
 from attnlab.observing.probe import Probe, make_probe
-from attnlab.observing.query_plan import QueryPlan
-from attnlab.observing.statistics import (
-    BUDGET_BYTES,
-    MIN_KEYS,
-    HeadMeasurements,
-    bytes_of,
-    measure_heads,
-    summarize_layers,
-)
-from attnlab.observing.visibility import TooShort
+from attnlab.observing.query_plan import QueryPlan, TooShort
 from attnlab.observing.weights import (
     ModelLayout,
     WeightCapture,
@@ -320,7 +312,7 @@ class _LayerGroup:
     plan: QueryPlan
     version: int | None  # of the mask, with which they have to be measured
     held: list[Heads] = field(default_factory=list)
-    measurements: list[HeadMeasurements] = field(default_factory=list)
+    measurements: list[statistics.HeadMeasurements] = field(default_factory=list)
     values: list[Tensor | None] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -345,18 +337,18 @@ class _LayerGroup:
             )
         heads = concat_heads(self.held)
         self.held.clear()  # their keys are twice here otherwise
-        self.measurements.append(measure_heads(self.plan, heads))
+        self.measurements.append(statistics.measure_heads(self.plan, heads))
 
     @property
     def full(self) -> bool:
         """True if no more would fit beside those that were measured."""
-        each = bytes_of(self.measurements[0], self.values[0]) if self.measurements else 0
+        each = statistics.bytes_of(self.measurements[0], self.values[0]) if self.measurements else 0
         return (len(self.names) + self.plan.together) * each > self.plan.budget_bytes
 
     def statistics(self) -> LayerStatistics:
         """Return the statistics of all of them."""
         self.measure()
-        return summarize_layers(self.plan, self.measurements, self.values, self.names)
+        return statistics.summarize_layers(self.plan, self.measurements, self.values, self.names)
 
 
 class SnapshotBuilder:
@@ -461,7 +453,7 @@ class SnapshotBuilder:
 
 
 def take_snapshot(
-    model: nn.Module, probe: Probe, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    model: nn.Module, probe: Probe, *, rows: int | None = None, min_keys: int = statistics.MIN_KEYS,
     cache: SnapshotCache | None = None,
 ) -> Snapshot:  # fmt: skip
     """Run the probe through the model, beside whatever else it does, and measure each layer.
@@ -488,8 +480,8 @@ def _ways_out(model: nn.Module) -> str:
 def _budget_bytes(call: AttentionCall) -> int:
     """Return the bytes that a block of a call may take."""
     if on_processor(call.query):
-        return BUDGET_BYTES
-    return min(max(BUDGET_BYTES, call.shape[0] * SEQUENCE_BYTES), MOST_BYTES)
+        return statistics.BUDGET_BYTES
+    return min(max(statistics.BUDGET_BYTES, call.shape[0] * SEQUENCE_BYTES), MOST_BYTES)
 
 
 def _plan_key(call: AttentionCall, inputs: Mapping[str, Any]) -> Hashable:

@@ -39,8 +39,7 @@ from attnlab.observing.call import (
     split_layers,
 )
 from attnlab.observing.layer_statistics import MAXIMA, ROW_MEANS, LayerStatistics
-from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan
-from attnlab.observing.visibility import weighted_mean
+from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_mean
 
 if TYPE_CHECKING:
     from jaxtyping import Float

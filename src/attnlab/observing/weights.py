@@ -18,8 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers
-from attnlab.measures.units import units_of
+from attnlab.measures.ranks import (
+    gram,
+    numbers_of_gram,
+    product,
+    stable_rank_of_numbers,
+    units_of,
+)
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.capture import CapturedCall
 from attnlab.observing.capture.base import ATTENDS, Guard, follow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import as_value
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
 from attnlab.measures.places import SINK_RATE, SINK_SEEN
 from attnlab.observing.layer_statistics import COORDS, OTHERS, ROW_MEANS
@@ -25,13 +27,13 @@ from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKN
 MOST_HEADS = 2**17  # of all layers together: a page has a number for each
 _OF_HEADS = ("layer", "head")
 _NEEDED = ("entropy", "relative_entropy", "keys_for", "keys_share", "visible_keys")
-# what is there together with another variable
-_BESIDE = {
-    "attention_speed": "snap_step", "snap_low": "snap_high", "received_start": "received_end",
-    "received_end": "token",
-}  # fmt: skip
 SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
          "snap_moved_since")  # fmt: skip
+# a variable, and what is there together with it
+_BESIDE = (
+    ("attention_speed", "snap_step"), ("snap_low", "snap_high"), ("received_start", "received_end"),
+    ("received_end", "token"), *(("snap_state", name) for name in SNAP),
+)  # fmt: skip
 _OF_KEYS = ("sequence", "key")
 # dims beside step, of what the page and its words read
 _DIMS = {
@@ -73,124 +75,108 @@ def checked(dataset: xr.Dataset) -> xr.Dataset:
             "dataset: was not produced by attnlab.observe (no entropy over layer and head); give "
             "what observer.result() returns, or a file that it was saved to"
         )
-    for name in _NEEDED:
-        if name not in dataset:
-            _refuse(name, "is missing")
-    for name, other in _BESIDE.items():
-        if name in dataset and other not in dataset.variables:
-            _refuse(other, f"is missing beside {name}")
-    if "snap_state" in dataset:
-        _check_states(dataset)
-    _check_sizes(dataset)
-    for key, variable in dataset.variables.items():
-        _check_variable(str(key), variable, stepped="step" in dataset.dims)
-    for dim, entry in _NAMED.items():
-        if dim in dataset.dims:
-            _check_entries(dim, dataset, entry)
-    for name, is_right in _ATTRIBUTES.items():
-        if name in dataset.attrs and not is_right(_parsed(dataset.attrs[name])):
-            _refuse(
-                f"attribute {name}", f"is not what attnlab writes: {shown(dataset.attrs[name])}"
-            )
-    if not isinstance(dataset.attrs.get("seconds", 0), int | float):
-        _refuse("attribute seconds", f"expected a number, got {shown(dataset.attrs['seconds'])}")
+    for name, problem in _problems(dataset):
+        raise InputError(
+            f"dataset: {name}: {problem}; it was changed after attnlab.observe made it, measure "
+            "again"
+        )
     order = ("step", *_OF_HEADS, "policy", "budget", *_OF_KEYS)
     return dataset.transpose(*order, ..., missing_dims="ignore")
 
 
-def _refuse(name: str, problem: str) -> None:
-    raise InputError(
-        f"dataset: {name}: {problem}; it was changed after attnlab.observe made it, measure again"
-    )
-
-
-def _check_states(dataset: xr.Dataset) -> None:
-    for name in SNAP:
-        if name not in dataset:
-            _refuse(name, "is missing beside snap_state")
-    states = dataset["snap_state"]
-    if states.dtype.kind not in "iu" or not bool(states.isin(range(len(STATES))).all()):
-        _refuse("snap_state", f"expected whole numbers from 0 to {len(STATES) - 1}")
-    if not isinstance(dataset.attrs.get("snap_spans", 0), int | np.integer):
-        _refuse("attribute snap_spans", "expected a whole number")
-
-
-def _check_sizes(dataset: xr.Dataset) -> None:
+def _problems(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a dataset, and its name; a later check relies on the earlier."""
+    yield from ((name, "is missing") for name in _NEEDED if name not in dataset)
+    for name, other in _BESIDE:
+        if name in dataset and other not in dataset.variables:
+            yield other, f"is missing beside {name}"
+    if "snap_state" in dataset:
+        states = dataset["snap_state"]
+        if states.dtype.kind not in "iu" or not bool(states.isin(range(len(STATES))).all()):
+            yield "snap_state", f"expected whole numbers from 0 to {len(STATES) - 1}"
     for dim in ("step", *_OF_HEADS):
         if dataset.sizes.get(dim, 1) < 1:
-            _refuse(dim, "has no entries")
+            yield dim, "has no entries"
         if dim in dataset.coords and dataset[dim].dtype.kind not in "iu":
-            _refuse(dim, f"expected whole numbers, got {dataset[dim].dtype}")
+            yield dim, f"expected whole numbers, got {dataset[dim].dtype}"
     heads = dataset.sizes["layer"] * dataset.sizes["head"]
     if heads > MOST_HEADS:
-        _refuse("head", f"{heads:,} heads are more than a page can show ({MOST_HEADS:,})")
+        yield "head", f"{heads:,} heads are more than a page can show ({MOST_HEADS:,})"
     if "step" in dataset.coords and dataset["step"].dims not in ((), ("step",)):
-        _refuse("step", "expected one step for all heads, or a dim of its own")
+        yield "step", "expected one step for all heads, or a dim of its own"
     if "step" in dataset.dims and not (np.diff(dataset["step"].values) > 0).all():
-        _refuse("step", "steps do not grow")
+        yield "step", "steps do not grow"
+    for key, variable in dataset.variables.items():
+        yield from _problems_of_variable(str(key), variable, stepped="step" in dataset.dims)
+    for dim, entry in _NAMED.items():
+        if dim in dataset.dims:
+            values = dataset[dim].values.tolist() if dim in dataset.indexes else []
+            strange = dim == "policy" and (len(values) < 2 or set(values) - set(COORDS[dim]))
+            if entry not in values or len(set(values)) < len(values) or strange:
+                yield dim, f"expected {shown(entry)} among different entries, got {values[:6]}"
+    for name, is_right in _ATTRIBUTES.items():
+        if name in dataset.attrs and not is_right(dataset.attrs[name]):
+            yield f"attribute {name}", f"is not what attnlab writes: {shown(dataset.attrs[name])}"
 
 
-def _check_variable(name: str, variable: xr.Variable, *, stepped: bool) -> None:
+def _problems_of_variable(
+    name: str, variable: xr.Variable, *, stepped: bool
+) -> Iterator[tuple[str, str]]:
     dims = _DIMS.get(_ERRORS.sub("", name))
     if dims is None:
         return
     if stepped and not _WITHOUT_STEP.match(name):
         dims = ("step", *dims)
     if set(variable.dims) != set(dims):
-        _refuse(name, f"expected dims {', '.join(dims)}, got {', '.join(map(str, variable.dims))}")
-    kinds = {"token": "iu", "module": "U"}.get(name, "fiu")
-    if variable.dtype.kind not in kinds and not (name == "module" and _is_text(variable)):
-        _refuse(name, f"expected {'text' if name == 'module' else 'numbers'}, got {variable.dtype}")
+        got = ", ".join(map(str, variable.dims))
+        yield name, f"expected dims {', '.join(dims)}, got {got}"
+    if name == "module":
+        if not all(isinstance(one, str) for one in variable.values.ravel().tolist()):
+            yield name, f"expected text, got {variable.dtype}"
+    elif variable.dtype.kind not in ("iu" if name == "token" else "fiu"):
+        yield name, f"expected numbers, got {variable.dtype}"
 
 
-def _check_entries(dim: str, dataset: xr.Dataset, entry: Any) -> None:
-    values = dataset[dim].values.tolist() if dim in dataset.indexes else []
-    known = COORDS[dim] if dim == "policy" else values
-    alone = dim == "policy" and len(values) < 2
-    if entry not in values or len(set(values)) < len(values) or alone or set(values) - set(known):
-        _refuse(dim, f"expected {shown(entry)} among different entries, got {values[:6]}")
+def _is_json(kind: Any) -> Callable[[Any], bool]:
+    """Return a function that checks for JSON text of a value of this kind."""
+
+    def is_right(attribute: Any) -> bool:
+        try:
+            as_value("", json.loads(attribute), kind)
+        except (TypeError, ValueError, RecursionError):
+            return False
+        return True
+
+    return is_right
 
 
-def _is_text(variable: xr.Variable) -> bool:
-    return all(isinstance(one, str) for one in variable.values.ravel().tolist())
+@dataclass(frozen=True)
+class _Fault:
+    kind: str
+    words: str
+    steps: tuple[int, ...] = ()
 
 
-def _parsed(attribute: Any) -> Any:
-    """Return the value of a JSON attribute; None for anything else."""
-    try:
-        return json.loads(attribute) if isinstance(attribute, str) else None
-    except (ValueError, RecursionError):
-        return None
+@dataclass(frozen=True)
+class _Lint:
+    """Parts of `Lint.document` that pages read."""
 
-
-def _are(kind: type, values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(one, kind) for one in values)
-
-
-def _is_spec(value: Any) -> bool:
-    return isinstance(value, dict) and _are(object, value.get("checkpoints", []))
-
-
-def _is_lint(value: Any) -> bool:
-    if not (isinstance(value, dict) and _are(int, value.get("steps"))):
-        return False
-    faults: Any = value.get("faults")
-    return _are(dict, faults) and all(
-        isinstance(fault.get("kind"), str) and isinstance(fault.get("words"), str)
-        for fault in faults
-    )
-
-
-def _is_unseen(value: Any) -> bool:
-    return isinstance(value, dict) and _are(str, list(value.values()))
+    steps: tuple[int, ...]
+    faults: tuple[_Fault, ...]
+    unusable: tuple[int, ...] = ()
+    breaks: tuple[int, ...] = ()
 
 
 _ATTRIBUTES: Mapping[str, Callable[[Any], bool]] = {
-    "spec": _is_spec,
-    "versions": lambda value: isinstance(value, dict),
-    "lint": _is_lint,
-    "theory": lambda value: _are(str, value),
-    "unseen": _is_unseen,
+    "spec": lambda text: (
+        _is_json(dict[str, Any])(text) and isinstance(json.loads(text).get("checkpoints", []), list)
+    ),
+    "versions": _is_json(dict[str, Any]),
+    "lint": _is_json(_Lint),
+    "theory": _is_json(tuple[str, ...]),
+    "unseen": _is_json(dict[str, str]),
+    "seconds": lambda value: isinstance(value, int | float),
+    "snap_spans": lambda value: isinstance(value, int | np.integer),
 }
 
 

@@ -9,26 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnlab.data import SequenceClasses
-    from attnlab.dynamics import Simulation
+    from attnlab.simulation import Simulation
+    from attnlab.tasks.classes import SequenceClasses
 
 __all__ = ["play", "require_extra"]
 
 
 def play(given: Simulation | SequenceClasses | str | None = None) -> Any:
-    """The playground as a widget, which a notebook shows; `.simulation` is what it shows.
+    """Return the playground as a widget, which a notebook shows.
 
     Parameters
     ----------
     given : Simulation or SequenceClasses or str, optional
-        A `Simulation`, or what is learnt from: classes, a preset ("syn-medium:num_last=3") or the
-        path of a file; without it, the page starts with sentences about sport and the weather. The
-        command line has the same page in a browser: `attnlab play [CLASSES]`.
+        A `Simulation`, classes, a preset ("syn-medium:num_last=3") or the path of a file; without
+        it, the page opens on sentences about sport and the weather. The command line has the same
+        page in a browser: `attnlab play [CLASSES]`.
 
     Returns
     -------
     Playground
-        A widget, which a notebook shows; `.simulation` is what it shows.
+        The widget; its `.simulation` is the run that it shows.
     """
     require_extra()
     from attnlab.playground.notebook import Playground

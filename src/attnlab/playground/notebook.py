@@ -9,28 +9,24 @@ from typing import Any
 import anywidget
 import traitlets
 
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.playground.opening import opening
 from attnlab.playground.page_files import page_texts
 from attnlab.playground.workers import Workers
+from attnlab.simulation import Simulation
+from attnlab.tasks.classes import SequenceClasses
 
-
-def _script() -> str:
-    folder = resources.files("attnlab.playground")
-    parts = [folder.joinpath(name).read_text() for name in ("assembled.js", "widget.js")]
-    return "\n".join(parts)
+FOLDER = resources.files("attnlab.playground")
 
 
 class Playground(anywidget.AnyWidget):
-    """The page, and what is turned in it.
+    """The page and its state.
 
-    simulation: what the page shows, as a value; set it, and the page shows that.
+    simulation: the run that the page shows; set it, and the page shows another.
     state: the page's own state, {"a", "b", ...}, where a and b are documents of simulations.
     """
 
-    _esm = _script()
+    _esm = "\n".join((FOLDER / name).read_text() for name in ("assembled.js", "widget.js"))
     files = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
 
@@ -42,7 +38,7 @@ class Playground(anywidget.AnyWidget):
         self.on_msg(self._hear)
 
     def _hear(self, _: Any, question: Any, __: Any) -> None:
-        """The page asks for what it does not compute itself, or wants it no more."""
+        """Answer a question of the page, or drop one that it has cancelled."""
         number = question["id"]
         if question.get("cancel"):
             self._wanted.discard(number)
@@ -59,13 +55,13 @@ class Playground(anywidget.AnyWidget):
         threading.Thread(target=work, name="playground", daemon=True).start()
 
     def close(self) -> None:
-        """Take the page away, and end what computes for it."""
+        """Remove the page, and end the process that computes for it."""
         super().close()
         self._workers.end()
 
     @property
     def simulation(self) -> Simulation:
-        """What the controls turn: run B where two are compared."""
+        """The run that the controls change: B where two are compared."""
         return _read(self.state, "b" if self.state.get("b") else "a")
 
     @simulation.setter

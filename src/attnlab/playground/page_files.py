@@ -1,4 +1,4 @@
-"""The files of the page, by the path under which a browser asks for them; and all as one."""
+"""Files of the page, by the path that a browser requests, and all of them as one file."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def page_files(*, api: str | None = None) -> Files:
 
 
 def page_texts() -> dict[str, str]:
-    """The files as texts by their paths, for a browser to put together."""
+    """Return the files as texts by their paths, for a browser to assemble."""
     return {path: content.decode() for path, (_, content) in page_files().items() if path != "/"}
 
 
 def single_page() -> str:
-    """The whole page as one file, which works where it is opened from a folder.
+    """Return the whole page as one file, which works where it is opened from a folder.
 
     A browser loads no modules from files. So they are texts inside it, of which it makes modules
     itself.

@@ -72,7 +72,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds it."""
+        """Address for a browser on this machine."""
         host = str(self.server_address[0])
         return f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.server_port}/"
 
@@ -127,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        """A file of the page, or the state that it opens on."""
+        """Send a file of the page, or the state that it opens on."""
         if not self._allowed():
             return
         path = self.path.partition("?")[0]
@@ -141,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_POST(self) -> None:
-        """A run."""
+        """Send a run."""
         if not self._allowed():
             return
         verb = self.path.removeprefix("/api/")
@@ -166,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _allowed(self) -> bool:
-        """Whether the request came under our name, and from our own page if from any."""
+        """Check that the request came under our name, and from our own page if from any."""
         names = self.server.names
         origin, host = self.headers.get("Origin"), self.headers.get("Host", "")
         elsewhere = origin is not None and origin.partition("://")[2] not in names
@@ -179,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
         return host in names and not elsewhere
 
     def _gone(self) -> bool:
-        """Whether the visitor has closed the connection."""
+        """Check whether the visitor has closed the connection."""
         try:
             if not select.select([self.connection], [], [], 0)[0]:
                 return False
@@ -235,7 +235,7 @@ def serve(*, up: Callable[[str], None], **given: Any) -> None:
 
 @contextmanager
 def serving(**given: Any) -> Iterator[Server]:
-    """A server that answers in a thread of its own while the block runs."""
+    """Run a server in its own thread while the block runs."""
     server = Server(**given)
     thread = threading.Thread(target=server.serve_forever, name="playground", daemon=True)
     thread.start()

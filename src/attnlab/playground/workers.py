@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import queue
-import select
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 COUNT = 2
@@ -28,71 +29,64 @@ class Answer:
 
 
 def refusal(status: int, words: str) -> Answer:
-    """An answer that says what is wrong."""
+    """Return an answer with an error message."""
     return Answer(status, json.dumps({"error": words}).encode())
 
 
 class Worker:
     """A process that answers one request at a time; started on use, and again after its end."""
 
-    def __init__(self) -> None:
-        self.process: subprocess.Popen[bytes] | None = None
+    process: SpawnProcess | None = None
+    requests: Connection
 
     def ask(self, verb: str, document: Any, gone: Callable[[], bool], seconds: float) -> Answer:
-        """The answer to a request, unless it takes too long or `gone` says that nobody waits."""
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
+        """Return the answer to a request, unless it takes too long or `gone` says nobody waits."""
         try:
-            self._send({"verb": verb, "document": document})
+            self._start()
+            self.requests.send_bytes(json.dumps([verb, document]).encode())
             deadline = time.monotonic() + seconds
-            while not self._ready(POLL_SECONDS):
+            while not self.requests.poll(POLL_SECONDS):
                 late = time.monotonic() > deadline
                 if late or gone():
                     self._stop()
                     words = f"a page may have {seconds:g} seconds; use attnlab simulate for more"
                     return refusal(408 if late else 499, words)
-            head = json.loads(process.stdout.readline())
-            return Answer(head["status"], process.stdout.read(head["bytes"]))
-        except (OSError, ValueError, KeyError):
+            return Answer(*self.requests.recv())
+        except (EOFError, OSError):
             self.end()  # killed, or out of memory
             return refusal(500, "the process that computed this ended; ask for less")
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self.process is None or self.process.poll() is not None:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "attnlab.playground.computing"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
-        return self.process
-
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self.process is not None and self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def _ready(self, seconds: float) -> bool:
-        assert self.process is not None and self.process.stdout is not None
-        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+    def _start(self) -> None:
+        if self.process is None or not self.process.is_alive():
+            self.end()
+            spawn = multiprocessing.get_context("spawn")
+            self.requests, theirs = spawn.Pipe()
+            self.process = spawn.Process(target=_compute, args=(theirs,), daemon=True)
+            self.process.start()
+            theirs.close()
 
     def _stop(self) -> None:
         """Ask it to stop and hear its last answer, or end it."""
-        assert self.process is not None and self.process.stdout is not None
-        self._send({"cancel": True})
-        if not self._ready(STOP_SECONDS):
+        self.requests.send_bytes(b"null")
+        if self.requests.poll(STOP_SECONDS):
+            self.requests.recv()
+        else:
             self.end()
-            return
-        head = json.loads(self.process.stdout.readline())
-        self.process.stdout.read(head["bytes"])
 
     def end(self) -> None:
         """End the process, if there is one."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
-            for stream in (self.process.stdin, self.process.stdout):
-                if stream is not None:
-                    stream.close()
+            self.process.join()
+            self.requests.close()
             self.process = None
+
+
+def _compute(requests: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
+    from attnlab.playground.computing import compute  # here, because the server needs no JAX
+
+    compute(requests)
 
 
 class Workers:
@@ -107,7 +101,7 @@ class Workers:
             self.free.put(worker)
 
     def ask(self, verb: str, document: Any, gone: Callable[[], bool]) -> Answer:
-        """The answer of a free worker."""
+        """Return the answer of a free worker."""
         deadline = time.monotonic() + QUEUE_SECONDS
         while True:
             try:

@@ -24,8 +24,7 @@ from attnlab.files.progress import reporting
 from attnlab.measures import clock_of, common_mass
 from attnlab.measures.roles import is_distinct
 from attnlab.plots import style, words
-from attnlab.plots.attention import time_axis
-from attnlab.plots.shown import Choice, frames, heading, one_run, spread
+from attnlab.plots.attention import Choice, frames, heading, one_run, spread, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 MOST_FRAMES = 60
 FRAME, FIRST, LAST = 120, 1000, 2500  # milliseconds
 DPI = 100
-COLOURS, LEVELS = 48, 32  # of the palette that all frames share, and of red, green and blue
+COLOURS, NEAR = 48, 8  # of the palette that all frames share, and levels that look the same
 PINNED = ("white", "black", style.COMMON, style.DISTINCT, style.ACCENT, style.OUTLINE)
 MOST_BARS = 20  # of a class
 ROW, STRIP = 0.17, 1.35  # height of a bar, and of the course below them, in inches
@@ -91,37 +90,21 @@ def animate(
 
 
 def _in_few_colours(images: list[NDArray[np.uint8]]) -> Iterator[Image]:
-    """The pictures in one palette: our colours, and what a frame in the middle has most of.
+    """Yield the pictures in one palette: our colours, and those of a frame in the middle.
 
     What moves keeps its colour, so that the colours of one frame serve all.
     """
     from matplotlib.colors import to_rgb
     from PIL import Image
 
-    ours = (255 * np.array([to_rgb(name) for name in PINNED])).round().astype(np.uint8)
-    seen = _bins(images[len(images) // 2]).ravel()
-    often = np.argsort(-np.bincount(seen, minlength=LEVELS**3))[:COLOURS]
-    often = often[~np.isin(often, _bins(ours))]  # white stays white
-    palette = np.concatenate([ours, _colours(often).astype(np.uint8)])
-    away = _colours(np.arange(LEVELS**3))[:, None] - palette
-    nearest = (away**2).sum(-1).argmin(-1).astype(np.uint8)  # of each bin
-    for image in images:
-        high, wide, _ = image.shape
-        picture = Image.frombytes("P", (wide, high), nearest[_bins(image)].tobytes())
-        picture.putpalette(palette.tobytes())
-        yield picture
-
-
-def _bins(image: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The bin of each pixel: colours are the same where their leading digits are."""
-    red, green, blue = np.moveaxis(image.astype(np.int64) * LEVELS // 256, -1, 0)
-    return (red * LEVELS + green) * LEVELS + blue
-
-
-def _colours(bins: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The colour in the middle of each bin."""
-    levels = np.stack([bins // LEVELS**2, bins // LEVELS % LEVELS, bins % LEVELS], -1)
-    return (levels.astype(np.float64) + 0.5) * np.float64(256 / LEVELS)
+    pictures = [Image.fromarray(image) for image in images]
+    ours = (255 * np.array([to_rgb(name) for name in PINNED])).round().astype(int)
+    seen = np.reshape(pictures[len(images) // 2].quantize(COLOURS).getpalette() or [], (-1, 3))
+    others = seen[(abs(seen[:, None] - ours).max(-1) > NEAR).all(-1)]  # white stays white
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*ours.ravel().tolist(), *others.ravel().tolist()])
+    for picture in pictures:
+        yield picture.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 def _images(drawing: _Drawing, moments: list[int]) -> Iterator[NDArray[np.uint8]]:
@@ -195,7 +178,7 @@ class _Drawing:
         )
 
     def at(self, moment: int) -> Iterator[Any]:
-        """What moves, as it stands at a moment."""
+        """Yield the artists that move, as they are at one record."""
         for rectangles, marks, klass in self.bars:
             lengths = klass["attention"].isel({self.clock: moment}).values
             for rectangle, length in zip(rectangles, lengths, strict=True):

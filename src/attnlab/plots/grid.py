@@ -10,7 +10,7 @@ import xarray as xr
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.plots import style
-from attnlab.plots.shown import how_many
+from attnlab.plots.attention import how_many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
         raise InputError(f"name: {name!r} is no number of a run; {did_you_mean(name, known)}")
     values = result[name].where(result["finished"]).load()
     swept = [str(dim) for dim in values.dims if dim != "seed"]
-    told = [_beyond(values, swept[:-3])]
+    told = [", ".join(f"{_named(values, dim, 0)} of {values.sizes[dim]}" for dim in swept[:-3])]
     values = values.isel({dim: 0 for dim in swept[:-3]})
     panels, lines, along = ([None] * 3 + swept)[-3:]
     mean, std = values.mean("seed"), values.std("seed")
@@ -59,7 +59,8 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
         for k, ax in enumerate(axes):
             for i, colour in enumerate(style.ordered(min(_count(mean, lines), MOST_LINES))):
                 place = {dim: n for dim, n in ((panels, k), (lines, i)) if dim is not None}
-                _line(ax, mean.isel(place), std.isel(place), along, lines, i, colour)
+                label = "" if lines is None else _named(mean, lines, i)
+                _line(ax, mean.isel(place), std.isel(place), along, i, colour, label)
             if panels is not None:
                 ax.set_title(_named(mean, panels, k))
             ax.set_xlabel("" if along is None else along.replace("_", " "))
@@ -89,11 +90,6 @@ def outcomes(result: xr.Dataset) -> list[str]:
     ]
 
 
-def _beyond(values: xr.DataArray, dims: list[str]) -> str:
-    first = [f"{_named(values, dim, 0)} of {values.sizes[dim]}" for dim in dims]
-    return ", ".join(first)
-
-
 def _cut(values: xr.DataArray, dim: str | None, most: int) -> str:
     return "" if dim is None else how_many(min(values.sizes[dim], most), values.sizes[dim], dim)
 
@@ -107,8 +103,8 @@ def _named(values: xr.DataArray, dim: str, number: int) -> str:
 
 
 def _line(
-    ax: Any, mean: xr.DataArray, std: xr.DataArray, along: str | None, lines: str | None, i: int,
-    colour: Any,
+    ax: Any, mean: xr.DataArray, std: xr.DataArray, along: str | None, i: int, colour: Any,
+    label: str,
 ) -> None:  # fmt: skip
     """Along numbers as they are, evenly in ratio where they are far apart; along words in turn."""
     values = np.zeros(1) if along is None else mean[along].values
@@ -117,7 +113,7 @@ def _line(
     ax.errorbar(
         at, np.atleast_1d(mean.values), yerr=np.atleast_1d(std.values), color=colour, capsize=2,
         marker=style.MARKERS[i % len(style.MARKERS)], linestyle=style.DASHES[i % len(style.DASHES)],
-        label="" if lines is None else _named_line(mean, lines),
+        label=label,
     )  # fmt: skip
     if not numeric or values.size <= 6:
         ax.set_xticks(at, [f"{value:g}" if numeric else str(value) for value in values])
@@ -125,7 +121,3 @@ def _line(
         ax.set_xscale("log")
         ax.set_xticks(at, [f"{value:g}" for value in values])
         ax.minorticks_off()
-
-
-def _named_line(mean: xr.DataArray, dim: str) -> str:
-    return f"{dim.replace('_', ' ')} = {mean[dim].item()}"

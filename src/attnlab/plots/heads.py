@@ -61,7 +61,9 @@ def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) 
         axes = figure.subplots(
             rows, min(layers, COLUMNS), sharex=True, sharey=True, squeeze=False
         ).ravel()
-        half = _half(result, variable, entry)
+        # sequences that differ tell of sampled rows too
+        errors = (f"{variable}_sequence_se", f"{variable}_se")
+        half = next((BAND * result[name].sel(entry) for name in errors if name in result), None)
         for layer, ax in enumerate(axes):
             if layer >= layers:
                 ax.set_axis_off()
@@ -84,12 +86,6 @@ def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) 
         if len(colours) <= 12:
             style.legend_above(figure, axes[0], ncols=min(len(colours), 8))
     return figure
-
-
-def _half(result: xr.Dataset, variable: str, entry: dict[str, Any]) -> xr.DataArray | None:
-    # sequences that differ tell of sampled rows too
-    names = (f"{variable}_sequence_se", f"{variable}_se")
-    return next((BAND * result[name].sel(entry) for name in names if name in result), None)
 
 
 def _mark_snap(

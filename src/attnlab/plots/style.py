@@ -1,4 +1,4 @@
-"""How figures look: colours that survive any eye and any printer, sizes legible on paper."""
+"""Style of figures: colours for any eye and any printer, sizes legible on paper."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ DASHES: tuple[Any, ...] = (
 PAGE_WIDTH = 7.0  # inches; printed at this width, the smallest text is 7 point
 PANEL_HEIGHT, PANELS_IN_A_ROW = 2.1, 3
 DPI = 200
+SETTINGS = Path(__file__).with_name("attnlab.mplstyle")
 CONTRAST = 0.8  # the light end of the colour map does not show on white paper
 
 
@@ -44,27 +45,7 @@ def style() -> AbstractContextManager[None]:
     """Within it, figures are made and saved with attnlab's settings; the caller's stay as is."""
     import matplotlib
 
-    return matplotlib.rc_context(
-        {
-            "font.size": 8,
-            "axes.titlesize": 8.5,
-            "axes.labelsize": 8,
-            "xtick.labelsize": 7,
-            "ytick.labelsize": 7,
-            "legend.fontsize": 7.5,
-            "legend.frameon": False,
-            "legend.title_fontsize": 7.5,
-            "legend.handlelength": 3,  # of dashes, whole ones
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.linewidth": 0.7,
-            "lines.linewidth": 1.4,
-            "lines.markersize": 4,
-            "pdf.fonttype": 42,  # text stays text
-            "figure.dpi": 100,
-            "savefig.dpi": DPI,
-        }
-    )
+    return matplotlib.rc_context(fname=SETTINGS)
 
 
 @contextmanager
@@ -79,7 +60,7 @@ def page(height: float) -> Iterator[Figure]:
 def panels(
     count: int, *, columns: int = PANELS_IN_A_ROW, sharex: bool = False
 ) -> tuple[Figure, Any]:
-    """So many axes with one scale, in rows of a page's width."""
+    """Return `count` axes with one scale, in rows of a page's width."""
     from matplotlib.figure import Figure
 
     across = min(count, columns)
@@ -108,7 +89,7 @@ def legend_above(
 
 
 def heading_above(figure: Figure, handles: Sequence[Any], *, title: str) -> None:
-    """What a picture shows, and below it what its signs mean."""
+    """Put a title above a picture, and a legend under the title."""
     figure.legend(
         handles=list(handles), loc="outside upper center", ncols=len(handles), title=title,
         title_fontsize=8.5,

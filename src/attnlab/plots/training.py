@@ -9,46 +9,51 @@ import numpy as np
 import xarray as xr
 
 from attnlab.files.errors import InputError
+from attnlab.measures.probes import stayed_finite
 from attnlab.plots import style, words
-from attnlab.text.bpe import join_pairs
+from attnlab.tasks.text.bpe import join_pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+RATE = "learning_rate"
 MOST_MAPS, MOST_WORDS = 3, 16
 PANELS = {"entropy": "entropy of attention (nats)", "effective_tokens": "effective tokens"}
 CURVES_HEIGHT, MAPS_HEIGHT = 1.75, 2.5  # of a layer, in inches
 
 
 def data(result: xr.Dataset) -> xr.Dataset:
-    """Curves of each rate, mean over seeds, and maps of one run of a result of `text.train`.
+    """Return curves of each learning rate, mean over seeds, and attention of one run on a text.
 
-    The maps are those of the first probe, at up to three moments spread evenly, of the rate with
-    the lowest final loss and its first seed that did not diverge; of a long probe, the first words.
-    Of each layer they are those of its `sparsest` head, whose entropy is lowest at the end.
+    Attention is that on the first probe, at up to three steps spread evenly, of the learning rate
+    with the lowest final loss and its first seed that did not diverge; of a long probe, the first
+    words. Each layer shows its `sparsest` head, whose entropy is lowest at the end.
     """
-    finite = result.where(result["diverged_step"] < 0)
+    if RATE not in result.dims:
+        result = result.expand_dims({RATE: [json.loads(result.attrs["spec"])[RATE]]})
+    stayed = stayed_finite(result)
+    finite = result.where(stayed)
     curves = finite[["validation_loss", *PANELS]].mean("seed")
     end = curves["validation_loss"].isel(step=-1)
     if not bool(end.notnull().any()):
         raise InputError("result: every run diverged; there is nothing to draw")
-    best = end["rate"].values[int(end.argmin("rate"))]
-    seed = int(result["seed"][int((result["diverged_step"].sel(rate=best) < 0).argmax("seed"))])
-    run = result.sel(rate=best, seed=seed).isel(probe=0)
+    best = end[RATE].values[int(end.argmin(RATE))]
+    seed = int(result["seed"][int(stayed.sel({RATE: best}).argmax("seed"))])
+    run = result.sel({RATE: best, "seed": seed}).isel(probe=0)
     moments = np.unique(np.linspace(0, result.sizes["step"] - 1, MOST_MAPS).round().astype(int))
     first = slice(0, MOST_WORDS)
     sparsest = run["entropy"].isel(step=-1, drop=True).argmin("head")
     maps = run["attention"].isel(head=sparsest, query=first, key=first, step=moments)
-    shown = maps.drop_vars(["head", "probe", "rate", "seed"]).rename(step="moment")
+    shown = maps.drop_vars(["head", "probe", RATE, "seed"]).rename(step="moment")
     curves = curves.drop_vars(["probe_token", "probe_word"], errors="ignore")
     word = [str(word) for word in maps["probe_word"].values]
-    if json.loads(result.attrs["spec"])["corpus"]["tokens"] == "bpe":
+    if json.loads(result.attrs["spec"])["task"]["corpus"]["tokens"] == "bpe":
         word = [join_pairs([pair]) for pair in word]
     found = curves.assign(
         attention=shown.drop_vars(["probe_token", "probe_word"]),
         sparsest=("layer", result["head"].values[sparsest.values]), word=("key", word),
     )  # fmt: skip
-    return found.assign_attrs(rate=float(best), seed=seed)
+    return found.assign_attrs(learning_rate=float(best), seed=seed)
 
 
 def draw(found: xr.Dataset) -> Figure:
@@ -67,11 +72,11 @@ def draw(found: xr.Dataset) -> Figure:
 
 
 def _curves(figure: Any, found: xr.Dataset) -> None:
-    """Colours are rates, dashes are heads, rows are layers."""
+    """Draw curves: colours are learning rates, dashes are heads, rows are layers."""
     from matplotlib.lines import Line2D
 
     axes = figure.subplots(found.sizes["layer"], 1 + len(PANELS), sharex=True, squeeze=False)
-    rates = list(zip(found["rate"].values, style.ordered(found.sizes["rate"]), strict=True))
+    rates = list(zip(found[RATE].values, style.ordered(found.sizes[RATE]), strict=True))
     heads = [(int(head), _dashes_of(i)) for i, head in enumerate(found["head"].values)]
     loss, *unused = axes[:, 0]
     loss.set(title="validation loss (nats)", xlabel="step")
@@ -79,18 +84,20 @@ def _curves(figure: Any, found: xr.Dataset) -> None:
     for ax in unused:
         ax.remove()
     for rate, colour in rates:
-        loss.plot(found["step"], found["validation_loss"].sel(rate=rate), color=colour)
+        loss.plot(found["step"], found["validation_loss"].sel({RATE: rate}), color=colour)
         for i, layer in enumerate(found["layer"].values):
             for ax, (name, title) in zip(axes[i, 1:], PANELS.items(), strict=True):
                 for head, look in heads:
-                    values = found[name].sel(rate=rate, layer=layer, head=head)
+                    values = found[name].sel({RATE: rate, "layer": layer, "head": head})
                     ax.plot(found["step"], values, color=colour, **look)
                 ax.set_title(title if len(axes) == 1 else f"layer {int(layer) + 1}: {title}")
     for ax in axes[-1, 1:]:
         ax.set_xlabel("step")
     for ax in (loss, *axes[:, 1:].flat):
         ax.ticklabel_format(axis="y", useOffset=False)
-    handles = [Line2D([], [], color=colour, label=f"rate {rate:g}") for rate, colour in rates]
+    handles = [
+        Line2D([], [], color=colour, label=f"learning rate {rate:g}") for rate, colour in rates
+    ]
     if len(heads) > 1:
         handles += [
             Line2D([], [], color="0.3", label=f"head {head + 1}", **look) for head, look in heads
@@ -122,7 +129,7 @@ def _maps(figure: Any, found: xr.Dataset) -> None:
             ax.tick_params(length=0)
         head = int(found["sparsest"][i])
         axes[i][0].set_ylabel(f"layer {int(layer) + 1}, head {head + 1}: query")
-    # a word may be $a$ as well: it is no formula
+    # a word may be $a$ as well, which is not a formula
     given: Any = {"fontsize": 6, "fontfamily": families, "parse_math": False}
     for ax in axes.flat:
         ax.set_xticks(range(len(labels)), labels, rotation=90, **given)
@@ -130,7 +137,7 @@ def _maps(figure: Any, found: xr.Dataset) -> None:
     figure.colorbar(image, ax=axes, fraction=0.02, label="attention")
     of = ", the head of lowest entropy of each layer" if found.sizes["head"] > 1 else ""
     figure.suptitle(
-        f"what each word of the probe attends to: rate {found.attrs['rate']:g}, seed "
+        f"what each word of the probe attends to: learning rate {found.attrs[RATE]:g}, seed "
         f"{found.attrs['seed']}{of}",
         fontsize=8.5,
     )

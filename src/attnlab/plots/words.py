@@ -16,7 +16,7 @@ MISSING = "\N{REPLACEMENT CHARACTER}"
 
 
 def fonts() -> list[str]:
-    """Those of FONTS that are installed."""
+    """Return the fonts of FONTS that are installed."""
     from matplotlib.font_manager import fontManager
 
     installed = set(fontManager.get_font_names())

@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.auditing import Verdict, whole_audit
-from attnlab.auditing.built_in import amount
-from attnlab.auditing.catalogue import audited_papers
-from attnlab.auditing.document import audit_document
-from attnlab.auditing.html import page
-from attnlab.experiments.made import Made, file_digest, read_record, write_record
-from attnlab.files.atomic import atomic_path
+from attnlab.auditing.catalogue import amount, audited_papers
+from attnlab.auditing.document import audit_document, page
+from attnlab.experiments.running import Made, file_digest, read_record, write_record
+from attnlab.files.atomic import write_text
 from attnlab.files.code import code_digest, digest_of
 from attnlab.files.folders import claim, make_folder
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import versions
 
-NUMBERS = ("data", "measures", "dynamics", "theory")
+NUMBERS = ("tasks", "models", "simulation", "measures", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
 FOLDER, DOCUMENT = "audit", "audit.json"
 ABOUT = (
@@ -65,8 +63,7 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
         "audit.html": page(document),
     }
     for name, text in texts.items():
-        with atomic_path(folder / name, inside=out) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(folder / name, text, inside=out)
     claims = document["claims"]
     changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
     made = Made(

@@ -12,35 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import xarray as xr
+from jinja2 import Template
 
 from attnlab.experiments import Made, experiment, figures, recipe_for
-from attnlab.experiments.made import the_record
-from attnlab.files.atomic import atomic_path
+from attnlab.experiments.running import the_record
+from attnlab.files.atomic import atomic_path, write_text
 from attnlab.files.netcdf import load
+from attnlab.files.pages import template
 from attnlab.files.shipped import PACKAGE
 from attnlab.report.page import by_paper, capitalised, figure_title
 from attnlab.shelf import figure
 
 DPI = 110  # pictures of a page on a screen, not on paper
 
-HEAD = """# Gallery
-
-The figures of the papers, made by one command:
-
-    ./lab reproduce
-
-It writes to `out/`: for each figure a folder in that of its paper, with PNG and PDF and its data
-as CSV and netCDF, the audit, and `report.html` with settings, verdicts and numbers. Each entry has
-what the paper says beside what was found, what the picture shows, its data and its code; published
-values stand where they are known. Experiments on text come at two sizes: the verdict is that at
-paper size, on WikiText-2, and that at laptop size is named beside it. This page is made from it by
-`./lab python -m attnlab.report.gallery out docs`.
-"""
-STUDIES = """## Studies of our own
-
-What the papers leave open. `./lab reproduce` with the names of these makes them, each with its data
-in a folder of its name.
-"""
+STUDIES = "## Studies of our own\n"  # begins the last part of the page
 WIKITEXT = "wikitext"  # recipes at paper size
 
 
@@ -54,33 +39,38 @@ def paper_size_command(name: str) -> str:
 
 def gallery(made: Sequence[Made], docs: Path) -> str:
     """Return the page: what a paper says with each figure beside what was found, and how."""
-    shown = [HEAD]
-    for paper, members in by_paper(made).items():
-        shown.append(f"## {paper.short} ({paper.authors}, {paper.venue} {paper.year})\n")
-        for part in members:
-            path = docs / WIKITEXT / f"{part.name}.md"
-            larger = path.read_text(encoding="utf-8") if path.exists() else ""
-            shown.append(entry(part, larger))
-            if larger:
-                picture = f"images/{part.name}-wikitext.png"
-                shown.append(
-                    f"![{figure_title(part.name)} on WikiText-2]({picture})\n\n{larger}\n"
-                    f"Recipe {_recipe(part.name, WIKITEXT)}\n"
-                )
-    return "\n".join([*shown, studies(docs)])
+
+    def entry(part: Made) -> tuple[Made, str, str, str]:
+        path = docs / WIKITEXT / f"{part.name}.md"
+        larger = path.read_text(encoding="utf-8") if path.exists() else ""
+        return part, *verdict(part.outcome, part.headline, larger), larger
+
+    papers = [(of, [entry(part) for part in members]) for of, members in by_paper(made).items()]
+    return _template("gallery.md.jinja").render(papers=papers) + studies(docs)
 
 
 def studies(docs: Path) -> str:
     """Return the last part of the page: the studies, as their lists in docs/ have them."""
-    rows = study_rows(docs)
-    return "\n".join([STUDIES, *(study_entry(name, *row) for name, row in rows.items())])
+    shown = []
+    for name, (headline, outcome) in study_rows(docs).items():
+        paper, short, _ = figure(name)
+        has_both = paper.recipe_file(short, WIKITEXT).is_file()
+        about = recipe_for(name).about or ""
+        shown.append((experiment(name), headline, outcome, about, has_both))
+    return _template("studies.md.jinja").render(studies=shown).rstrip("\n") + "\n"
+
+
+def _template(name: str) -> Template:
+    return template(
+        "attnlab.report", name, capitalised=capitalised, title=figure_title, table=markdown,
+        sources=_sources, recipe=_recipe, command=paper_size_command,
+    )  # fmt: skip
 
 
 def refresh_studies(docs: Path) -> None:
     """Bring the studies of the page up to date with their lists."""
     before = (docs / "gallery.md").read_text(encoding="utf-8").partition(STUDIES)[0]
-    with atomic_path(docs / "gallery.md") as temporary:
-        temporary.write_text(f"{before}{studies(docs)}", encoding="utf-8")
+    write_text(docs / "gallery.md", f"{before}{studies(docs)}")
 
 
 def verdict(outcome: str, headline: str, larger: str) -> tuple[str, str]:
@@ -94,41 +84,6 @@ def verdict(outcome: str, headline: str, larger: str) -> tuple[str, str]:
     there, found = finding.groups()
     there = there[0].lower() + there[1:]
     return there, f"At paper size: {found} At laptop size ({outcome}): {headline}"
-
-
-def entry(part: Made, larger: str = "") -> str:
-    """Return a figure: claim, finding, picture, what it shows, numbers, and how to make it."""
-    outcome, headline = verdict(part.outcome, part.headline, larger)
-    data = [f"`out/{part.name}/{file}`" for file in part.files if file.endswith((".csv", ".nc"))]
-    title = figure_title(part.name)
-    lines = [
-        f"### {title}. {part.title}",
-        f"{capitalised(part.source)}: {part.about}",
-        f"**{capitalised(outcome)}.** {headline}",
-        f"Ours, not the paper's: {part.settings['ours']}." if "ours" in part.settings else "",
-        f"![{title}: {part.title}](images/{part.name}.png)",
-        f"What it shows: {part.alt}",
-        f"{part.caption}\n\n{markdown(part.table)}" if part.table else "",
-        f"{_sources(part.name)} · data {', '.join(data)}",
-    ]
-    return "\n\n".join(filter(None, lines)) + "\n"
-
-
-def study_entry(name: str, headline: str, outcome: str) -> str:
-    """Return a study: what is asked, what was found, picture, and how to make it."""
-    study, about = experiment(name), recipe_for(name).about or ""
-    paper, short, _ = figure(name)
-    larger = f" · at paper size `{paper_size_command(name)}`, {_recipe(name, WIKITEXT)}"
-    has_both = paper.recipe_file(short, WIKITEXT).is_file()
-    lines = [
-        f"### {figure_title(name)}. {study.title}",
-        about,
-        f"**{capitalised(outcome)}.** {headline}",
-        f"![{figure_title(name)}: {study.title}](images/{name}.png)",
-        f"{_sources(name)} · data `out/{name}/{short}.csv`, `out/{name}/{short}.nc` · "
-        f"[page]({name}.md){larger if has_both else ''}",
-    ]
-    return "\n\n".join(lines) + "\n"
 
 
 def study_rows(docs: Path) -> dict[str, list[str]]:
@@ -183,10 +138,8 @@ def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
             draw_small(name, wikitext, docs / "images" / f"{name}-wikitext.png")
             path = docs / WIKITEXT / f"{name}.md"
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(path) as temporary:
-                temporary.write_text(at_paper_size(name, wikitext), encoding="utf-8")
-    with atomic_path(docs / "gallery.md") as temporary:
-        temporary.write_text(gallery(made, docs), encoding="utf-8")
+            write_text(path, at_paper_size(name, wikitext))
+    write_text(docs / "gallery.md", gallery(made, docs))
 
 
 def draw_small(name: str, out: Path, path: Path) -> None:
@@ -202,7 +155,7 @@ def _data(name: str, out: Path) -> xr.Dataset:
 
 
 def at_paper_size(name: str, out: Path) -> str:
-    """What was found on WikiText, with the numbers where an experiment has a table of them."""
+    """Return what was found on WikiText, with the experiment's table if it has one."""
     shown, data = experiment(name), _data(name, out)
     judgement = shown.judge(data)
     lines = [

@@ -9,25 +9,100 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments import Made, experiment, figures, recipe_for
-from attnlab.experiments.catalogue import has_recipe, opening, recipe_of
-from attnlab.experiments.run import RUNS, find, find_or_run
-from attnlab.files.atomic import atomic_path
+from attnlab.experiments.base import has_recipe, opening
+from attnlab.experiments.running import RUNS, find, find_or_run
+from attnlab.files.atomic import write_text
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
+from attnlab.files.progress import side_by_side
 from attnlab.report.audited import find_audit, make_audit, read_audit
-from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
-from attnlab.report.recorded import ShownStudy, read_recorded
+from attnlab.report.study_pages import ShownStudy, read_recorded
 from attnlab.shelf import figure, offered, paper, shelf
 
 AUDIT, WHOLE = "audit", "report"
 REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
+class Watcher:
+    """Receives progress; this one says nothing."""
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        """A part is begun; `left` are those that are not."""
+
+    def progress(self, name: str, fraction: float) -> None:
+        """A fraction of it is done."""
+
+    def end(self, name: str, seconds: float, made: Made | None) -> None:
+        """A part is finished; `made` is None for the report."""
+
+
+class Making:
+    """Runs experiments in the folder `out` and reports progress to `watch`.
+
+    make: makes a part by its name; it gets a function to call with the fraction done, and returns
+    None for the report. made: those that are finished. failed: whether one could not be made.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        make: Callable[[str, Callable[[float], None]], Made | None],
+        *,
+        out: Path,
+        watch: Watcher | None,
+    ) -> None:
+        self.out, self.left = out, list(names)
+        self.made: dict[str, Made] = {}
+        self.failed = False
+        self._make, self._watch = make, watch or Watcher()
+        self._names, self._begun = tuple(names), set[str]()
+
+    def side_by_side(self, here: Sequence[str], there: Sequence[str] = ()) -> None:
+        """Make these, one by one, and those in a thread of their own."""
+        try:
+            if here and there:
+                side_by_side(lambda: self._go(here), lambda: self._go(there))
+            else:
+                self._go([*here, *there])
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped in {' and '.join(sorted(self._begun))}; what was made before is in "
+                f"{self.out}, and the same command goes on from there"
+            ) from None
+
+    @property
+    def in_order(self) -> tuple[Made, ...]:
+        """Finished parts, in the order in which they were named."""
+        return tuple(self.made[name] for name in self._names if name in self.made)
+
+    def _go(self, names: Sequence[str]) -> None:
+        """Make these until something fails, here or beside."""
+        for name in names:
+            if self.failed:
+                return
+            try:
+                self._one(name)
+            except BaseException:
+                self.failed = True
+                raise
+
+    def _one(self, name: str) -> None:
+        self.left.remove(name)
+        self._begun.add(name)
+        self._watch.begin(name, tuple(self.left))
+        started = time.perf_counter()
+        made = self._make(name, lambda fraction: self._watch.progress(name, fraction))
+        if made is not None:
+            self.made[name] = made
+        self._watch.end(name, time.perf_counter() - started, made)
+        self._begun.discard(name)
+
+
 @dataclass(frozen=True)
 class Reproduction:
-    """What was made, in order, and the page about it."""
+    """Parts that were made, in order, and the page about them."""
 
     out: Path
     made: tuple[Made, ...]
@@ -79,14 +154,15 @@ def reproduce(
     for name in offered("figures"):
         there = whole and name in figures(ours=False) and has_recipe(name, recipes)
         if name in chosen or there:
-            asked[name] = _recipe(name, recipes, seeds)
+            recipe = recipe_for(name, recipes)
+            asked[name] = recipe if seeds is None else recipe.with_seeds(seeds)
     begun = time.perf_counter()
 
     def make(name: str, progress: Callable[[float], None]) -> Made | None:
         if name == WHOLE:
             before = _made_before(out, asked, making.made) if whole else {}
             if whole and playground is not None:
-                _write(out, PLAYGROUND, playground)
+                write_text(out / PLAYGROUND, playground, inside=out)
             _write_report(
                 out, making.made | before, recipes, whole=whole,
                 seconds=time.perf_counter() - begun, playground=playground is not None,
@@ -105,13 +181,8 @@ def reproduce(
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
     long = [name for name in parts if name in asked and asked[name].resumes]
     making.side_by_side(long, [name for name in parts if name not in long])
-    making.one_by_one([WHOLE])
+    making.side_by_side([WHOLE])
     return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
-
-
-def _recipe(name: str, recipes: str | Path | None, seeds: int | None) -> Any:
-    recipe = recipe_for(name, recipes)
-    return recipe if seeds is None else recipe.with_seeds(seeds)
 
 
 def chosen_parts(names: Sequence[str]) -> list[str]:
@@ -140,7 +211,7 @@ def chosen_parts(names: Sequence[str]) -> list[str]:
 
 
 def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dict[str, Made]:
-    """What is there and was not made now."""
+    """Return the parts that are there and were not made now."""
     left = {name: recipe for name, recipe in asked.items() if name not in made}
     found = {name: find(experiment(name), recipe, out=out) for name, recipe in left.items()}
     if AUDIT not in made:
@@ -171,7 +242,7 @@ def _write_report(
 ) -> None:  # fmt: skip
     """Write the report about these parts; a whole one names the figures that are not there."""
     first = opening() if whole else None
-    opens = find_or_run(first, recipe_of(first), out=out) if first else None
+    opens = find_or_run(first, recipe_for(first), out=out) if first else None
     shown = {name: parts[name] for name in figures(ours=False) if name in parts}
     drawn = [*shown, *([opens.name] if opens else [])]
     audit = parts.get(AUDIT)
@@ -186,13 +257,8 @@ def _write_report(
         playground=whole and playground,
         studies=_studies(out, parts, recipes, whole=whole),
     )
-    _write(out, REPORT, text)
+    write_text(out / REPORT, text, inside=out)
 
 
 def _picture(out: Path, name: str) -> bytes:
     return (out / name / f"{Path(name).name}.png").read_bytes()
-
-
-def _write(out: Path, name: str, text: str) -> None:
-    with atomic_path(out / name, inside=out) as temporary:
-        temporary.write_text(text, encoding="utf-8")

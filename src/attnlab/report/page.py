@@ -9,21 +9,22 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlab import __version__
-from attnlab.auditing.document import KNOWN, sections
-from attnlab.auditing.html import said
+from attnlab.auditing.document import KNOWN, sections, short
 from attnlab.experiments import Made, Standing
 from attnlab.experiments import figures as known_figures
-from attnlab.experiments.catalogue import module_of
-from attnlab.files.citation import ATTNLAB_BIBTEX
-from attnlab.files.pages import environment
+from attnlab.experiments.base import module_of
+from attnlab.files.memory import machine_memory
+from attnlab.files.pages import template
 from attnlab.files.provenance import versions
-from attnlab.report.recorded import ShownStudy
 from attnlab.shelf import Paper, paper
+from attnlab.shelf.papers import ATTNLAB_BIBTEX
+
+if TYPE_CHECKING:
+    from attnlab.report.study_pages import ShownStudy
 
 
 def page(
@@ -62,12 +63,8 @@ def page(
     str
         The page.
     """
-    pages = environment()
-    pages.filters |= {
-        "capitalised": capitalised, "number": number, "said": said, "title": figure_title,
-        "paper": paper_of, "module": module_of,
-    }  # fmt: skip
-    template = resources.files("attnlab.report").joinpath("page.html").read_text(encoding="utf-8")
+    filters = {"capitalised": capitalised, "short": short, "title": figure_title}
+    filters |= {"paper": paper_of, "module": module_of}
     parts = [*([opening] if opening else []), *figures, *([audit] if audit else [])]
     parts += [study.made for study in studies if not study.recorded]
     all_pictures = {**pictures, **{study.made.name: study.picture for study in studies}}
@@ -76,7 +73,7 @@ def page(
     known = known_figures(ours=False)
     about = list(shown) or [paper(name) for name in (claims["papers"] if claims else ())]
     total = [name for name in known if not shown or paper_of(name) in shown]
-    return pages.from_string(template).render(
+    return template("attnlab.report", "page.html", **filters).render(
         version=__version__,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         seconds=seconds,
@@ -150,13 +147,8 @@ def errata(claims: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def number(value: float | None) -> str:
-    """A number in four digits, a dash for none."""
-    return "–" if value is None else f"{value:.4g}"
-
-
 def capitalised(text: str) -> str:
-    """As a sentence begins."""
+    """Return a text with its first letter in upper case."""
     return f"{text[0].upper()}{text[1:]}"
 
 
@@ -177,15 +169,12 @@ def png_size(png: bytes) -> tuple[int, int]:
 
 def machine() -> dict[str, str]:
     """Processor, cores, memory and system, as far as they can be found out."""
-    found = {
+    return {
         "processor": _processor(),
         "cores": str(os.cpu_count() or "unknown"),
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
+        "memory": f"{machine_memory() / 2**30:.0f} GiB",
     }
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        bytes_of_memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        found["memory"] = f"{bytes_of_memory / 2**30:.0f} GiB"
-    return found
 
 
 def _processor() -> str:

@@ -5,27 +5,66 @@ python -m attnlab.report.study_pages out docs NAME     # some; the others' rows 
 python -m attnlab.report.study_pages --wikitext out-wikitext docs NAME    # at paper size, on a text
 
 A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the
-questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, for a
-report to show.
+questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, with
+the digest of the page's picture: a study takes a minute or two, and a report that has not made it
+shows what was recorded. Only a clone has these; without them a report shows the studies that were
+made in its own folder.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnlab.experiments import Made, experiment, figures
-from attnlab.experiments.made import the_record
-from attnlab.files.atomic import atomic_path
+from attnlab.experiments.running import file_digest, seal_record, the_record, unseal_record
+from attnlab.files.atomic import write_text
 from attnlab.files.errors import InputError
+from attnlab.files.shipped import documentation
 from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies, verdict
 from attnlab.report.page import capitalised
-from attnlab.report.recorded import read_recorded, write_recorded
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
 FOUND = (BEGIN, END)
 WIKITEXT = ("<!-- wikitext: begin -->", "<!-- wikitext: end -->")
+
+
+@dataclass(frozen=True)
+class ShownStudy:
+    """A study and its picture. recorded: whether it is that of the documentation, and was not made
+    in the folder of the report."""
+
+    made: Made
+    picture: bytes
+    recorded: bool
+
+
+def write_recorded(docs: Path, made: Made) -> None:
+    """Keep a study beside its page, whose picture is drawn already."""
+    record, picture = _places(docs, made.name)
+    seal_record(record, replace(made, files={picture.name: file_digest(picture)}), inside=docs)
+
+
+def read_recorded(name: str, docs: Path | None = None) -> ShownStudy | None:
+    """Return a study as the documentation has it; None where there is none, or it was changed."""
+    docs = docs or documentation()
+    if docs is None:
+        return None
+    record, picture = _places(docs, name)
+    try:
+        made = unseal_record(record)
+        if made.files != {picture.name: file_digest(picture)}:
+            return None
+    except (OSError, ValueError):
+        return None
+    return ShownStudy(made, picture.read_bytes(), recorded=True)
+
+
+def _places(docs: Path, name: str) -> tuple[Path, Path]:
+    """Return the record and the picture of "paper/figure"."""
+    return docs / f"{name}.json", docs / "images" / f"{name}.png"
 
 
 def between_marks(page: str, text: str, marks: tuple[str, str] = FOUND) -> str:
@@ -39,7 +78,7 @@ def between_marks(page: str, text: str, marks: tuple[str, str] = FOUND) -> str:
 
 
 def found(made: Made) -> str:
-    """What a study found, as Markdown: the answer, the words, the picture and the numbers."""
+    """Return the findings of a study as Markdown: answer, summary, picture and numbers."""
     rows = []
     for name, (low, high) in made.regression_bounds.items():
         each = " and ".join(f"{half[name]:.4g}" for half in made.halves)
@@ -107,8 +146,7 @@ def write_list(docs: Path, studies: Sequence[Made]) -> None:
 
 def _rewrite(path: Path, text: str, marks: tuple[str, str] = FOUND) -> None:
     page = between_marks(path.read_text(encoding="utf-8"), text, marks)
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 if __name__ == "__main__":

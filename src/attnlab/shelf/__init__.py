@@ -11,36 +11,10 @@ Finding papers reads their `paper.yaml` and imports none of their code:
     for fault in shelf().faults:
         print(fault.name, fault.reason)
     syn_small = reference("presets", "syn-small").load()  # imports what it names
+
+`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
-from attnlab.shelf.finding import (
-    VARIABLE,
-    Fault,
-    Shelf,
-    add_folder,
-    figure,
-    offered,
-    paper,
-    recipe_file,
-    reference,
-    shelf,
-    single,
-)
-from attnlab.shelf.manifest import Paper, Reference, Section
+import lazy_loader
 
-__all__ = [
-    "VARIABLE",
-    "Fault",
-    "Paper",
-    "Reference",
-    "Section",
-    "Shelf",
-    "add_folder",
-    "figure",
-    "offered",
-    "paper",
-    "recipe_file",
-    "reference",
-    "shelf",
-    "single",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

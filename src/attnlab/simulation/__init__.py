@@ -1,12 +1,8 @@
-"""Simulation: one trainer for any task and model, and for a paper's closed equations."""
+"""Simulation: one trainer for any task and model, and for a paper's closed equations.
 
-from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.motion import Batches, Flow, Piecewise, Population, Steps
-from attnlab.simulation.record import Record
-from attnlab.simulation.run import Run
-from attnlab.simulation.train import train_run
+`__init__.pyi` lists the public names, which are loaded when they are first used.
+"""
 
-__all__ = [
-    "Batches", "Flow", "Learner", "Piecewise", "Population", "Record", "Run", "Steps",
-    "TaskLearner", "train_run",
-]  # fmt: skip
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

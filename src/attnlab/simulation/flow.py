@@ -11,34 +11,54 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from attnlab.dynamics.compiling import compiled
-from attnlab.dynamics.program import each
 from attnlab.models.base import Params
+from attnlab.simulation.compiling import compiled
 from attnlab.simulation.motion import Flow
-from attnlab.simulation.program import Kept, Plan, Rates, rate_at
+from attnlab.simulation.program import Kept, Plan, Rates, each, each_seed, use_of
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
 
 
 class State(NamedTuple):
-    """A run of the flow between two steps of its solver."""
+    """A run of the flow between two steps of its solver; parameters are in the groups' order."""
 
     time: Any
-    params: Params
+    params: Any
     size: Any  # of the next step
     taken: Any  # steps, counting those that had to be repeated
-    there: Params  # the parameters at the time that was asked for last
+    there: Any  # the parameters at the time that was asked for last
     memory: Any  # of diffrax: its solver's and its controller's
 
 
-@compiled("plan", "flow")
-def begin(plan: Plan, flow: Flow, kept: Kept, params: Params, rates: Rates) -> State:
+class Limits(NamedTuple):
+    """Tolerances, and the most steps of a run in all and in this call."""
+
+    rtol: Any
+    atol: Any
+    steps: Any
+    steps_of_call: Any
+
+
+def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
+    """Return the limits of a flow as numbers of the run's dtype."""
+    usual = TOLERANCES[dtype]
+    real = jnp.dtype(dtype).type
+    rtol, atol = real(flow.rtol or usual[0]), real(flow.atol or usual[1])
+    return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
+
+
+@compiled("plan", "implicit")
+def begin(
+    plan: Plan, implicit: bool, tables: Any, kept: Kept, params: Params, rates: Rates,
+    limits: Limits,
+) -> State:  # fmt: skip
     """Return every run at time 0."""
 
-    def one_run(kept: Kept, params: Params, values: dict[str, jax.Array]) -> State:
-        solver, controller, term = _diffrax(plan, flow, kept, rates, values)
+    def one_run(velocity: Any, params: Params) -> State:
+        solver, controller, term = _diffrax(velocity, implicit, limits)
         zero = jnp.zeros((), jnp.result_type(float))
         size = zero + FIRST_STEP
         memory = (
@@ -49,32 +69,34 @@ def begin(plan: Plan, flow: Flow, kept: Kept, params: Params, rates: Rates) -> S
         )
         return State(zero, params, size, jnp.int32(0), params, jax.tree.map(jnp.asarray, memory))
 
-    return _each_run(one_run, kept, (params,), rates)
+    # In the order of the groups: the solver sums errors over them, and sums round by their order.
+    ordered = tuple(params[name] for name in plan.moving)
+    return _each_run(one_run, plan, tables, kept, ordered, rates)
 
 
-@compiled("plan", "flow")
+@compiled("plan", "implicit")
 def advance(
-    plan: Plan, flow: Flow, kept: Kept, states: State, rates: Rates,
-    target: jax.Array, most: jax.Array,
+    plan: Plan, implicit: bool, tables: Any, kept: Kept, states: State, rates: Rates,
+    target: jax.Array, limits: Limits,
 ) -> tuple[State, jax.Array, jax.Array]:  # fmt: skip
-    """Integrate towards the time `target` by at most `most` steps.
+    """Integrate towards the time `target`.
 
     Returns also whether each run has arrived, and whether it never will: it is out of steps or
     unable to take one.
     """
 
-    def one_run(kept: Kept, start: State, values: dict[str, jax.Array]) -> Any:
+    def one_run(velocity: Any, start: State) -> Any:
         import diffrax
 
-        solver, controller, term = _diffrax(plan, flow, kept, rates, values)
+        solver, controller, term = _diffrax(velocity, implicit, limits)
         order = solver.error_order(term)
 
         def lost(state: State) -> jax.Array:
-            return (state.time + state.size == state.time) | (state.taken >= flow.most_steps)
+            return (state.time + state.size == state.time) | (state.taken >= limits.steps)
 
         def goes_on(carry: tuple[State, jax.Array]) -> jax.Array:
             state, arrived = carry
-            return ~arrived & ~lost(state) & (state.taken - start.taken < most)
+            return ~arrived & ~lost(state) & (state.taken - start.taken < limits.steps_of_call)
 
         def step(carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             state, _ = carry
@@ -84,9 +106,9 @@ def advance(
             there, error, _, new_solver, result = solver.step(
                 term, state.time, end, state.params, None, of_solver, made_jump=False
             )
-            solved = diffrax.is_okay(result)  # the implicit equations
+            failed = ~diffrax.is_okay(result) if implicit else False  # the implicit equations
             error = jax.tree.map(
-                lambda leaf: jnp.where(jnp.isnan(leaf) | ~solved, jnp.inf, leaf), error
+                lambda leaf: jnp.where(jnp.isnan(leaf) | failed, jnp.inf, leaf), error
             )
             good, begin, next_end, _, new_controller, _ = controller.adapt_step_size(
                 state.time, end, state.params, there, None, error, order, of_controller
@@ -114,44 +136,49 @@ def advance(
         state, arrived = jax.lax.while_loop(goes_on, step, (start, arrived))
         return state, arrived, ~arrived & lost(state)
 
-    return _each_run(one_run, kept, (states,), rates)
+    return _each_run(one_run, plan, tables, kept, states, rates)
 
 
-def _diffrax(
-    plan: Plan, flow: Flow, kept: Kept, rates: Rates, values: dict[str, jax.Array]
-) -> tuple[Any, Any, Any]:
-    """The solver, the controller of its steps, and the flow of one run."""
+def _diffrax(velocity: Any, implicit: bool, limits: Limits) -> tuple[Any, Any, Any]:
+    """Return the solver, the controller of its steps, and the flow of one run."""
     import diffrax
 
-    usual = TOLERANCES[str(jnp.result_type(float))]
-    rtol, atol = flow.rtol or usual[0], flow.atol or usual[1]
-    if flow.solver == "explicit":
-        solver: Any = diffrax.Tsit5(scan_kind="lax")
+    if implicit:
+        root_finder = diffrax.VeryChord(rtol=limits.rtol, atol=limits.atol)
+        solver: Any = diffrax.Kvaerno5(scan_kind="lax", root_finder=root_finder)
     else:
-        solver = diffrax.Kvaerno5(
-            scan_kind="lax", root_finder=diffrax.VeryChord(rtol=rtol, atol=atol)
-        )
-    whole = plan.learner.population(kept.data)
-
-    def velocity(t: jax.Array, moved: Params, args: None) -> Params:
-        params = {**kept.fixed, **moved}
-        _, slope = plan.learner.loss_and_grad(kept.data, params, whole, None, plan.moving)
-        now = {name: rate_at(rates[name][0], of, t) for name, of in values.items()}
-        return {
-            name: jax.tree.map(lambda g, name=name: -now[name] * g, slope[name]) for name in now
-        }
-
-    return solver, diffrax.PIDController(rtol, atol), diffrax.ODETerm(velocity)
+        solver = diffrax.Tsit5(scan_kind="lax")
+    controller = diffrax.PIDController(limits.rtol, limits.atol)
+    return solver, controller, diffrax.ODETerm(velocity)
 
 
-def _each_run(function: Any, kept: Kept, trees: tuple[Any, ...], rates: Rates) -> Any:
-    """Vectorise a function of (kept, *trees, values) over seeds and points."""
-    values = {name: of for name, (_, of) in rates.items()}
+def _each_run(function: Any, plan: Plan, tables: Any, kept: Kept, trees: Any, rates: Rates) -> Any:
+    """Vectorise a function of (velocity, tree) over settings, seeds and points."""
+    learner = plan.learner
 
-    def one_seed(kept: Kept, *trees: Any) -> Any:
-        return each(lambda *of: function(kept, *of))(*trees, values)
+    def one_seed(tables: Any, key: jax.Array, drawn: Any, fixed: Params, trees: Any) -> Any:
+        data = learner.data(tables, drawn)
+        of_batch = use_of(key, learner.uses.batch)
+        whole = learner.examples(data, learner.prepare(data, None), of_batch, jnp.int32(0), None)
 
-    return each(one_seed)(kept, *trees)
+        def one(tree: Any, rates: Rates) -> Any:
+            def velocity(t: jax.Array, moved: Any, args: None) -> Any:
+                params = {**fixed, **dict(zip(plan.moving, moved, strict=True))}
+                _, by_group = learner.loss_and_grad(data, params, whole, None, plan.moving)
+                slope = tuple(by_group[name] for name in plan.moving)
+                if plan.weight_decay:
+                    slope = jax.tree.map(lambda g, w: g + plan.weight_decay * w, slope, moved)
+                paces = [plan.rate(name, rates[name], t) for name in plan.moving]
+                return tuple(
+                    jax.tree.map(lambda g, rate=rate: -rate * g, group)
+                    for rate, group in zip(paces, slope, strict=True)
+                )
+
+            return function(velocity, tree)
+
+        return each(one)(trees, rates)
+
+    return each_seed(one_seed, tables, kept, trees)
 
 
 def _choose(condition: jax.Array, new: Any, old: Any) -> Any:

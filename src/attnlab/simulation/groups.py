@@ -2,195 +2,532 @@
 
 from __future__ import annotations
 
+import json
+import math
+import threading
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.dynamics.stopping import Pace
-from attnlab.files.checkpoint import Arrays, arrays_of, tree_of
-from attnlab.models.base import Params
+from attnlab.files.checkpoint import Arrays, arrays_of, check_arrays, tree_of
+from attnlab.files.progress import Report
 from attnlab.simulation import flow, program
-from attnlab.simulation.motion import Flow
-from attnlab.simulation.run import Run
+from attnlab.simulation.learner import MEAN_LOSS
+from attnlab.simulation.simulation import Simulation
+from attnlab.simulation.stopping import Pace, Stopping
 
+# Runs advance together while their arrays stay in a processor's cache, or well within an
+# accelerator's memory. XLA's matrix products on a CPU fall to a tenth of their speed when more
+# than 16 of them are batched.
+WORKING_BYTES = {"cpu": 16 * 2**20}
+RUNS_AT_ONCE = {"cpu": 16}
+ACCELERATOR_SHARE = 0.6  # of an accelerator's memory, for the runs of one program
+# On a CPU two QR decompositions at a time, as some starts need, wait for each other for ever.
+ONE_BEGINS = threading.Lock()
+
+RECORD, STATE = "record/", "state/"
+
+Indices = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # setting, seed, point
 Failure = tuple[float, str]  # the step or time, and the cause
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some seeds and points of a run, as slices of its axes."""
+@dataclass
+class Recorded:
+    """Records: arrays (setting, seed, point, step, ...), by name.
 
-    seeds: slice
-    points: slice
+    count: of the records that are whole. failures: by setting, seed and point.
+    """
+
+    steps: NDArray[Any]
+    values: Arrays = field(default_factory=dict)
+    count: int = 0
+    failures: dict[tuple[int, int, int], Failure] = field(default_factory=dict)
+
+    def put(self, shape: tuple[int, ...], index: int, found: Arrays) -> None:
+        """Add the record `index` of runs of this shape; failed runs are NaN."""
+        for name, value in found.items():
+            if name not in self.values:
+                whole = (*shape, self.steps.size, *value.shape[3:])
+                self.values[name] = np.full(whole, np.nan, value.dtype)
+            self.values[name][:, :, :, index] = value
+        for failed in self.failures:
+            for values in self.values.values():
+                values[*failed, index] = np.nan
+        self.count = index + 1  # last: another thread may take what is there
+
+    def gather(self, run: Simulation, runs: Indices, some: Recorded) -> None:
+        """Add what was recorded of the runs with these settings, seeds and points."""
+        # taken as they are: a group that is left behind may still be at work on the next record
+        count, failures = some.count, dict(some.failures)
+        places: Any = (*np.ix_(*runs), slice(count))
+        records = {name: leaf[:, :, :, :count] for name, leaf in dict(some.values).items()}
+        shape = len(run.tables), len(run.seeds), run.grid.points  # type: ignore[arg-type]
+        for name, leaf in run.learner.unpack(run, runs[0], records if count else {}).items():
+            if name not in self.values:
+                whole = (*shape, self.steps.size, *leaf.shape[4:])
+                self.values[name] = np.full(whole, np.nan, leaf.dtype)
+            self.values[name][places] = leaf
+        self.count = max(self.count, count)
+        for place, failure in failures.items():
+            setting, seed, point = (int(of[i]) for of, i in zip(runs, place, strict=True))
+            self.failures[setting, seed, point] = failure
+
+    def keep_before(self, step: float) -> None:
+        """Drop the records from `step` on."""
+        self.count = min(self.count, int(np.searchsorted(self.steps, step)))
+        self.drop_the_rest()
+
+    def drop_the_rest(self) -> None:
+        """Drop the records that no run has come to."""
+        self.steps = self.steps[: self.count]
+        self.values = {name: leaf[:, :, :, : self.count] for name, leaf in self.values.items()}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Settings whose tables have the same shapes, with a leading axis that counts them.
+
+    at_once: how many seeds and points of them advance together.
+    """
+
+    run: Simulation
+    plan: program.Plan
+    settings: NDArray[np.int64]
+    tables: Any
+    at_once: tuple[int, int]
+
+    @property
+    def programs(self) -> Hashable:
+        """All that its programs are compiled for."""
+        leaves, structure = jax.tree.flatten(self.tables)
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        start = jax.tree.structure(self.run.learner.start(self.run))
+        independent, dtype = self.run.independent, self.run.dtype
+        clock = self.run.clock, self.run.precision
+        return self.plan, dtype, clock, independent, self.at_once, structure, shapes, start
+
+    def rates(self, points: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Return the learning rates at these points, by group."""
+        rates = self.run.grid.rates()
+        return {name: of[points].astype(self.run.dtype) for name, of in rates.items()}
+
+    def groups(self) -> Iterator[Indices]:
+        """Yield the settings, seeds and points that advance together."""
+        seeds, points = len(self.run.seeds), self.run.grid.points  # type: ignore[arg-type]
+        for some_seeds in _cut(seeds, self.at_once[0]):
+            for some_points in _cut(points, self.at_once[1]):
+                yield self.settings, some_seeds, some_points
+
+    def begin(self, runs: Indices) -> tuple[program.Kept, program.State]:
+        """Draw the data and the start of the runs with these settings, seeds and points."""
+        settings, some_seeds, points = runs
+        seeds = np.asarray(self.run.seeds, dtype=np.uint32)[some_seeds]
+        cell = self.run.cell(settings[0], points[0]) if self.run.independent else None
+        start = program.start_of(self.run)
+        with ONE_BEGINS:
+            begun: tuple[program.Kept, program.State] = jax.block_until_ready(
+                program.begin(self.plan, self.tables, seeds, cell, self.rates(points), start)
+            )
+        return begun
+
+
+def stacks(run: Simulation) -> Iterator[list[Stack]]:
+    """Yield all settings of a run, in lists that share their compiled programs."""
+    plan = program.plan_of(run, run.learner.recorded(run))
+    alike: dict[Any, list[tuple[int, Any]]] = {}
+    for number, tables in enumerate(run.tables):
+        leaves, structure = jax.tree.flatten(tables)
+        key = structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves)
+        alike.setdefault(key, []).append((number, tables))
+    for members in alike.values():
+        at_once = _at_once(run, len(members), members[0][1])
+        made = []
+        for chosen in _cut(len(members), at_once[0]):
+            numbers, tables = zip(*(members[i] for i in chosen), strict=True)
+            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *tables)
+            arrays = program.on_device(stacked, run.dtype)
+            made.append(Stack(run, plan, np.array(numbers), arrays, at_once[1:]))
+        yield made
+
+
+def _at_once(run: Simulation, settings: int, tables: Any) -> tuple[int, int, int]:
+    """Return how many settings, seeds and points advance together."""
+    backend = jax.default_backend()
+    bytes_of_run = max(1, run.learner.bytes_of_run(run, tables))
+    seeds, points = len(run.seeds), run.grid.points  # type: ignore[arg-type]
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 8 * 2**30)
+    budget = WORKING_BYTES.get(backend, int(ACCELERATOR_SHARE * limit))
+    most = RUNS_AT_ONCE.get(backend, seeds * points * settings)
+    if backend == "cpu":
+        most = min(most, run.learner.runs_at_once(run))
+    fitting = max(1, min(most, budget // bytes_of_run))
+    if run.independent:
+        return 1, _even_share(seeds, fitting), 1
+    points_at_once = _even_share(points, fitting)
+    seeds_at_once = _even_share(seeds, max(1, fitting // points_at_once))
+    together = seeds_at_once * points_at_once
+    # beside its runs a setting has the tables that its sequences are drawn from
+    of_tables = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tables))
+    bytes_of_setting = together * bytes_of_run + of_tables
+    fitting = max(1, min(most // together, budget // bytes_of_setting))
+    return _even_share(settings, fitting), seeds_at_once, points_at_once
+
+
+def _even_share(total: int, most: int) -> int:
+    """Return the smallest group size with which as few groups as possible hold `total`."""
+    groups = -(-total // most)
+    return -(-total // groups)
+
+
+def _cut(total: int, size: int) -> list[NDArray[np.int64]]:
+    """Return 0 to `total` - 1 in pieces of one size, so that one compiled program serves all.
+
+    The last is filled up with repeats.
+    """
+    return [np.arange(first, first + size) % total for first in range(0, total, size)]
 
 
 class Group(ABC):
-    """Runs that advance together; each lives between calls as arrays (seed, point, ...)."""
+    """Runs that advance together, (setting, seed, point), from record to record.
 
-    def __init__(self, run: Run, part: Part) -> None:
-        self.run, self.part = run, part
-        self.rates = run.rate_arrays(part.points)
-        self.seeds = np.asarray(run.seeds, np.uint32)[part.seeds]
-        self.kept, self.first = program.begin(
-            run.plan, jnp.asarray(self.seeds), self.rates, run.start()
-        )
+    pace: shared by the groups of one compiled program.
+    """
+
+    note: str | None = None  # shown with the progress
+    kept: program.Kept
+    state: Any
+
+    def __init__(self, stack: Stack, runs: Indices, pace: Pace) -> None:
+        self.stack, self.run, self.plan = stack, stack.run, stack.plan
+        self.runs, self.pace = runs, pace
+        self.shape = tuple(index.size for index in runs)
+        self.rates = stack.rates(runs[2])
+        self.clock = self.run.record_steps
+        self.recorded = Recorded(self.clock)
+        self.begun = self.done = False
+        self.shown: tuple[Any, NDArray[np.int64], int] | None = None
 
     @abstractmethod
-    def advance(self, target: float, pace: Pace) -> bool:
+    def start(self, states: program.State) -> None:
+        """Put the runs at step or time 0."""
+
+    @abstractmethod
+    def advance(self, target: Any) -> bool:
         """Make one call into compiled code towards a step or time; return whether all arrived."""
 
     @abstractmethod
     def compile(self) -> None:
-        """Have `advance` compiled."""
+        """Have `advance` compiled, and take no step."""
 
     @abstractmethod
-    def params(self) -> Params:
-        """The parameters as they are recorded."""
+    def states(self) -> program.State:
+        """Return the runs as they are recorded."""
 
     @property
     @abstractmethod
     def reached(self) -> float:
         """The step or time that all runs have come to."""
 
+    @property
     @abstractmethod
-    def failures(self) -> dict[tuple[int, int], Failure]:
-        """The runs that failed, by seed and point within the group."""
+    def fraction(self) -> float:
+        """Fraction of the run completed."""
 
-    def observe(self) -> dict[str, NDArray[Any]]:
-        """Return what is recorded, (seed, point, ...)."""
-        step = jnp.int32(self.reached if self.run.motion.clock == "step" else 0)
-        found = program.record(self.run.plan, self.kept, self.params(), step)
-        return {name: np.asarray(of) for name, of in jax.device_get(found).items()}
+    def begin(self) -> None:
+        """Put the runs where they start, unless they are there."""
+        if self.begun:
+            return
+        self.begun = True
+        self.kept, states = self.stack.begin(self.runs)
+        self.start(states)
+
+    def go(self, report: Report, stopping: Stopping, after_call: Any) -> None:
+        """Advance from record to record, to the end, until every run has failed or until asked to
+        stop; `after_call` is called wherever nothing is half done."""
+        if stopping.asked:
+            return
+        runs = math.prod(self.shape)
+        with program.numbers(self.run):
+            self.begin()
+            report(runs * self.fraction, None)
+            while self.recorded.count < self.clock.size:
+                index = self.recorded.count
+                there = False
+                while not there:
+                    if stopping.asked:
+                        return
+                    before = self.fraction
+                    there = self.advance(self.clock[index])
+                    lost = len(self.recorded.failures) == runs
+                    report(runs * ((1.0 if lost else self.fraction) - before), self.note)
+                    if lost:
+                        self._show(done=True)
+                        return
+                    if there:
+                        self.recorded.put(self.shape, index, self.observe())
+                        self.recorded_now()
+                    self._show(done=self.recorded.count == self.clock.size)
+                    after_call()
+
+    def observe(self) -> Arrays:
+        """Return what was asked for, as it is now."""
+        step = np.int32(self.reached if self.run.clock == "step" else 0)
+        record = program.record(self.plan, self.stack.tables, self.kept, self.states(), step)
+        return flatten(jax.device_get(record))
+
+    def recorded_now(self) -> None:  # noqa: B027 - most count nothing
+        """Reset what is counted from record to record."""
+
+    @property
+    @abstractmethod
+    def position(self) -> list[int]:
+        """Whole numbers that belong to the state."""
+
+    def _show(self, *, done: bool) -> None:
+        """Put state, position and count where a thread that writes a checkpoint finds them."""
+        self.done = done
+        counted = [self.recorded.count, int(done), *self.position]
+        self.shown = self.state, np.asarray(counted, np.int64), self.recorded.count
 
     def arrays(self) -> Arrays:
-        """All that a checkpoint needs, by name."""
-        return arrays_of(self.state)
+        """Return all that a checkpoint needs, by name, as it was after the last call; {} before.
 
-    def restore(self, arrays: Arrays) -> None:
+        Another thread may ask: the state is replaced, never written to, and records only grow.
+        What is there of the next record is recorded again after a resume.
+        """
+        if self.shown is None:
+            return {}
+        state, counted, _ = self.shown
+        records = {RECORD + name: of.copy() for name, of in dict(self.recorded.values).items()}
+        failures = [[*place, *failure] for place, failure in self.recorded.failures.items()]
+        return {
+            **{STATE + name: of for name, of in arrays_of(state).items()},
+            **records,
+            "counted": counted,
+            "failures": np.frombuffer(json.dumps(failures).encode(), np.uint8),
+        }
+
+    def restore(self, path: Path, arrays: Arrays) -> None:
         """Put the runs where they were when `arrays` were taken."""
-        self.state = tree_of(arrays, like=self.state)
+        self.begin()
+        states = {STATE + name: of.shape for name, of in arrays_of(self.state).items()}
+        check_arrays(path, arrays, {**states, "counted": (2 + len(self.position),)})
+        own = {name.removeprefix(STATE): arrays[name] for name in states}
+        self.state = tree_of(own, like=self.state)
+        count, done, *position = map(int, arrays["counted"])
+        self.recorded.values = {
+            name.removeprefix(RECORD): of.copy()
+            for name, of in arrays.items()
+            if name.startswith(RECORD)
+        }
+        for *place, step, cause in json.loads(arrays["failures"].tobytes() or b"[]"):
+            self.recorded.failures[tuple(place)] = step, cause
+        self.recorded.count = count
+        self.put_position(position)
+        self._show(done=bool(done))
 
-    state: Any
+    @abstractmethod
+    def put_position(self, position: list[int]) -> None:
+        """Set the numbers of `position`."""
 
 
 class Stepping(Group):
     """Runs at one common step."""
 
-    def __init__(self, run: Run, part: Part) -> None:
-        super().__init__(run, part)
-        self.state = self.first, np.zeros(1, np.int32)  # files keep no scalars
+    step = 0
+    counted = 0  # steps in the running sum of the training loss
 
-    def compile(self) -> None:
-        """Take no step."""
-        self.call(0)
+    def start(self, states: program.State) -> None:
+        self.state = states
 
-    def call(self, count: int) -> None:
-        """Take `count` steps."""
-        states, (step,) = self.state
-        states = program.advance(
-            self.run.plan, self.kept, states, self.rates, np.int32(step), np.int32(count)
-        )
-        self.state = jax.block_until_ready(states), np.asarray([step + count], np.int32)
-
-    def advance(self, target: float, pace: Pace) -> bool:
-        """Take steps for about half a second."""
-        count = min(int(target) - int(self.reached), pace.steps)
-        if count:
-            begun = time.perf_counter()
-            self.call(count)
-            pace.took(count, time.perf_counter() - begun)
-        return self.reached == target
-
-    def params(self) -> Params:
-        """The parameters of the groups that move."""
-        params: Params = self.state[0].params
-        return params
+    def states(self) -> program.State:
+        if MEAN_LOSS not in self.plan.what:
+            return self.state
+        mean = self.state.loss_sum / np.asarray(self.counted or np.nan, self.run.dtype)
+        return self.state._replace(loss_sum=mean)
 
     @property
     def reached(self) -> float:
-        """The step."""
-        return float(self.state[1][0])
+        return self.step
 
-    def failures(self) -> dict[tuple[int, int], Failure]:
-        """The first step of a run that was not finite, and what was not."""
-        found: dict[tuple[int, int], Failure] = {}
-        for name, steps in jax.device_get(self.state[0].failed).items():
-            for seed, point in np.argwhere(steps >= 0).tolist():
-                failure = float(steps[seed, point]), f"{name} became non-finite"
-                found[seed, point] = min(found.get((seed, point), failure), failure)
-        return found
+    @property
+    def fraction(self) -> float:
+        return self.step / max(int(self.clock[-1]), 1)
+
+    def compile(self) -> None:
+        self.call(0)
+
+    def advance(self, target: int) -> bool:
+        count = min(int(target) - self.step, self.pace.steps)
+        period = self.run.learner.pass_steps(self.run) if self.run.motion.reset_moments else 0
+        if period:
+            count = min(count, period - self.step % period)
+        if count:
+            if period and self.step and self.step % period == 0:
+                self.state = program.forget(self.plan, self.state, self.rates)
+            begun = time.perf_counter()
+            state, finite = self.call(count)
+            self.pace.took(count, time.perf_counter() - begun)
+            if not np.all(finite):
+                self._find_failures(count, finite)
+            self.state = state
+            self.step += count
+            self.counted += count
+            if MEAN_LOSS in self.plan.what:
+                losses = np.asarray(state.loss_sum) / self.counted
+                if np.isfinite(losses).any():
+                    self.note = f"loss {losses[np.isfinite(losses)].mean():.3f}"
+        return self.step == target
+
+    def call(self, count: int) -> tuple[program.State, NDArray[np.bool_]]:
+        """Return the runs `count` steps later, and which groups of parameters are finite."""
+        state, finite = program.advance(
+            self.plan, self.stack.tables, self.kept, self.state, self.rates,
+            np.int32(self.step), np.int32(count),
+        )  # fmt: skip
+        return state, np.asarray(finite)
+
+    def recorded_now(self) -> None:
+        if MEAN_LOSS in self.plan.what:
+            self.state = self.state._replace(loss_sum=jnp.zeros_like(self.state.loss_sum))
+            self.counted = 0
+
+    @property
+    def position(self) -> list[int]:
+        return [self.step, self.counted]
+
+    def put_position(self, position: list[int]) -> None:
+        self.step, self.counted = position
+
+    def _find_failures(self, count: int, finite: NDArray[np.bool_]) -> None:
+        """Bisect for the first non-finite step of each run that just failed.
+
+        Steps are replayed from the last good states, which draws the same batches again.
+        """
+        seen = {count: finite}
+
+        def finite_after(steps: int) -> NDArray[np.bool_]:
+            if steps not in seen:
+                seen[steps] = self.call(steps)[1]
+            return seen[steps]
+
+        for setting, seed, point in np.argwhere(~finite.all(axis=0)).tolist():
+            if (setting, seed, point) in self.recorded.failures:
+                continue
+            chosen = (slice(None), setting, seed, point)
+            good, bad = 0, count
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                if finite_after(middle)[chosen].all():
+                    good = middle
+                else:
+                    bad = middle
+            group = self.plan.moving[int(np.argmin(finite_after(bad)[chosen]))]
+            failure = self.step + bad, f"{self.run.learner.words(group)} became non-finite"
+            self.recorded.failures[setting, seed, point] = failure
 
 
 class Flowing(Group):
-    """Runs of a flow, each at a time of its own."""
+    """Runs of the flow, each at a time of its own."""
 
-    def __init__(self, run: Run, part: Part) -> None:
-        super().__init__(run, part)
-        # times and learning rates are not part of the program
-        self.flow = replace(cast(Flow, run.motion), time=1.0, learning_rate=1.0)
-        self.state = flow.begin(run.plan, self.flow, self.kept, self.first.params, self.rates)
-        self.arrived = np.zeros(self.state.time.shape, bool)
-        self.target = 0.0
+    @cached_property
+    def implicit(self) -> bool:
+        return bool(self.run.motion.solver == "implicit")
 
-    def compile(self) -> None:
-        """Take no step."""
-        self.advance(0.0, Pace())
+    @property
+    def most_steps(self) -> int:
+        return int(self.run.motion.most_steps)
 
-    def advance(self, target: float, pace: Pace) -> bool:
-        """Take steps of the solver for about half a second."""
-        before, begun = np.max(self.state.taken), time.perf_counter()
-        self.state, arrived, lost = flow.advance(
-            self.run.plan, self.flow, self.kept, self.state, self.rates,
-            jnp.asarray(target, self.run.dtype), np.int32(pace.steps),
+    def start(self, states: program.State) -> None:
+        limits = flow.limits_of(self.run.motion, self.run.dtype, 0)
+        self.state = flow.begin(
+            self.plan, self.implicit, self.stack.tables, self.kept, states.params, self.rates,
+            limits,
         )  # fmt: skip
-        self.arrived, self.target = np.asarray(arrived), target
-        pace.took(int(np.max(self.state.taken) - before), time.perf_counter() - begun)
-        return bool(np.all(self.arrived | np.asarray(lost)))
+        self.times = np.zeros(self.shape, self.run.dtype)
 
-    def params(self) -> Params:
-        """The parameters at the time that was asked for last."""
-        params: Params = self.state.there
-        return params
+    def states(self) -> program.State:
+        there = dict(zip(self.plan.moving, self.state.there, strict=True))
+        return program.State(there, (), ())
 
     @property
     def reached(self) -> float:
-        """The time of the run that is least far."""
-        times = np.where(self.arrived, self.target, np.asarray(self.state.time))
-        return float(times.min())
+        return float(self.times.min())
 
-    def failures(self) -> dict[tuple[int, int], Failure]:
-        """The time at which a run was given up, and why."""
-        time, size, taken = (
-            np.asarray(of) for of in (self.state.time, self.state.size, self.state.taken)
+    @property
+    def fraction(self) -> float:
+        """By the logarithm of time: steps grow with it."""
+        passed, last = (np.log1p(t / flow.FIRST_STEP) for t in (self.times, self.clock[-1]))
+        return float(passed.mean() / last) if last else 1.0
+
+    def compile(self) -> None:
+        self.call(0.0, 0)
+
+    def advance(self, target: float) -> bool:
+        before, begun = np.asarray(self.state.taken), time.perf_counter()
+        self.state, arrived, lost = self.call(target, self.pace.steps)
+        taken = np.asarray(self.state.taken)
+        self.pace.took(int(np.max(taken - before)), time.perf_counter() - begun)
+        self.times = np.where(arrived, np.asarray(target, self.run.dtype), self.state.time)
+        most = int(taken.max())
+        self.note = f"time {self.reached:.3g}, step {most:,} of {self.most_steps:,} at most"
+        for setting, seed, point in np.argwhere(lost).tolist():
+            place = setting, seed, point
+            self.recorded.failures[place] = self._failure(place)
+        return bool(np.all(arrived | lost))
+
+    def call(self, target: float, steps: int) -> tuple[flow.State, NDArray[Any], NDArray[Any]]:
+        """Return the runs after up to `steps` steps towards a time; which arrived, and which never
+        will."""
+        limits = flow.limits_of(self.run.motion, self.run.dtype, steps)
+        state, arrived, lost = flow.advance(
+            self.plan, self.implicit, self.stack.tables, self.kept, self.state, self.rates,
+            np.asarray(target, self.run.dtype), limits,
+        )  # fmt: skip
+        return state, np.asarray(arrived), np.asarray(lost)
+
+    @property
+    def position(self) -> list[int]:
+        return []
+
+    def put_position(self, position: list[int]) -> None:
+        self.times = np.asarray(self.state.time)
+
+    def _failure(self, place: tuple[int, int, int]) -> Failure:
+        """Return when and why the flow of a run was given up."""
+        state = self.state
+        time, size, taken = (float(np.asarray(of)[place]) for of in (
+            state.time, state.size, state.taken
+        ))  # fmt: skip
+        if taken < self.most_steps:
+            return time, f"the flow could take no further step in {self.run.dtype}"
+        left = (float(self.clock[-1]) - time) / max(size, float(np.finfo(self.run.dtype).tiny))
+        return (
+            time,
+            f"the flow was given up after {self.most_steps:,} steps (about {left:.0e} left)",
         )
-        spent = taken >= self.flow.most_steps
-        lost = ((time + size == time) | spent) & ~self.arrived
-        causes = {
-            True: f"the flow was given up after {self.flow.most_steps:,} steps",
-            False: f"the flow could take no further step in {self.run.dtype}",
-        }
-        found = {}
-        for seed, point in np.argwhere(lost).tolist():
-            found[seed, point] = float(time[seed, point]), causes[bool(spent[seed, point])]
-        return found
 
 
 KINDS: dict[str, type[Group]] = {"step": Stepping, "time": Flowing}
 
 
-def parts_of(run: Run, cores: int) -> list[Part]:
-    """Divide the runs into equal groups, as many as there are cores for where that is possible."""
-    seeds, points = run.shape
-    if cores == 1:
-        return [Part(slice(None), slice(None))]
-    if seeds > 1:
-        size = seeds // cores if seeds % cores == 0 else 1
-        return [Part(slice(i, i + size), slice(None)) for i in range(0, seeds, size)]
-    size = points // cores if points % cores == 0 else 1
-    return [Part(slice(None), slice(i, i + size)) for i in range(0, points, size)]
+def flatten(record: dict[str, Any]) -> Arrays:
+    """Return one record with flat names: the parts of a tuple or dict as `name.part`."""
+    flat: Arrays = {}
+    for name, value in record.items():
+        if hasattr(value, "_asdict"):
+            flat |= {f"{name}.{part}": of for part, of in value._asdict().items()}
+        elif isinstance(value, dict):
+            flat |= value
+        else:
+            flat[name] = value
+    return flat

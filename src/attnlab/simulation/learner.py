@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
-from attnlab.measures import maps, places
-from attnlab.models import Model
-from attnlab.models.base import Params
-from attnlab.simulation.losses import LOSSES, LossName, cross_entropy, mean_loss
-from attnlab.tasks import Batch, Task
+from attnlab.files.memory import require_memory
+from attnlab.files.recipe import Named
+from attnlab.models.base import LossName, Model, Params, Precision
+from attnlab.tasks.base import Batch, Task
 
+if TYPE_CHECKING:
+    import jax
+
+    from attnlab.simulation.simulation import Simulation
+
+LOSS, MEAN_LOSS, PARAMETERS = "loss", "train_loss", "parameters"
 PER_HEAD = ("layer", "head")
 MEASURES = ("entropy", "previous_mass", "sink_mass", "induction_mass")
+COPIES = {"step": 5, "time": 12}  # of the parameters: gradient, moments, update; stages of a solver
 
 
-class Learner(ABC):
+class Uses(NamedTuple):
+    """Numbers by which the random streams of a seed differ; None is the seed's own key."""
+
+    batch: int | None = 0
+    start: int = 1
+    data: int = 2
+    dropout: int = 3
+    probe: int = 4
+    evaluate: int = 5
+
+
+class Learner(Named, ABC):
     """A problem that the trainer runs: a frozen value with pure methods.
 
     A paper's closed equations implement `init` and `loss`, or `loss_and_grad` where no loss is
-    known: a bare ordinary differential equation returns minus its velocity as the gradient.
+    known: a bare ordinary differential equation returns minus its velocity as the gradient. The
+    methods from `tables` on have defaults that suit these.
     """
+
+    uses: ClassVar[Uses] = Uses()
+    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `compiling`
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -56,12 +82,17 @@ class Learner(ABC):
 
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
         """Return the loss of a batch or of the population; `key` draws dropout."""
-        raise NotImplementedError(f"{type(self).__name__} has neither loss nor loss_and_grad")
+        loss, _ = self.loss_and_grad(data, params, batch, key, ())
+        return loss
 
     def loss_and_grad(
         self, data: Any, params: Params, batch: Any, key: jax.Array | None, groups: Sequence[str]
     ) -> tuple[jax.Array, Params]:
         """Return the loss and its gradient by these groups."""
+        import jax
+
+        if type(self).loss is Learner.loss:
+            raise NotImplementedError(f"{type(self).__name__} has neither loss nor loss_and_grad")
 
         def of(moved: Params) -> jax.Array:
             return self.loss(data, {**params, **moved}, batch, key)
@@ -72,6 +103,186 @@ class Learner(ABC):
         """Return what can be recorded of a probe, by name."""
         return {}
 
+    # -- what the trainer asks for ----------------------------------------------------------------
+
+    def tables(self, run: Simulation) -> list[Any]:
+        """Return arrays that all seeds share, a tree for each setting that runs beside others."""
+        return [()]
+
+    def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
+        """Draw what a seed keeps; `batch_key` is the key of its batches."""
+        return self.draw(key)
+
+    def data(self, tables: Any, drawn: Any) -> Any:
+        """Return the data of a seed: what all share together with what it drew."""
+        return drawn
+
+    def init_with(self, run_start: Any, key: jax.Array, tables: Any, data: Any) -> Params:
+        """Return the parameters at the start, with those given in the run in their place."""
+        return {**self.init(key, data), **run_start}
+
+    def prepare(self, data: Any, size: int | None) -> Any:
+        """Return what all steps of a call share: the population, or nothing."""
+        return self.population(data) if size is None else None
+
+    def examples(
+        self, data: Any, prepared: Any, key: jax.Array, step: jax.Array, size: int | None
+    ) -> Any:
+        """Return what the gradient of a step is computed from; `key` is that of all batches."""
+        import jax
+
+        if size is None:
+            return prepared
+        return self.batch(data, jax.random.fold_in(key, step), step, size)
+
+    def observe(self, data: Any, params: Params, probe: Any, what: Sequence[str]) -> dict[str, Any]:
+        """Return what is recorded of one run, but for losses; all that there is without `what`."""
+        found = self.capture(data, params, probe) | leaves_of(params)
+        return {name: of for name, of in found.items() if not what or name in what}
+
+    def probe(self, data: Any, key: jax.Array, size: int | None, probe: int) -> Any:
+        """Return the examples on which the model is captured."""
+        import jax.numpy as jnp
+
+        if size is None:
+            return self.population(data)
+        return self.batch(data, key, jnp.int32(0), probe)
+
+    def rate_factor(self, group: str) -> float:
+        """Return the factor of a group's learning rate."""
+        return 1.0
+
+    def near(self, params: Params, batch: Any) -> tuple[Params, Any]:
+        """Return the parameters and the batch that a step needs, all of them by default."""
+        return params, batch
+
+    def far(self, params: Params, near: Params, batch: Any) -> Params:
+        """Return the parameters with those of `near` written back."""
+        return near
+
+    def words(self, group: str) -> str:
+        """Return a group's name in messages."""
+        return group
+
+    # -- the run around it ------------------------------------------------------------------------
+
+    def groups(self, run: Simulation) -> tuple[str, ...]:
+        """Return the names of the parameter groups."""
+        return tuple(run_shapes(run).start)
+
+    def checked_start(self, run: Simulation) -> Any:
+        """Return the run's `init` as read-only arrays by group, checked against the shapes."""
+        import jax
+
+        if run.symbols and isinstance(run.init, str) and run.init == "zero":
+            return run.init  # the model's own, as on the exact path
+        given = _last_parameters(run.init) if isinstance(run.init, xr.Dataset) else run.init
+        if not isinstance(given, Mapping):
+            raise InputError(f"init: expected arrays by group, or a result, got {given!r}")
+        shapes = run_shapes(run, given=False).start
+        for name, group in given.items():
+            if name not in shapes:
+                raise InputError(f"init: the groups are {', '.join(shapes)}, got {name!r}")
+            wanted, found = (jax.tree.map(np.shape, of) for of in (shapes[name], group))
+            if wanted != found:
+                raise InputError(
+                    f"init: expected shapes {wanted} in the group {name!r}, got {found}"
+                )
+            if not all(np.all(np.isfinite(of)) for of in jax.tree.leaves(group)):
+                raise InputError(f"init: expected finite numbers in the group {name!r}")
+        return {str(name): jax.tree.map(_frozen, of) for name, of in given.items()}
+
+    def recorded(self, run: Simulation) -> tuple[str, ...]:
+        """Return the names of what is recorded."""
+        shapes, asked = run_shapes(run), run.record.what
+        own = tuple(leaves_of(shapes.start))
+        if asked is None:
+            return tuple(
+                name
+                for name in shapes.record
+                if name not in (*own, MEAN_LOSS) and "sequence" not in self.labels.get(name, ())
+            )
+        names = tuple(one for name in asked for one in (own if name == PARAMETERS else (name,)))
+        for name in names:
+            if name not in shapes.record:
+                known = (PARAMETERS, *shapes.record)
+                raise InputError(f"what: {name!r} cannot be recorded; {did_you_mean(name, known)}")
+        return names
+
+    def record_numbers(self, run: Simulation) -> int:
+        """Return the numbers of one record of one run."""
+        shapes = run_shapes(run).record
+        return sum(math.prod(shapes[name].shape) for name in self.recorded(run))
+
+    def require_memory(self, run: Simulation) -> None:
+        """Refuse a run that this machine cannot hold, by the field that asks for most."""
+        size = np.dtype(run.dtype).itemsize
+        shapes = run_shapes(run)
+        parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
+        copies = COPIES[run.clock] * size * parameters
+        require_memory("seeds", copies * run.grid.runs, "take fewer runs")
+        require_memory("batch_size", size * shapes.activations, "take fewer examples at a time")
+        records = run.bytes_per_record * run.record_steps.size
+        require_memory("record", records, "record less, or less often")
+
+    def bytes_of_run(self, run: Simulation, tables: Any) -> int:
+        """Return the bytes that a run works on in a step, roughly."""
+        shapes = run_shapes(run)
+        parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
+        numbers = COPIES[run.clock] * parameters + shapes.activations
+        return numbers * np.dtype(run.dtype).itemsize
+
+    def runs_at_once(self, run: Simulation) -> int:
+        """Return how many runs should advance in one program on a processor: a share for each
+        core, since XLA leaves cores idle in small operations."""
+        if not run.motion.side_by_side:
+            return run.grid.runs
+        return -(-run.grid.runs // (os.cpu_count() or 1))
+
+    def pass_steps(self, run: Simulation) -> int:
+        """Return the steps of a pass over the data; 0 where there is none."""
+        return 0
+
+    def cell(self, run: Simulation, setting: int, point: int) -> str:
+        """Return a text that tells a run's cell from others, whatever it is computed with."""
+        rates = [float(of[point]) for of in run.grid.rates().values()]
+        settings = {name: run.spec[name] for name in ("task", "model", "motion", "gradient")}
+        return json.dumps([setting, settings, rates], sort_keys=True)
+
+    def start(self, run: Simulation) -> Params:
+        """Return the arrays of the run's `init` by group."""
+        return dict(run.init) if isinstance(run.init, Mapping) else {}
+
+    def attrs(self, run: Simulation) -> dict[str, Any]:
+        """Return attributes of the result besides the usual ones."""
+        return {}
+
+    def warning(self, run: Simulation) -> str:
+        """Return what a user should know about the numbers of a run; empty if nothing."""
+        return ""
+
+    def unpack(
+        self, run: Simulation, settings: NDArray[np.int64], values: Mapping[str, NDArray[Any]]
+    ) -> dict[str, NDArray[Any]]:
+        """Return records (setting, ...) as they are labelled."""
+        return dict(values)
+
+    def dataset(
+        self, run: Simulation, values: Mapping[str, NDArray[Any]], steps: NDArray[Any]
+    ) -> xr.Dataset:
+        """Return records (setting, seed, point, step, ...) with their dims and coords."""
+        outer = ("setting", *run.grid.dims())
+        variables: dict[str, Any] = {}
+        for name, of in values.items():
+            extra = of.ndim - 4
+            inner = self.labels.get(name, tuple(f"{name}_{i}" for i in range(extra)))
+            if len(inner) != extra:
+                raise InputError(f"labels: {name} has {extra} dims, got the names {inner}")
+            variables[name] = (*outer, run.clock, *inner), run.grid.label(of)
+        found = xr.Dataset(variables, {**run.grid.coords(), run.clock: steps})
+        alone = found.sizes.get("setting") == 1
+        return found.squeeze("setting") if alone else found
+
 
 @dataclass(frozen=True)
 class TaskLearner(Learner):
@@ -80,6 +291,7 @@ class TaskLearner(Learner):
     task: Task
     model: Model
     loss_name: LossName = "cross_entropy"
+    precision: Precision = "default"
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -91,9 +303,21 @@ class TaskLearner(Learner):
         """Dims of what the model captures, and of the measures of its attention."""
         return {**self.model.dims, **dict.fromkeys(MEASURES, PER_HEAD)}
 
+    def tables(self, run: Simulation) -> list[Any]:
+        """Return the tables of the task."""
+        return self.task.tables()
+
     def draw(self, key: jax.Array) -> Any:
-        """Draw an instance of the task."""
+        """Draw an instance of a task that has no tables."""
         return self.task.draw(key)
+
+    def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
+        """Draw an instance of the task."""
+        return self.task.draw(key, tables) if tables else self.task.draw(key)  # type: ignore[call-arg]
+
+    def data(self, tables: Any, drawn: Any) -> Any:
+        """Return the task's data: its tables and its instance in one mapping."""
+        return {**tables, **drawn} if tables else drawn
 
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the model's parameters at the start."""
@@ -114,10 +338,24 @@ class TaskLearner(Learner):
 
     def loss(self, data: Any, params: Params, batch: Batch, key: jax.Array | None) -> jax.Array:
         """Return the mean loss of the model's outputs."""
-        outputs, _ = self.model.apply(params, batch.inputs, key=key)
+        from attnlab.models.losses import mean_loss
+
         if self.loss_name == "task":
+            outputs, _ = self.model.apply(params, batch.inputs, key=key)
             return mean_loss(self.task.loss(data, outputs, batch), batch)
-        return mean_loss(LOSSES[self.loss_name](outputs, batch.target), batch)
+        return self.model.loss(params, batch, self.loss_name, key=key, precision=self.precision)
+
+    def rate_factor(self, group: str) -> float:
+        """Return the model's factor of a group's learning rate."""
+        return self.model.rate_factor(group)
+
+    def near(self, params: Params, batch: Any) -> tuple[Params, Any]:
+        """Return what the model says a step needs."""
+        return self.model.near(params, batch)
+
+    def far(self, params: Params, near: Params, batch: Any) -> Params:
+        """Return the model's parameters with those of `near` written back."""
+        return self.model.far(params, near, batch)
 
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return the probe's loss, what the model captures, and measures of it.
@@ -126,6 +364,10 @@ class TaskLearner(Learner):
         inputs are tokens, induction, as means over the probe by layer and head. Of reference
         rules: their loss, and KL(rule || model).
         """
+        import jax.numpy as jnp
+
+        from attnlab.models.losses import cross_entropy, mean_loss
+
         outputs, found = self.model.apply(params, probe.inputs)
         found = {"probe_loss": self.loss(data, params, probe, None), **found}
         if self.model.dims.get("attention", ())[-2:] == ("query", "key"):
@@ -137,6 +379,10 @@ class TaskLearner(Learner):
         return found
 
     def _measures(self, attention: jax.Array, probe: Batch) -> dict[str, jax.Array]:
+        import jax.numpy as jnp
+
+        from attnlab.measures import maps, places
+
         dims = self.model.dims["attention"]
         rows = {
             "entropy": maps.entropy(attention),
@@ -154,3 +400,50 @@ class TaskLearner(Learner):
             rows["induction_mass"] = places.induction_mass(attention, beside)
         over = tuple(i for i, dim in enumerate(dims[:-1]) if dim not in PER_HEAD)
         return {name: jnp.nanmean(value, axis=over) for name, value in rows.items()}
+
+
+def leaves_of(params: Params) -> dict[str, Any]:
+    """Return the arrays of all groups as parameters.group, or parameters.group.name."""
+    import jax
+
+    leaves, _ = jax.tree.flatten_with_path({PARAMETERS: params})
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def run_shapes(run: Simulation, *, given: bool = True) -> Any:
+    """Return the shapes of a run's parameters and records; see `program.Shapes`."""
+    from attnlab.simulation.program import shapes_of
+
+    return shapes_of(run, given=given)
+
+
+def _last_parameters(result: xr.Dataset) -> Params:
+    """Return the parameters at the end of a result that has recorded them, of one run."""
+    prefix = f"{PARAMETERS}."
+    found: Params = {}
+    for name in (str(of) for of in result.data_vars if str(of).startswith(prefix)):
+        group, _, inner = name.removeprefix(prefix).partition(".")
+        clock = "step" if "step" in result.dims else "time"
+        dims = result[name].dims
+        for dim in dims[: dims.index(clock)]:
+            if result.sizes[dim] > 1:
+                raise InputError(
+                    f"init: the result has several runs along {dim}; select one with .isel({dim}=0)"
+                )
+        last = result[name].isel(dict.fromkeys(dims[: dims.index(clock)], 0) | {clock: -1})
+        if inner:
+            home = found.setdefault(group, {})
+            for part in inner.split(".")[:-1]:
+                home = home.setdefault(part, {})
+            home[inner.split(".")[-1]] = last.values
+        else:
+            found[group] = last.values
+    if not found:
+        raise InputError("init: the result has no parameters; record what=('parameters', ...)")
+    return found
+
+
+def _frozen(of: Any) -> NDArray[Any]:
+    array = np.array(of)
+    array.setflags(write=False)
+    return array

@@ -1,29 +1,33 @@
 """The compiled programs of a run: begin, advance, record.
 
-Runs differ in their seed and their learning rates, the vectorised axes, from the outer to the
-inner. Runs of one seed see the same data and batches, which are drawn once for all learning rates.
-Random numbers are functions of seed and step.
+Runs differ in their setting (a set of classes, say), their seed and their learning rates: the
+vectorised axes, from the outer to the inner. Runs of one setting and seed see the same data and
+batches: they are drawn once, and two learning rates are compared on the same data. Where each cell
+has data of its own, only its seeds are vectorised. Random numbers are functions of seed and step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 
-from attnlab.dynamics.compiling import compiled
-from attnlab.dynamics.optimizers import Optimizer
-from attnlab.dynamics.program import each
+from attnlab.files.errors import InputError
 from attnlab.models.base import Params
-from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.motion import Gradient
+from attnlab.simulation.compiling import compiled
+from attnlab.simulation.learner import LOSS, MEAN_LOSS, Learner, TaskLearner
+from attnlab.simulation.optimizers import Optimizer
+from attnlab.simulation.rates import Schedule
 
-DATA, START, BATCH, DROPOUT, PROBE, EVALUATE = range(6)  # the uses of a seed
-Rates = dict[str, tuple[jax.Array, jax.Array]]  # by group: where pieces begin, and their values
-LOSS, PARAMETERS = "loss", "parameters"
+if TYPE_CHECKING:
+    from attnlab.simulation.simulation import Simulation
+
+Rates = dict[str, jax.Array]  # of each group that moves, along the points
 EVALUATED = 256  # examples of another task
 
 
@@ -32,179 +36,398 @@ class Plan:
     """Static argument of the compiled programs: the learner, and how it is moved and recorded."""
 
     learner: Learner
-    gradient: Gradient
-    optimizers: tuple[tuple[str, Optimizer], ...]  # of the groups that move; empty in a flow
+    size: int | None  # examples in a batch; None for the population
     moving: tuple[str, ...]
+    optimizers: tuple[tuple[str, Optimizer], ...]  # of the groups that move; none in a flow
+    schedules: tuple[tuple[str, Schedule], ...]
     clip: float | None
+    weight_decay: float  # of a flow
     what: tuple[str, ...]  # all that there is, where it is empty
     probe: int
     evaluate: tuple[tuple[str, TaskLearner], ...]
 
+    @property
+    def near(self) -> bool:
+        """True if entries without a gradient stay where they are."""
+        return all(optimizer.keeps_still for _, optimizer in self.optimizers)
+
+    def rate(self, group: str, value: jax.Array, now: jax.Array) -> jax.Array:
+        """Return the learning rate of a group at a step or time."""
+        factor = self.learner.rate_factor(group)
+        schedule = dict(self.schedules).get(group)
+        value = value if schedule is None else value * schedule(now)
+        return value if factor == 1.0 else value * factor
+
 
 class Kept(NamedTuple):
-    """Constants of a run, for each seed: its instance and the groups that are fixed."""
+    """Constants of runs: (seed,) keys; what each seed drew and fixed, (setting, seed, ...)."""
 
-    seeds: jax.Array
-    data: Any
+    keys: jax.Array
+    drawn: Any
     fixed: Params
 
 
 class State(NamedTuple):
-    """Runs between two steps, (seed, point, ...)."""
+    """Runs between two steps, (setting, seed, point, ...)."""
 
     params: Params  # the groups that move
     memory: Any  # of the optimizers, by group
-    failed: dict[str, jax.Array]  # by group and loss: first step that is not finite, or -1
+    loss_sum: Any  # of the training loss since the last record, where it is asked for
 
 
-def key_of(seed: jax.Array, use: int) -> jax.Array:
-    """Return the key of one use of a seed; the generator is named so that it never varies."""
-    return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), use)
+def plan_of(run: Simulation, what: tuple[str, ...]) -> Plan:
+    """Return what the programs of a run are compiled for."""
+    record, motion = run.record, run.motion
+    others = tuple(
+        (name, TaskLearner(task, run.model, run.loss, run.precision))
+        for name, task in record.evaluate.items()
+    )
+    return Plan(
+        learner=run.learner,
+        size=run.gradient.size,
+        moving=run.grid.moving,
+        optimizers=tuple(run.optimizers.items()),
+        schedules=tuple(run.grid.schedules.items()),
+        clip=motion.clip,
+        weight_decay=motion.weight_decay if motion.clock == "time" else 0.0,
+        what=what,
+        probe=record.probe,
+        evaluate=others,
+    )
 
 
-@compiled("plan")
-def begin(plan: Plan, seeds: jax.Array, rates: Rates, start: Params) -> tuple[Kept, State]:
+def numbers(run: Simulation) -> ExitStack:
+    """Return a context with the run's precision, which is a setting of each thread."""
+    stack = ExitStack()
+    stack.enter_context(jax.enable_x64(run.dtype == "float64"))
+    of_products = "highest" if run.precision == "highest" else "default"
+    stack.enter_context(jax.default_matmul_precision(of_products))
+    return stack
+
+
+def base_keys(seeds: jax.Array, cell: jax.Array | None) -> jax.Array:
+    """Return the key of each seed, or of each seed in a cell.
+
+    The generator is named so that it never varies.
+    """
+
+    def one_seed(seed: jax.Array) -> jax.Array:
+        key = jax.random.key(seed, impl="threefry2x32")
+        for word in () if cell is None else cell:
+            key = jax.random.fold_in(key, word)
+        return key
+
+    return jax.vmap(one_seed)(seeds)
+
+
+def use_of(key: jax.Array, use: int | None) -> jax.Array:
+    """Return the key of one use of a seed."""
+    return key if use is None else jax.random.fold_in(key, use)
+
+
+@compiled("plan", effort="quick")
+def begin(
+    plan: Plan, tables: Any, seeds: jax.Array, cell: jax.Array | None, rates: Rates, start: Params
+) -> tuple[Kept, State]:
     """Return what is kept of each seed and the states before the first step.
 
     start: arrays by group, in place of the learner's own.
     """
-    learner, moving = plan.learner, plan.moving
+    learner, uses = plan.learner, plan.learner.uses
+    keys = base_keys(seeds, cell)
+    points = next(iter(rates.values())).shape[0]
 
-    def one_seed(seed: jax.Array) -> tuple[Any, Params]:
-        data = learner.draw(key_of(seed, DATA))
-        return data, {**learner.init(key_of(seed, START), data), **start}
+    def one_setting(tables: Any) -> tuple[Any, Params]:
+        def one_seed(key: jax.Array) -> tuple[Any, Params]:
+            of_data, of_batch, of_start = (
+                use_of(key, use) for use in (uses.data, uses.batch, uses.start)
+            )
+            drawn = learner.draw_with(tables, of_data, of_batch)
+            data = learner.data(tables, drawn)
+            return drawn, learner.init_with(start, of_start, tables, data)
 
-    data, params = jax.vmap(one_seed)(seeds)
-    fixed = {name: value for name, value in params.items() if name not in moving}
-    points = next(iter(rates.values()))[1].shape[0]
+        return jax.vmap(one_seed)(keys)
+
+    if jax.tree.leaves(tables):
+        drawn, params = each(one_setting)(tables)
+    else:
+        drawn, params = jax.tree.map(lambda leaf: leaf[None], one_setting(tables))
+    fixed = {name: value for name, value in params.items() if name not in plan.moving}
     moved = {
-        name: jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), params[name])
-        for name in moving
+        name: jax.tree.map(lambda x: jnp.repeat(x[:, :, None], points, axis=2), params[name])
+        for name in plan.moving
     }
 
-    def one_run(params: Params) -> State:
-        memory = {name: of.transform(0.1).init(params[name]) for name, of in plan.optimizers}
-        never = {name: jnp.int32(-1) for name in (*moving, LOSS)}
-        return State(params, memory, never)
-
-    return Kept(seeds, data, fixed), jax.vmap(jax.vmap(one_run))(moved)
+    shape = jax.tree.leaves(moved)[0].shape[:3]
+    loss_sum = jnp.zeros(shape) if MEAN_LOSS in plan.what else ()
+    return Kept(keys, drawn, fixed), forget.function(plan, State(moved, (), loss_sum), rates)
 
 
 @compiled("plan")
 def advance(
-    plan: Plan, kept: Kept, states: State, rates: Rates, first: jax.Array, count: jax.Array
-) -> State:
-    """Take `count` steps from step `first` on."""
-    at = {name: starts for name, (starts, _) in rates.items()}
-    values = {name: of for name, (_, of) in rates.items()}
+    plan: Plan, tables: Any, kept: Kept, states: State, rates: Rates,
+    first: jax.Array, count: jax.Array,
+) -> tuple[State, jax.Array]:  # fmt: skip
+    """Take `count` steps from step `first` on.
 
-    def one_seed(kept: Kept, states: State) -> State:
-        whole = plan.learner.population(kept.data) if plan.gradient.size is None else None
+    Returns also whether each moving group is finite: (group, setting, seed, point).
+    """
+    learner, uses = plan.learner, plan.learner.uses
+
+    def one_seed(tables: Any, key: jax.Array, drawn: Any, fixed: Params, states: State) -> State:
+        data = learner.data(tables, drawn)
+        of_batch = use_of(key, uses.batch)
+        of_dropout = jax.random.fold_in(key, uses.dropout)
+        prepared = learner.prepare(data, plan.size)
 
         def step(i: jax.Array, states: State) -> State:
-            examples = examples_of(plan, kept, whole, i)
-            key = jax.random.fold_in(key_of(kept.seeds, DROPOUT), i)
+            examples = learner.examples(data, prepared, of_batch, i, plan.size)
+            dropout = jax.random.fold_in(of_dropout, i)
 
-            def one_run(state: State, values: dict[str, jax.Array]) -> State:
-                now = {name: rate_at(at[name], of, i) for name, of in values.items()}
-                return _step(plan, kept, examples, key, state, now, i)
+            def one_run(state: State, rates: Rates) -> State:
+                return _step(plan, data, fixed, examples, dropout, state, rates, i)
 
-            return each(one_run)(states, values)
+            return each(one_run)(states, rates)
 
         return jax.lax.fori_loop(first, first + count, step, states)
 
-    return each(one_seed)(kept, states)
+    states = each_seed(one_seed, tables, kept, states)
+    finite = [_all_finite(states.params[name]) for name in plan.moving]
+    return states, jnp.stack(finite)
 
 
 @compiled("plan")
-def record(plan: Plan, kept: Kept, params: Params, step: jax.Array) -> dict[str, Any]:
-    """Return what was asked for, of every run; the loss is that of the batch about to be taken."""
+def forget(plan: Plan, states: State, rates: Rates) -> State:
+    """Return every run with nothing in its optimizers' memory."""
 
-    def one_seed(kept: Kept, params: Params) -> dict[str, Any]:
-        learner, data = plan.learner, kept.data
-        if plan.gradient.size is None:
-            probe = whole = learner.population(data)
-        else:
-            whole = None
-            probe = learner.batch(data, key_of(kept.seeds, PROBE), jnp.int32(0), plan.probe)
+    def one_run(params: Params, rates: Rates) -> Any:
+        return {
+            name: optimizer.transform(rates[name]).init(params[name])
+            for name, optimizer in plan.optimizers
+        }
+
+    by_rate = jax.vmap(one_run)
+    memory = jax.vmap(jax.vmap(lambda of: by_rate(of, rates)))(states.params)
+    return states._replace(memory=memory)
+
+
+@compiled("plan")
+def record(plan: Plan, tables: Any, kept: Kept, states: State, step: jax.Array) -> dict[str, Any]:
+    """Return what was asked for, of every run; the loss is that of the batch about to be taken."""
+    learner, uses, what = plan.learner, plan.learner.uses, plan.what
+
+    def one_seed(tables: Any, key: jax.Array, drawn: Any, fixed: Params, states: State) -> Any:
+        data = learner.data(tables, drawn)
+        probe = learner.probe(data, jax.random.fold_in(key, uses.probe), plan.size, plan.probe)
+        of_others = jax.random.fold_in(key, uses.evaluate)
         others = [
-            (name, other, *_held(other, jax.random.fold_in(key_of(kept.seeds, EVALUATE), i)))
+            (name, other, *_held(other, jax.random.fold_in(of_others, i)))
             for i, (name, other) in enumerate(plan.evaluate)
         ]
-        examples = examples_of(plan, kept, whole, step)
+        examples = None
+        if LOSS in what or not what:
+            prepared = learner.prepare(data, plan.size)
+            of_batch = use_of(key, uses.batch)
+            examples = learner.examples(data, prepared, of_batch, step, plan.size)
 
-        def one_run(moved: Params) -> dict[str, Any]:
-            params = {**kept.fixed, **moved}
-            found = learner.capture(data, params, probe) | leaves_of(params)
-            found[LOSS] = learner.loss_and_grad(data, params, examples, None, plan.moving)[0]
+        def one_run(state: State) -> dict[str, Any]:
+            params = {**fixed, **state.params}
+            found = learner.observe(data, params, probe, what)
+            if examples is not None:
+                found[LOSS] = learner.loss(data, params, examples, None)
+            if MEAN_LOSS in what:
+                found[MEAN_LOSS] = state.loss_sum
             for name, other, theirs, held in others:
-                found[f"{LOSS}_{name}"] = other.loss(theirs, params, held, None)
-            return {name: of for name, of in found.items() if not plan.what or name in plan.what}
+                if not what or f"{LOSS}_{name}" in what:
+                    found[f"{LOSS}_{name}"] = other.loss(theirs, params, held, None)
+            return found
 
-        return each(one_run)(params)
+        return each(one_run)(states)
 
-    return each(one_seed)(kept, params)
-
-
-def examples_of(plan: Plan, kept: Kept, whole: Any, step: jax.Array) -> Any:
-    """Return what the gradient of a step is computed from: its batch, or the population."""
-    if plan.gradient.size is None:
-        return whole
-    key = jax.random.fold_in(key_of(kept.seeds, BATCH), step)
-    return plan.learner.batch(kept.data, key, step, plan.gradient.size)
+    return each_seed(one_seed, tables, kept, states)
 
 
-def rate_at(at: jax.Array, values: jax.Array, now: jax.Array) -> jax.Array:
-    """Return the learning rate of the piece that `now` is in."""
-    return values[0] if len(at) == 1 else values[jnp.sum(at <= now) - 1]
+def each_seed(function: Callable[..., Any], tables: Any, kept: Kept, states: Any) -> Any:
+    """Vectorise a function of (tables, key, drawn, fixed, states) over settings and seeds."""
+
+    def one_setting(tables: Any, drawn: Any, fixed: Params, states: Any) -> Any:
+        return each(lambda *of: function(tables, *of))(kept.keys, drawn, fixed, states)
+
+    return each(one_setting)(tables, kept.drawn, kept.fixed, states)
 
 
-def leaves_of(params: Params) -> dict[str, jax.Array]:
-    """Return the arrays of all groups as parameters.group, or parameters.group.name."""
-    leaves, _ = jax.tree.flatten_with_path({PARAMETERS: params})
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function vectorised over the first axis of all its arguments."""
+
+    def mapped(*arguments: Any) -> Any:
+        if jax.tree.leaves(arguments)[0].shape[0] > 1:
+            return jax.vmap(function)(*arguments)
+        # One alone is left as it is: a batch of one is another program to XLA, and where it is an
+        # axis more a slower one.
+        alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
+    return mapped
 
 
 def _step(
-    plan: Plan, kept: Kept, examples: Any, key: jax.Array, state: State,
-    rates: dict[str, jax.Array], step: jax.Array,
+    plan: Plan, data: Any, fixed: Params, examples: Any, key: jax.Array, state: State,
+    rates: Rates, step: jax.Array,
 ) -> State:  # fmt: skip
-    """One run after one step of its optimizers."""
-    params = {**kept.fixed, **state.params}
-    loss, slope = plan.learner.loss_and_grad(kept.data, params, examples, key, plan.moving)
+    """Return one run after one step of its optimizers."""
+    learner, before = plan.learner, {**fixed, **state.params}
+    near, batch = learner.near(before, examples) if plan.near else (before, examples)
+    loss, slope = learner.loss_and_grad(data, near, batch, key, plan.moving)
     if plan.clip is not None:
-        factor = jnp.minimum(1.0, plan.clip / _length(slope))
+        # A factor is part of the update that follows; optax's clipping is one pass more.
+        squares = (jnp.vdot(leaf, leaf, precision="highest") for leaf in jax.tree.leaves(slope))
+        factor = jnp.minimum(1.0, plan.clip / jnp.sqrt(sum(squares)))
         slope = jax.tree.map(lambda leaf: factor * leaf, slope)
-    moved, memory = {}, {}
+    moved, memory = dict(near), {}
     for name, optimizer in plan.optimizers:
-        updates, memory[name] = optimizer.transform(rates[name]).update(
-            slope[name], state.memory[name], state.params[name]
-        )
-        moved[name] = optax.apply_updates(state.params[name], updates)
-    finite = {name: _finite(group) for name, group in moved.items()}
-    failed = {
-        name: jnp.where((before < 0) & ~finite[name], step + 1, before)
-        for name, before in state.failed.items()
-        if name != LOSS
-    }
-    before = state.failed[LOSS]
-    failed[LOSS] = jnp.where((before < 0) & ~jnp.isfinite(loss), step, before)
-    return State(moved, memory, failed)
-
-
-def _length(slope: Params) -> jax.Array:
-    return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(slope)))
-
-
-def _finite(group: Any) -> jax.Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(group)]))
+        transform = optimizer.transform(plan.rate(name, rates[name], step))
+        update, memory[name] = transform.update(slope[name], state.memory[name], near[name])
+        moved[name] = jax.tree.map(jnp.add, near[name], update)
+    if plan.near:
+        moved = learner.far(before, moved, examples)
+    loss_sum = state.loss_sum + loss if MEAN_LOSS in plan.what else ()
+    return State({name: moved[name] for name in plan.moving}, memory, loss_sum)
 
 
 def _held(other: TaskLearner, key: jax.Array) -> tuple[Any, Any]:
-    """An instance of another task, and the examples on which a model is evaluated there."""
+    """Return an instance of another task, and the examples on which a model is evaluated there."""
     of_data, of_batch = jax.random.split(key)
-    data = other.draw(of_data)
+    (tables,) = on_device(other.task.tables(), jnp.result_type(float).name)
+    data = other.data(tables, other.draw_with(tables, of_data, of_batch))
     whole = other.task.population(data)
     if whole is not None:
         return data, whole
     return data, other.batch(data, of_batch, jnp.int32(0), EVALUATED)
+
+
+def _all_finite(group: Any) -> jax.Array:
+    """Return whether every number of a group is finite, (setting, seed, point)."""
+    leaves = [
+        jnp.all(jnp.isfinite(leaf), axis=tuple(range(3, leaf.ndim)))
+        for leaf in jax.tree.leaves(group)
+    ]
+    return jnp.all(jnp.stack(leaves), axis=0)
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+class Shapes(NamedTuple):
+    """Shapes of one run: of its parameters by group, of what it can record by name, and the
+    numbers that a gradient makes on its way."""
+
+    start: Params
+    record: dict[str, Any]
+    activations: int
+
+
+def shapes_of(run: Simulation, *, given: bool = True) -> Shapes:
+    """Return the shapes of one of a run's runs, without computing any number.
+
+    given: take the run's own start into account.
+    """
+    made = run.__dict__.get("_shapes")
+    if made is None or not given:
+        try:
+            made = _shapes(run, given)
+        except OverflowError:
+            raise InputError(
+                "batch_size: an array would have too many entries to count; take a "
+                "smaller batch, task or model"
+            ) from None
+        if given:
+            object.__setattr__(run, "_shapes", made)
+    return made
+
+
+def _shapes(run: Simulation, given: bool) -> Shapes:
+    learner = run.learner
+    with numbers(run):
+        tables = on_device(run.tables[0], run.dtype)
+
+        def start(tables: Any) -> tuple[Any, Params]:
+            key = jax.random.key(0)
+            drawn = learner.draw_with(tables, key, key)
+            data = learner.data(tables, drawn)
+            return drawn, learner.init_with(start_of(run) if given else {}, key, tables, data)
+
+        drawn, params = jax.eval_shape(start, tables)
+        if not given:
+            return Shapes(params, {}, 0)
+        plan = _plan_without_rates(run, tuple(params))
+
+        def all_of(tables: Any, drawn: Any, params: Params) -> Any:
+            lead = jax.tree.map(lambda leaf: leaf[None, None], (drawn, params))
+            kept = Kept(base_keys(jnp.zeros(1, jnp.uint32), None), lead[0], {})
+            moved = jax.tree.map(lambda leaf: leaf[None, None, None], params)
+            tables = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tables)
+            return record.function(plan, tables, kept, State(moved, (), ()), jnp.int32(0))
+
+        def gradient(tables: Any, drawn: Any, params: Params) -> Any:
+            data = learner.data(tables, drawn)
+            key = jax.random.key(0)
+            prepared = learner.prepare(data, plan.size)
+            examples = learner.examples(data, prepared, key, jnp.int32(0), plan.size)
+            return learner.loss_and_grad(data, params, examples, None, plan.moving)
+
+        recorded = jax.eval_shape(all_of, tables, drawn, params)
+        recorded = {
+            name: jax.ShapeDtypeStruct(of.shape[3:], of.dtype) for name, of in recorded.items()
+        }
+        if run.clock == "step":
+            recorded[MEAN_LOSS] = recorded[LOSS]
+        jaxpr = jax.make_jaxpr(gradient)(tables, drawn, params)
+    return Shapes(params, recorded, _sizes(jaxpr.jaxpr))
+
+
+def _plan_without_rates(run: Simulation, groups: tuple[str, ...]) -> Plan:
+    """Return a plan for shapes alone: the grid is made with the names of the groups."""
+    fixed = run.learner.fixed
+    moving = tuple(name for name in groups if name not in fixed)
+    others = tuple(
+        (name, TaskLearner(task, run.model, run.loss, run.precision))
+        for name, task in run.record.evaluate.items()
+    )
+    return Plan(
+        run.learner, run.gradient.size, moving, (), (), None, 0.0, (), run.record.probe, others
+    )
+
+
+def _sizes(jaxpr: Any) -> int:
+    """Return the numbers that a program makes, each loop counted as often as it runs."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [
+            of.jaxpr if hasattr(of, "jaxpr") else of
+            for of in jax.tree.leaves(
+                list(equation.params.values()), is_leaf=lambda of: hasattr(of, "eqns")
+            )
+            if hasattr(of, "eqns") or hasattr(of, "jaxpr")
+        ]
+        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        if inner:
+            total += times * sum(_sizes(of) for of in inner)
+        else:
+            total += sum(int(np.prod(of.aval.shape)) for of in equation.outvars)
+    return total
+
+
+def start_of(run: Simulation) -> Params:
+    """Return the arrays of the run's `init` by group, in its dtype."""
+    given = run.learner.start(run)
+    return jax.tree.map(lambda of: jnp.asarray(of, run.dtype), given)
+
+
+def on_device(tables: Any, dtype: str) -> Any:
+    """Return tables with their real numbers in the run's dtype."""
+
+    def one(of: Any) -> Any:
+        of = np.asarray(of)
+        return of.astype(dtype) if of.dtype.kind == "f" else of
+
+    return jax.device_put(jax.tree.map(one, tables))  # all at once

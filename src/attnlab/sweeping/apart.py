@@ -1,4 +1,4 @@
-"""Settings apart: one result for each combination of what is not a rate, as figures use them."""
+"""Settings apart: one result for each setting of a sweep, as figures use them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import xarray as xr
 
-from attnlab.dynamics import Diverged
 from attnlab.files.folders import claim
 from attnlab.files.progress import Progress
+from attnlab.simulation import Diverged
 from attnlab.sweeping.driver import Silent, Stopped, run_plan
 from attnlab.sweeping.group import Group
 from attnlab.sweeping.plan import Plan, make_plan
@@ -22,22 +22,19 @@ from attnlab.sweeping.whole import setting_of, whole
 def run_apart(
     recipe: SweepRecipe, *, progress: Progress = False, keep: Path | None = None
 ) -> list[xr.Dataset]:
-    """Run a sweep in this process; its results over rates and seeds, in the order of the grid.
+    """Run a sweep in this process; return a result over learning rates and seeds for each setting.
 
-    Each has the other parameters that were swept as coords without a dim. progress: called with
-    the fraction done. keep: a folder in which groups are kept, and found again when the same
-    simulations are asked for, by whichever recipe. Raises `Diverged` when a run does, and
-    RuntimeError when a group fails otherwise.
+    Each has the settings that were swept as coords without a dim. Raises `Diverged` when a run
+    does, and RuntimeError when a group fails otherwise.
 
     Parameters
     ----------
     recipe : SweepRecipe
-        What is swept.
+        The sweep.
     progress : callable or False, optional
         Called with the fraction done.
     keep : path, optional
-        A folder in which groups are kept, and found again when the same simulations are asked for,
-        by whichever recipe.
+        A folder that keeps groups, for any recipe that asks for the same simulations.
 
     Returns
     -------
@@ -67,7 +64,7 @@ def run_apart(
 
 
 class _Fraction(Silent):
-    """Tells the fraction of all runs that is done."""
+    """Reports the fraction of all runs that is done."""
 
     def __init__(self, progress: Callable[[float], None]) -> None:
         self.progress, self.done, self.total = progress, 0, 1

@@ -14,22 +14,21 @@ from typing import Any
 from attnlab.files.errors import InputError
 from attnlab.files.numerics import numerics
 from attnlab.sweeping.executor import RETRIES, Answer, Answers, attempt, become_worker
-from attnlab.sweeping.group import Group
-from attnlab.sweeping.kind import Tell
+from attnlab.sweeping.group import NUMBERS, Group, Tell
 
 PATIENCE_SECONDS = 1.0  # for an orderly end of Ray after Ctrl-C
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Ray Core tasks. Results come back through Ray to the driver, which writes them.
+    """Ray Core tasks; results come back through Ray to the driver, which writes them.
 
     Parameters
     ----------
     address : str, optional
         "local" starts Ray here and stops it afterwards; "auto" or HOST:PORT joins a cluster.
     cpus, gpus : float, optional
-        Of each task; Ray counts them, and shows a task only its own GPUs.
+        Processors and GPUs of each task; Ray counts them, and shows a task only its own GPUs.
     """
 
     address: str = "local"
@@ -58,7 +57,7 @@ class Ray:
                 group = next(groups, None)
                 if group is None:
                     break
-                pending[task.remote(group, numerics(*group.kind.numbers))] = group
+                pending[task.remote(group, numerics(*NUMBERS))] = group
             if not pending:
                 return
             (done,), _ = ray.wait(list(pending), num_returns=1)
@@ -70,7 +69,7 @@ class Ray:
             yield group, answer
 
     def _slots(self, ray: Any) -> int:
-        """How many tasks the cluster has room for, as it is now."""
+        """Return how many tasks the cluster has room for, as it is now."""
         there = ray.cluster_resources()
         room = [
             int(there.get(name, 0) // each)

@@ -37,23 +37,23 @@ PLAN, INDEX, TABLE = "plan.json", "index.json", "table.csv"
 def run_in(
     directory: Path, plan: Plan, *, executor: Executor | None = None, watch: Watcher | None = None
 ) -> Ran:
-    """Run a plan in a directory, or what is missing of it there.
+    """Run a plan in a directory, or the part that is missing there.
 
     Parameters
     ----------
     directory : path
-        Where results are kept.
+        Folder of the results.
     plan : Plan
-        Of `make_plan`.
+        From `make_plan`.
     executor : Executor, optional
-        Who computes; by default this process.
-    watch : callable, optional
-        Told what happens.
+        Runs the groups; by default this process.
+    watch : Watcher, optional
+        Receives progress messages.
 
     Returns
     -------
     Ran
-        What was done.
+        Groups found and computed, and the index.
     """
     try:
         claim(directory, (PLAN, INDEX, TABLE, *FILES))
@@ -82,19 +82,20 @@ def run_in(
 def open_sweep(directory: str | Path) -> xr.Dataset:
     """Open a finished sweep as one labelled dataset, whose arrays are read when they are used.
 
-    Its dims are the swept parameters, `seed`, and those of a single run (see docs/results.md).
+    Its dims are the swept settings, `seed`, and those of a single run (see docs/results.md).
     `finished` is False for the runs that failed, which are NaN from then on; table.csv has the
-    summary. A sweep of which groups are missing is refused: run it again to finish it.
+    summary. A sweep with missing groups is refused: run it again to finish it.
 
     Parameters
     ----------
     directory : str or path
-        Of a sweep that was run with `out`.
+        Folder of a sweep that was run with `out`.
 
     Returns
     -------
     xarray.Dataset
-        Everything, lazily.
+        All results, read lazily. Tokens that have the same names in all settings are labelled by
+        them.
     """
     directory = Path(directory)
     planned = _read_plan(directory)
@@ -111,30 +112,30 @@ def open_sweep(directory: str | Path) -> xr.Dataset:
 
 @dataclass(frozen=True)
 class Status:
-    """How a sweep stands: groups by state, runs, and the causes of what failed, by group.
+    """State of a sweep: groups by state, runs, and the causes of failures.
 
     Parameters
     ----------
     groups : int
-        How many.
+        Number of groups.
     done : int
-        With a result, even if runs in it diverged.
+        Groups with a result, even if runs in it diverged.
     running : int
-        How many now.
+        Groups that are being computed.
     failed : int
-        Without.
+        Groups without a result.
     runs : int
-        How many.
+        Number of runs.
     runs_done : int
-        How many of them.
+        Runs of the groups that are done.
     failed_runs : int
-        How many of them.
+        Runs that failed.
     causes : mapping
-        Of what failed, by group.
+        Causes of failures, by group.
     complete : bool
-        Every group was settled, the table and the index are written.
+        True if every group is settled, and table and index are written.
     damaged : tuple, optional
-        What of the rest is not as it was written, in words; the next run makes it anew.
+        Damaged files, in words; the next run makes them again.
     """
 
     groups: int
@@ -154,20 +155,19 @@ class Status:
 
 
 def status(directory: str | Path) -> Status:
-    """Look at a sweep from outside, while it runs or afterwards; nothing is changed.
+    """Return the state of a sweep, while it runs or afterwards; nothing is changed.
 
-    Groups are gone by their names here: whether they are whole is seen when they are read, or by
-    the next run.
+    Groups are counted by their files; damage is found when they are read, or by the next run.
 
     Parameters
     ----------
     directory : str or path
-        Of a sweep.
+        Folder of a sweep.
 
     Returns
     -------
     Status
-        How it stands.
+        The state.
     """
     directory = Path(directory)
     planned = _read_plan(directory)
@@ -206,14 +206,14 @@ def status(directory: str | Path) -> Status:
 
 
 def planned_budget(directory: Path) -> float | None:
-    """The memory budget that the sweep in a directory was planned with."""
+    """Return the memory budget that the sweep in a directory was planned with."""
     planned = _planned_or_none(directory)
     return None if planned is None else planned.memory_budget
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """plan.json: what the sweep is to give, and the runs of each group."""
+    """plan.json: the digest of the plan, and the runs of each group."""
 
     digest: str
     memory_budget: float
@@ -232,7 +232,7 @@ def _planned(plan: Plan) -> _Planned:
 
 
 def _planned_or_none(directory: Path) -> _Planned | None:
-    """What was planned there, if that can be read: else it is planned anew."""
+    """Return the plan in a directory; None if it cannot be read."""
     try:
         return _read_plan(directory)
     except InputError:
@@ -250,7 +250,7 @@ def _read_plan(directory: Path) -> _Planned:
 
 @dataclass(frozen=True)
 class _Finished:
-    """index.json: where everything is, once every group was settled, and the table's checksum."""
+    """index.json: the index, once every group is settled, and the checksum of the table."""
 
     plan: str
     table: str
@@ -258,13 +258,13 @@ class _Finished:
     index: Index
 
     def describes(self, planned: _Planned, there: set[str]) -> bool:
-        """Whether it belongs to this plan and to the groups that are there."""
+        """Return True if it belongs to this plan and to the groups that are there."""
         return self.plan == planned.digest and all(
             (group.key in there) == (group.schema is not None) for group in self.index.groups
         )
 
     def noted(self) -> dict[str, dict[str, Any]]:
-        """What the ledger says in the end, of each group."""
+        """Return the last entry of the ledger for each group."""
         found: dict[str, dict[str, Any]] = {}
         for group in self.index.groups:
             state = "done" if group.schema is not None else "failed"
@@ -293,7 +293,7 @@ def _read_finished(directory: Path) -> _Finished | None:
 
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
-    """What is sealed and yet not of our making is damaged, too."""
+    """Report sealed files with other contents as damaged."""
     try:
         yield
     except DamagedFile:

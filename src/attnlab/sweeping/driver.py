@@ -1,4 +1,4 @@
-"""The driver: has the groups of a plan computed, keeps them, and knows what is missing."""
+"""The driver: has the missing groups of a plan computed, and keeps them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ POLL_SECONDS = 0.5  # between looks at groups that another driver has locked
 
 
 class Watcher(Protocol):
-    """Who is told how a sweep goes."""
+    """Receives progress messages of a sweep."""
 
     def begin(self, plan: Plan, kept: int) -> None:
-        """It starts; so many groups are there already."""
+        """The sweep starts; `kept` groups are there already."""
 
     def within(self, runs: float) -> None:
-        """So much of the present group is done, in runs, where that is known."""
+        """Progress of the current group, in runs, where it is known."""
 
     def settled(self, group: Group, failed_runs: int, cause: str) -> None:
         """A group was computed, here or by another driver, or has failed."""
 
     def waiting(self, groups: int) -> None:
-        """Nothing is left but so many groups of other drivers, which are waited for."""
+        """Waiting for `groups` groups that other drivers hold."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Ignores all messages."""
 
     def begin(self, plan: Plan, kept: int) -> None: ...
 
@@ -51,8 +51,8 @@ class Silent:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a driver did: groups found, groups computed, where everything is now, and the numbers
-    that sum it up, over (setting, cell, seed)."""
+    """Outcome of a driver: groups found and computed, the index, and the summary numbers over
+    (setting, cell, seed)."""
 
     index: Index
     numbers: Mapping[str, NDArray[np.float64]]
@@ -72,11 +72,11 @@ def run_plan(
     executor: Executor | None = None,
     watch: Watcher | None = None,
 ) -> Ran:
-    """Compute what the store does not hold yet.
+    """Compute the groups that the store does not hold yet.
 
-    A run that diverges, or a group that raises, is recorded as failed and the rest goes on; a
-    group that raised is tried again by the next sweep. Groups that another driver has locked are
-    waited for, and taken over if that driver dies.
+    A run that diverges, or a group that raises, is recorded as failed and the rest goes on; the
+    next sweep tries a group that raised again. The driver waits for groups that another one has
+    locked, and takes them over if that driver dies.
     """
     return _Driver(plan, store, executor or Local(), watch or Silent()).go()
 
@@ -141,7 +141,7 @@ class _Driver:
                 time.sleep(POLL_SECONDS)
 
     def _free(self) -> Iterator[Group]:
-        """The groups that nobody else has taken on, one by one."""
+        """Yield the groups that no other driver has locked."""
         for key, (group, *_) in list(self.todo.items()):
             if not self.store.lock(key):
                 continue
@@ -183,7 +183,7 @@ class _Driver:
         self._found(group.key)
 
     def _found(self, key: str) -> None:
-        """The store holds the group."""
+        """Add a group that the store holds to the index."""
         with self.store.read(key) as contents:
             for group in self.todo.pop(key):
                 entry = self.maker.add(group, contents)

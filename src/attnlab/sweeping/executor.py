@@ -1,4 +1,4 @@
-"""Executors: who runs the groups. One small protocol, and what all of them do with a group."""
+"""Executors run groups: one small protocol, and what all of them share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from typing import Protocol
 import xarray as xr
 
 from attnlab.files.numerics import numerics
-from attnlab.sweeping.group import Group, run_group
-from attnlab.sweeping.kind import Tell
+from attnlab.sweeping.group import NUMBERS, Group, Tell, run_group
 
 RETRIES = 3  # of a group whose worker died
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A group's result, or why there is none: in a line, and as the traceback has it."""
+    """Result of a group, or the cause of its failure and the traceback."""
 
     dataset: xr.Dataset | None = None
     cause: str = ""
@@ -33,11 +32,11 @@ Answers = Generator[tuple[Group, Answer], None, None]
 
 
 class Executor(Protocol):
-    """Runs groups: takes the next one when there is room for it, and gives them back as they end,
-    every one that it took. A driver that has to stop closes it.
+    """Runs groups: takes the next one when there is room, and returns every one as it ends.
 
-    Results come back to the driver, which alone writes: workers need no disk in common with it.
-    tell: called with the fraction of the present group, by those who can.
+    A driver that has to stop closes it. Results come back to the driver, which alone writes:
+    workers need no disk in common with it. tell: called with the fraction of the current group, by
+    executors that know it.
     """
 
     def run(self, groups: Iterator[Group], tell: Tell) -> Answers: ...
@@ -46,12 +45,12 @@ class Executor(Protocol):
 def attempt(
     group: Group, tell: Tell | None = None, expected: Mapping[str, int | str] | None = None
 ) -> Answer:
-    """Run a group; what goes wrong is an answer too.
+    """Run a group; an error is an answer too.
 
     expected: the driver's numerics, where the worker's installation may be another.
     """
     try:
-        here = numerics(*group.kind.numbers)
+        here = numerics(*NUMBERS)
         if expected not in (None, here):
             raise RuntimeError(
                 f"this worker's installation makes other numbers ({here}) than the driver's "
@@ -68,7 +67,7 @@ def become_worker() -> None:
     # Each worker takes accelerator memory as it needs it, instead of most of it at once.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parent = multiprocessing.parent_process()
-    if parent is not None:  # a driver that is killed cannot say goodbye to its workers
+    if parent is not None:  # a driver that is killed cannot end its workers
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
 

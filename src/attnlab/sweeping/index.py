@@ -1,4 +1,4 @@
-"""The index of a sweep: which group holds what, so that the whole opens without opening them."""
+"""The index of a sweep: which group holds which runs, so that the whole opens without them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.sweeping.group import Group, Place, check_key
-from attnlab.sweeping.kind import Axes
 from attnlab.sweeping.plan import Plan
-from attnlab.sweeping.schema import OUTER, Schema, schema_from
+from attnlab.sweeping.schema import OUTER, Axes, Schema, schema_from
 from attnlab.sweeping.store import Contents
 
 
@@ -22,7 +21,7 @@ class Entry:
     """A group: its place, its key, its schema by number, and its runs that failed.
 
     diverged: (setting, cell, seed), counted in the sweep. schema: None where the whole group
-    failed. cause: why anything did.
+    failed. cause: the reason of a failure.
     """
 
     place: Place
@@ -39,14 +38,14 @@ class Entry:
         return len(self.diverged) if self.schema is not None else math.prod(self.place.sizes)
 
     def box(self) -> tuple[Any, ...]:
-        """The group's runs among (setting, cell, seed)."""
+        """Return the group's runs among (setting, cell, seed)."""
         place = self.place
         return list(place.settings), slice(*place.cells), slice(*place.seeds)
 
 
 @dataclass(frozen=True)
 class Index:
-    """Where everything is: `settings` and `cells` are the values along the swept dims."""
+    """The groups of a sweep; `settings` and `cells` are the values along the swept dims."""
 
     settings: Axes
     cells: Axes
@@ -56,7 +55,7 @@ class Index:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many settings, cells and seeds there are."""
+        """Numbers of settings, cells and seeds."""
         return _size(self.settings), _size(self.cells), len(self.seeds)
 
     @property
@@ -64,7 +63,7 @@ class Index:
         return int(np.count_nonzero(~self.finished()))
 
     def finished(self) -> NDArray[np.bool_]:
-        """Which runs went to their end, over (setting, cell, seed)."""
+        """Return which runs went to their end, over (setting, cell, seed)."""
         done = np.ones(self.shape, dtype=bool)
         for group in self.groups:
             if group.schema is None:
@@ -74,7 +73,7 @@ class Index:
         return done
 
     def owner(self) -> NDArray[np.int64]:
-        """The number of the group that has each run, over (setting, cell, seed)."""
+        """Return the number of the group that has each run, over (setting, cell, seed)."""
         owner = np.zeros(self.shape, dtype=np.int64)
         for number, group in enumerate(self.groups):
             owner[group.box()] = number
@@ -82,7 +81,7 @@ class Index:
 
 
 class IndexMaker:
-    """Takes the groups of a plan as they are found or made, and the numbers that sum them up."""
+    """Collects the groups of a plan as they are found or made, and their summary numbers."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -93,7 +92,7 @@ class IndexMaker:
         self.numbers: dict[str, NDArray[np.float64]] = {}
 
     def add(self, group: Group, contents: Contents) -> Entry:
-        """A group that has a result."""
+        """Add a group that has a result."""
         place, text = group.place, contents.attrs["schema"]
         schema = self.schemas.setdefault(text, schema_from(text))
         number = list(self.schemas).index(text)
@@ -109,18 +108,18 @@ class IndexMaker:
         return entry
 
     def add_failed(self, group: Group, cause: str) -> None:
-        """A group that has none."""
+        """Add a group that failed."""
         self.entries[group.place] = Entry(group.place, group.key, None, (), cause)
 
     def index(self) -> Index:
-        """The index, once every group was added."""
+        """Return the index, once every group was added."""
         groups = tuple(self.entries[group.place] for group in self.plan.groups)
         empty = self.empty
         return Index(empty.settings, empty.cells, empty.seeds, tuple(self.schemas.values()), groups)
 
 
 def index_document(index: Index) -> dict[str, Any]:
-    """The index as plain values, for a file."""
+    """Return the index as plain values, for a file."""
     return {
         "settings": index.settings,
         "cells": index.cells,
@@ -134,7 +133,7 @@ def index_document(index: Index) -> dict[str, Any]:
 
 
 def index_from(document: dict[str, Any]) -> Index:
-    """The reverse of `index_document`."""
+    """Return the index that `index_document` wrote."""
     return Index(
         settings={dim: tuple(values) for dim, values in document["settings"].items()},
         cells={dim: tuple(values) for dim, values in document["cells"].items()},
@@ -154,7 +153,7 @@ def index_from(document: dict[str, Any]) -> Index:
 
 
 def _summed_up(schema: Schema) -> list[str]:
-    """The variables that are a number for each run, which sums it up."""
+    """Return the names of the summary numbers: one number for each run."""
     return [
         name
         for name, (dims, _) in schema.variables.items()

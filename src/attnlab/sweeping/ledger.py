@@ -1,4 +1,4 @@
-"""The ledger: a line for everything that happens to a group, to be read by people and by status."""
+"""The ledger: a line for each event of a group, for people and for `status`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from attnlab.files.sealed import seal, unseal
 class Ledger:
     """A file of sealed JSON lines that several drivers append to.
 
-    It is not what a sweep goes by: a group is done when its file is there and whole. A line that
-    a killed driver left unfinished, or that was changed, is passed over and counted.
+    A sweep does not depend on it: a group is done when its file is there and whole. A line that a
+    killed driver left unfinished, or that was changed, is skipped and counted.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def note(self, key: str, state: str, **facts: Any) -> None:
-        """Add a line: the group is `running`, `done`, `failed` or `damaged`, and the facts."""
+        """Add a line: the state (`running`, `done`, `failed` or `damaged`) and the facts."""
         entry = {
             "group": key,
             "state": state,
@@ -40,7 +40,7 @@ class Ledger:
             file.write(line if _ends_a_line(file) else b"\n" + line)
 
     def read(self) -> tuple[list[dict[str, Any]], int]:
-        """The entries, from the first on, and how many lines are not as they were written."""
+        """Return the entries in order, and the number of damaged lines."""
         entries, damaged = [], 0
         with suppress(FileNotFoundError), open_regular(self.path) as file:
             for line in file:

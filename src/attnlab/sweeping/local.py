@@ -1,8 +1,8 @@
 """The local executor: in this process, or in worker processes that may die one by one.
 
 Each worker has a pipe of its own, and a thread of the driver that writes to it and waits for the
-answer. So a worker that is slow, or stopped in the middle of a message, keeps nobody else waiting;
-one that dies there ends its pipe, and with it the message.
+answer. So a worker that is slow, or stopped in the middle of a message, delays no other; one that
+dies there ends its pipe, and with it the message.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from multiprocessing.connection import Connection
 
 from attnlab.files.errors import InputError
 from attnlab.sweeping.executor import RETRIES, Answer, Answers, attempt, become_worker
-from attnlab.sweeping.group import Group
-from attnlab.sweeping.kind import Tell
+from attnlab.sweeping.group import Group, Tell
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Local:
 
 
 class _Workers:
-    """Processes, started when there is a group and none of them is idle."""
+    """Processes, started when there is a group and no process is idle."""
 
     def __init__(self) -> None:
         self.idle: list[_Worker] = []
@@ -114,7 +113,7 @@ class _Worker:
         theirs.close()  # else the pipe would not end with the worker
 
     def attempt(self, group: Group) -> Answer:
-        """What the worker makes of the group; raises when it dies."""
+        """Return the worker's answer; raises when it dies."""
         self.pipe.send(group)
         answer: Answer = self.pipe.recv()
         return answer

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value
+from attnlab.simulation import Simulation
+from attnlab.sweeping.cost import Cost, cost_of
 from attnlab.sweeping.group import Group, Place
-from attnlab.sweeping.kind import Cost
-from attnlab.sweeping.recipe import SweepRecipe
+from attnlab.sweeping.recipe import SweepRecipe, with_classes
+from attnlab.tasks.classes.classes import SequenceClasses
 
 MEMORY_BUDGET = 2**30
-# A group is what a kill loses, and what workers share out: about so long, by the rough model.
+MOST_RECORDS = 10_000_000  # of a run
+# Estimated length of a group: what a kill loses, and what workers share out.
 GROUP_SECONDS = 30.0
 # At most 16 runs advance together on a processor; multiples of it leave none short.
 BATCH = 16
@@ -28,7 +31,7 @@ SETTING_SECONDS = 0.003  # of laying out a setting
 class Shape:
     """Settings whose runs share their compiled programs, and how they are cut into groups.
 
-    example: what the first of them learns from.
+    example: the classes or the task of the first of them.
     """
 
     settings: tuple[int, ...]
@@ -46,7 +49,7 @@ class Shape:
         runs = sum(group.runs for group in self.groups)
         settings = sum(len(group.place.settings) for group in self.groups)
         return (
-            self.compilations * self.groups[0].kind.compile_seconds
+            self.compilations * self.cost.compiling
             + len(self.groups) * CALL_SECONDS
             + settings * SETTING_SECONDS
             + runs * self.cost.seconds
@@ -54,7 +57,7 @@ class Shape:
 
     @property
     def memory(self) -> float:
-        """Bytes, of the largest group."""
+        """Bytes of the largest group."""
         return max(
             group.runs * self.cost.memory + len(group.place.settings) * self.cost.tables
             for group in self.groups
@@ -63,12 +66,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep will do; `seconds` and `memory` are rough (see `cost`).
+    """The groups of a sweep; `seconds` and `memory` are rough (see `cost`).
 
     Parameters
     ----------
     recipe : SweepRecipe
-        What is swept.
+        The sweep.
     memory_budget : float
         Bytes that a group may take.
     shapes : tuple
@@ -85,16 +88,16 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """What decides the sweep's result, in its order."""
+        """Digest of all that decides the sweep's result, in its order."""
         axes = self.recipe.axes()
         places = [[group.key, asdict(group.place)] for group in self.groups]
         return digest_of([axes, self.recipe.seeds, places])
 
     @property
     def cells(self) -> int:
-        """Of the table: the combinations of everything that is swept."""
-        settings, cells = self.recipe.axes()
-        return math.prod(len(values) for values in (settings | cells).values())
+        """Rows of the table: combinations of everything that is swept."""
+        settings, _ = self.recipe.axes()
+        return self.recipe.cells * math.prod(len(values) for values in settings.values())
 
     @property
     def runs(self) -> int:
@@ -114,7 +117,7 @@ class Plan:
 
     @property
     def file_bytes(self) -> float:
-        """Before compression."""
+        """Bytes of all records, before compression."""
         return sum(g.runs * shape.cost.records for shape in self.shapes for g in shape.groups)
 
 
@@ -124,7 +127,7 @@ def make_plan(recipe: SweepRecipe, *, memory_budget: float = MEMORY_BUDGET) -> P
     Parameters
     ----------
     recipe : SweepRecipe
-        What is swept.
+        The sweep.
     memory_budget : float, optional
         Bytes that a group of runs may take.
 
@@ -135,33 +138,56 @@ def make_plan(recipe: SweepRecipe, *, memory_budget: float = MEMORY_BUDGET) -> P
     """
     if not as_value("memory_budget", memory_budget, float) > 0:
         raise InputError(f"memory_budget: expected a positive number, got {memory_budget}")
-    kind, settings = recipe.kind, recipe.settings()
-    if len({way.clock for way, _ in settings}) > 1:
-        raise InputError("grid.engine.name: the flow has times, other engines steps; sweep apart")
+    settings = recipe.settings()
+    if len({run.clock for run, _ in settings}) > 1:
+        raise InputError("grid.motion: a flow has times and others have steps; make two sweeps")
     by_shape: dict[tuple[Any, ...], list[int]] = {}
-    for number, (way, source) in enumerate(settings):
-        by_shape.setdefault((id(way), kind.sizes(source)), []).append(number)
+    for number, (run, classes) in enumerate(settings):
+        by_shape.setdefault((id(run), _sizes(classes)), []).append(number)
     shapes = []
     for numbers in by_shape.values():
-        way, first = settings[numbers[0]]
-        record_steps = kind.record_steps(way)
-        cost = kind.cost(way, first, len(record_steps))
+        run, first = settings[numbers[0]]
+        record_steps = _record_steps(run)
+        cost = cost_of(run, first, len(record_steps))
         groups = []
         for place in _places(recipe, numbers, cost, memory_budget):
-            sources = [settings[number][1] for number in place.settings]
-            points = {name: of[slice(*place.cells)] for name, of in recipe.points.items()}
-            seeds = recipe.seeds[slice(*place.seeds)]
-            value = kind.value_at(way, sources, points, seeds, record_steps)
-            groups.append(Group(place, kind, value))
-        shapes.append(Shape(tuple(numbers), kind.title(first), cost, tuple(groups)))
+            fields = {
+                **recipe.rates_at(slice(*place.cells)),
+                "seeds": recipe.seeds[slice(*place.seeds)],
+                "record": replace(run.record, every=None, geometric=None, at=record_steps),
+            }
+            sets = tuple(of for number in place.settings if (of := settings[number][1]) is not None)
+            made = with_classes(run, sets, **fields) if sets else replace(run, **fields)
+            groups.append(Group(place, made))
+        title = run.title if first is None else first.origin
+        shapes.append(Shape(tuple(numbers), title, cost, tuple(groups)))
     return Plan(recipe, memory_budget, tuple(shapes))
+
+
+def _sizes(classes: SequenceClasses | None) -> tuple[Any, ...]:
+    """Return what is equal for classes that run together."""
+    if classes is None:
+        return ()
+    sizes = (classes.vocab_size, len(classes), classes.in_play.size, classes.num_nonzeros)
+    return *sizes, tuple(classes.queries.tolist()), classes.names is None
+
+
+def _record_steps(run: Simulation) -> tuple[float, ...]:
+    """Return the steps or times that are recorded: the same however runs are grouped."""
+    count, name = run.record.count(run.last)
+    if count > MOST_RECORDS:
+        raise InputError(
+            f"record.{name}: would record each run {count:.3g} times; record it at most "
+            f"{MOST_RECORDS:,} times"
+        )
+    return tuple(map(float, run.record.clock(run.last, whole=run.clock == "step")))
 
 
 def _places(
     recipe: SweepRecipe, settings: list[int], cost: Cost, memory_budget: float
 ) -> Iterator[Place]:
-    """Boxes of settings, cells and seeds with as many runs as memory and patience allow."""
-    (cells,), seeds = {of.size for of in recipe.points.values()}, len(recipe.seeds)
+    """Yield boxes of settings, cells and seeds with as many runs as memory and time allow."""
+    cells, seeds = recipe.cells, len(recipe.seeds)
     runs = cells * seeds
     bytes_left = memory_budget - cost.tables  # of one setting: for its runs
     at_once = max(1, int(min(bytes_left / cost.memory, GROUP_SECONDS / cost.seconds)))
@@ -182,7 +208,7 @@ def _places(
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as plain values, as `--dry-run --json` prints it."""
+    """Return the plan as plain values, as `--dry-run --json` prints it."""
     return {
         "cells": plan.cells,
         "seeds": len(plan.recipe.seeds),

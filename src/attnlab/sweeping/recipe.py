@@ -1,160 +1,225 @@
-"""Sweep recipes: a value written down, and a grid over any of its fields."""
+"""Sweep recipes: a simulation written down, and a grid over any of its settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
+import xarray as xr
 
-from attnlab.files.documents import did_you_mean, shown, within
+from attnlab.defaults import ETA_Z
+from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
-from attnlab.files.recipe import Named, Recipe, as_value, inline, plain
-from attnlab.sweeping.kind import Axes, Kind, label
-from attnlab.sweeping.simulations import SIMULATIONS
-from attnlab.sweeping.trainings import TRAININGS
+from attnlab.files.recipe import Recipe, as_value, inline, plain
+from attnlab.simulation.fields import settings_of
+from attnlab.simulation.learner import Learner
+from attnlab.simulation.rates import NAME, as_labelled, as_seeds
+from attnlab.simulation.simulation import (
+    FIELD_KINDS,
+    PARTS,
+    Simulation,
+    as_simulation,
+    parts_of,
+    rate_document,
+    read_field,
+    refuse_old,
+    setting_named,
+)
+from attnlab.sweeping.schema import Axes
+from attnlab.tasks.base import Task
+from attnlab.tasks.classes.class_files import CLASS_SUFFIXES
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.classes.presets import parameters_of
+from attnlab.tasks.sequences import Sequences, read_sets, sets_document
 
 Value = bool | int | float | str
 
-KINDS: tuple[Kind, ...] = (SIMULATIONS, TRAININGS)
-SEEDS = 2**32  # they are numbers below this
+RATES = ("eta_y", "eta_z", "ratio", NAME)
+CLASSES = ("classes", "task.classes")  # the names of a task's classes in a grid
 MOST_RUNS, MOST_SETTINGS = 10_000_000, 100_000
-# Dims of a result that a swept parameter may not take.
+# Dims of a result that a swept setting may not take.
 TAKEN = (
     "seed", "step", "time", "sequence_class", "query", "token", "head", "layer", "distance",
     "probe", "key", "k",
 )  # fmt: skip
 
 
-def kind_in(given: Mapping[str, Any]) -> Kind:
-    """The kind of value that a file, or what was read from it, describes."""
-    return next((kind for kind in KINDS if kind.source in given), SIMULATIONS)
+@dataclass(frozen=True)
+class FieldReader:
+    """The kind of a field of a simulation in a file."""
+
+    name: str
+
+    def from_document(self, where: str, document: Any) -> Any:
+        """Return the field; a named task as it stands, until the grid has chosen its classes."""
+        if self.name != "task":
+            return read_field(self.name, document)
+        name = document.get("name") if isinstance(document, dict) else document
+        return document if isinstance(name, str) else read_sets(where, document)
+
+
+def fields_of_file(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what may stand beside the grid in a file: the fields of a simulation, and `ratio`."""
+    refuse_old(document)
+    return {**{name: FieldReader(name) for name in FIELD_KINDS}, "ratio": float}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRecipe(Recipe):
-    """A grid of simulations or of trainings on text: the fields of one, and the values to try.
+    """A grid of simulations: the fields of one, and the values to try.
 
     Parameters
     ----------
     given : mapping, optional
-        The fields of a `Simulation` that are the same for all. In a file they stand beside `grid`,
-        which makes the file that of a simulation, but for three things: rates are numbers, `ratio`
-        may stand for eta_y (eta_y = ratio * eta_z), and classes are named, by a preset that may
-        lack those parameters that are in the grid. A file that has a `corpus` instead is that of a
-        `Training`.
+        Fields of a `Simulation` that all runs share; from Python also settings inside them by their
+        flat names (`steps`, `length`). In a file they stand beside `grid`, which makes the file
+        that of a simulation, but for two things: `ratio` may stand for eta_y (eta_y = ratio *
+        eta_z), and a preset may lack those of its parameters that are in the grid.
     grid : mapping, optional
-        For each name the values to take, in all combinations. A name is a rate (`eta_y`, `eta_z`,
-        `ratio`; of trainings `rate`), a field (`init`, `steps`, `classes`, `model`), a field inside
-        one (`engine.length`, `optimizer.beta_2`, `model.position.slope`), or a parameter of the
-        preset that `classes` names (`num_last`).
+        For each name the values to take, in all combinations. A name is a learning rate (`eta_y`,
+        `eta_z`, `ratio`, `learning_rate`, `learning_rate.decoder`), a field (`init`, `model`), a
+        setting inside one by its flat name or its path (`length`, `optimizer.beta_2`,
+        `model.position.slope`), or a parameter of the preset that the task names (`num_last`).
     """
 
-    given: dict[str, Any] = field(
-        default_factory=dict, metadata=inline(lambda document: kind_in(document).fields())
-    )
+    given: dict[str, Any] = field(default_factory=dict, metadata=inline(fields_of_file))
     grid: dict[str, tuple[dict[str, Any] | Value, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        said = {name: of for name, of in self.given.items() if of is not None}
-        object.__setattr__(self, "given", said)
-        if self.kind.source not in said:
-            raise InputError(f"{self.kind.source}: missing")
-        for name, values in self.grid.items():
-            self._check_values(name, values)
-        if len(set(self.dims())) < len(self.grid):
+        if "task" not in self.given and "task" not in self.grid:
+            raise InputError("task: missing; give sequence classes, or another task")
+        for name in self.given.keys() & self.grid.keys():
+            raise InputError(f"{name}: is swept in the grid; leave it out here")
+        for task in self._tasks:
+            _kind_of_task(task)
+        read = {name: self._read_values(name, values) for name, values in self.grid.items()}
+        object.__setattr__(self, "grid", read)
+        if len(self.dims()) < len(self.grid):
             raise InputError(f"grid: two of its names give the same dim: {list(self.dims())}")
-        self.kind.check(said, self.grid)
-        self._check_seeds()
         self._check_size()
-
-    @property
-    def kind(self) -> Kind:
-        """What is swept: simulations or trainings."""
-        return kind_in(self.given)
-
-    @property
-    def base(self) -> Any:
-        """The value at the first point of the grid, with the rates that are not swept."""
-        kind, (way, source) = self.kind, next(self._settings())
-        points = {name: of[:1] for name, of in self.points.items()}
-        return kind.value_at(way, [source], points, self.seeds, kind.record_steps(way))
+        _ = self.rates  # each is a number of at least 0
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
         """The seeds, one by one."""
-        given = self.given.get("seeds", 1)
-        return tuple(range(given)) if isinstance(given, int) else tuple(given)
+        return tuple(as_seeds(self.given.get("seeds", 1)).tolist())
+
+    @property
+    def base(self) -> Simulation:
+        """The simulation at the first point of the grid."""
+        run, classes = next(self._settings())
+        first = changed_rates(self.rates, lambda _, rate: float(rate.values.flat[0]))
+        return replace(run, **first) if classes is None else with_classes(run, classes, **first)
 
     def changed(self, **changes: Any) -> Self:
-        """The recipe with other fields of its value."""
+        """Return the recipe with other fields of its simulation."""
         return replace(self, given={**self.given, **changes})
 
     def to_document(self) -> dict[str, Any]:
-        """The value and the grid as plain values, as a file has them."""
-        said = {name: of for name, of in self.given.items() if name != self.kind.source}
-        named = self.kind.written(self.given[self.kind.source])
+        """Return the simulation, with every default, and the grid as plain values of a file.
+
+        Classes are there by their origin alone: entry by entry they can be large.
+        """
+        base = self.base
+        named = {"classes": base.sets[0].origin} if isinstance(base.task, Sequences) else {}
+        document = {**base.spec, "task": {**base.spec["task"], **named}}
+        left_out = {*self.grid, *(("eta_y",) if "ratio" in self.grid | self.given else ())}
+        if base.symbols:
+            left_out.add(NAME)
+        kept = {name: of for name, of in document.items() if name not in left_out}
+        kept |= {name: rate_document(of) for name, of in self.given.items() if name in RATES}
         grid = {name: [plain(value) for value in values] for name, values in self.grid.items()}
-        return {self.kind.source: named, **plain(said), "grid": grid}
+        return {**kept, "grid": grid}
 
     # -- checks ---------------------------------------------------------------------------------
 
-    def _check_values(self, name: str, values: tuple[Any, ...]) -> None:
-        if name not in self.kind.rates:
-            kind = self._kind_of(name)
-            for i, value in enumerate(values):
-                if kind is not Any and not is_dataclass(value):
-                    as_value(f"grid.{name}[{i}]", value, kind)
-        if not values or len(set(map(label, values))) < len(values):
+    def _read_values(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the values of a name as its setting has them."""
+        kind = self._kind_of(name)
+        read = tuple(
+            value if is_dataclass(value) else as_value(f"grid.{name}[{i}]", value, kind)
+            for i, value in enumerate(values)
+        )
+        if not read or len(set(map(label, read))) < len(read):
             raise InputError(f"grid.{name}: expected a list of different values")
+        return read
 
     def _kind_of(self, name: str) -> Any:
-        """What the values are of something that is swept and no rate, if there is such a thing."""
-        kind = self.kind
-        own = kind.swept()
-        sources = (self.given[kind.source], *self.grid.get(kind.source, ()))
-        parameters = [key for source in sources for key in kind.parameters(source)]
-        if name in own:
-            return own[name]
-        # looking inside of a model imports the models of all papers
-        if "." in name and name in _inside(own):
-            return Any  # its own dataclass knows better
-        if name.removeprefix(f"{kind.source}.") in parameters:
+        """Return the kind of the values of a name in the grid."""
+        if name == "seeds":
+            raise InputError("grid.seeds: every run has all seeds; give them outside the grid")
+        if is_rate(name):
+            return float
+        if name in CLASSES:
+            return str | int
+        if name in FIELD_KINDS:
+            return FieldReader(name) if name == "task" else FIELD_KINDS[name]
+        if self._is_parameter(name):
             return int | float
-        known = [*kind.rates, *own, *parameters, *_inside(own)]
-        words = did_you_mean(name, dict.fromkeys(known))
-        if not parameters:
-            words += f"; {shown(kind.title(sources[0]))} has no parameters of its own"
-        raise InputError(f"{within('grid', name)}: unknown key; {words}")
+        also = (*RATES, *self._parameters)
+        try:
+            return setting_named(name, self._task_kind, self._parts, also)[1].hint
+        except InputError as error:
+            words = ""
+            if self._sources and not self._parameters:
+                words = f"; {shown(_name_of(self._sources[0]))} has no parameters of its own"
+            raise InputError(f"grid.{error}{words}") from None
 
-    def _check_seeds(self) -> None:
-        seeds = self.given.get("seeds", 1)
-        if not isinstance(seeds, tuple | list):
-            if not 1 <= as_value("seeds", seeds, int) <= SEEDS:
-                raise InputError(f"seeds: expected at least 1, or a list of them, got {seeds}")
-            return
-        for i, seed in enumerate(seeds):
-            if not 0 <= as_value(f"seeds[{i}]", seed, int) < SEEDS:
-                raise InputError(f"seeds[{i}]: expected a number from 0 to 2^32 - 1, got {seed}")
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise InputError("seeds: expected at least 1, or a list of different ones")
+    @cached_property
+    def _tasks(self) -> tuple[Any, ...]:
+        return self.grid["task"] if "task" in self.grid else (self.given["task"],)
+
+    @cached_property
+    def _task_kind(self) -> type:
+        """The class of the task; of tasks that are swept, that of the first."""
+        return _kind_of_task(self._tasks[0])
+
+    @cached_property
+    def _parts(self) -> dict[str, Any]:
+        """Values inside the runs; of a field that is swept, the first."""
+        firsts = {name: self.grid[name][0] for name in PARTS if name in self.grid}
+        given = {name: of for name, of in {**self.given, **firsts}.items() if name in PARTS}
+        read = {
+            name: as_value(name, of, FIELD_KINDS[name]) if isinstance(of, str | dict) else of
+            for name, of in given.items()
+        }
+        return parts_of(self._task_kind, read)
+
+    @cached_property
+    def _sources(self) -> list[Any]:
+        """All that the classes of a run are made from."""
+        swept = [value for name in CLASSES for value in self.grid.get(name, ())]
+        found = [*map(_classes_in, self._tasks), *(of for of in swept if isinstance(of, str))]
+        return [of for of in found if of is not None]
+
+    @cached_property
+    def _parameters(self) -> list[str]:
+        """Parameters of the presets that the classes are made from."""
+        names = [_preset_of(source) for source in self._sources]
+        return [key for name in names if name for key in parameters_of(name)]
+
+    def _is_parameter(self, name: str) -> bool:
+        """Return True for a parameter of the preset; settings of the same name come first."""
+        inner = name.removeprefix("task.").removeprefix("classes.")
+        if inner not in self._parameters:
+            return False
+        kinds = (self._task_kind, *map(type, self._parts.values()))
+        return inner != name or not any(
+            name in settings_of(kind) for kind in kinds if is_dataclass(kind)
+        )
 
     def _check_size(self) -> None:
         """Refuse what could not even be counted out."""
         sizes = {f"grid.{name}": len(values) for name, values in self.grid.items()}
-        rates = {f"grid.{name}" for name in self.kind.rates}
-        settings = {name: n for name, n in sizes.items() if name not in rates}
-        seeds = self.given.get("seeds", 1)
-        count_of_seeds = seeds if isinstance(seeds, int) else len(seeds)
+        settings = {f"grid.{name}": len(self.grid[name]) for name in self.grid if not is_rate(name)}
         for what, factors, most in (
             ("settings", settings, MOST_SETTINGS),
-            ("runs", {**sizes, "seeds": count_of_seeds}, MOST_RUNS),
+            ("runs", {**sizes, "seeds": len(self.seeds)}, MOST_RUNS),
         ):
             if (count := math.prod(factors.values())) > most:
                 longest = max(factors, key=factors.__getitem__)
@@ -167,120 +232,209 @@ class SweepRecipe(Recipe):
     # -- the grid, laid out -----------------------------------------------------------------------
 
     def dims(self) -> dict[str, str]:
-        """The dim that each name of the grid has in the result: `engine.length` has `length`."""
-        return dict(zip(map(_dim, self.grid), self.grid, strict=False))
+        """Return the name in the grid of each dim of the result: `length` for task.length."""
+        return {self._dim(name): name for name in self.grid}
+
+    def _dim(self, name: str) -> str:
+        *home, inner = name.split(".")
+        if is_rate(name):
+            return name.replace(".", "_")
+        if inner in TAKEN and not home:
+            home = [setting_named(name, self._task_kind, self._parts)[0]]
+        return "_".join([*home, inner]) if inner in TAKEN else inner
 
     def axes(self) -> tuple[Axes, Axes]:
-        """The values along each dim: of what makes a setting, and of the rates."""
-        rates = self.kind.rates
+        """Return the values along each dim: of the settings, and of the learning rates."""
         settings = {
             dim: tuple(map(label, self.grid[name]))
             for dim, name in self.dims().items()
-            if name not in rates
+            if not is_rate(name)
         }
-        return settings, self.kind.axes(self.given, self.grid)
+        cells: Axes = {}
+
+        def collect(_: str, rate: xr.DataArray) -> None:
+            cells.update({str(dim): tuple(rate[dim].values.tolist()) for dim in rate.dims})
+
+        changed_rates(self.rates, collect)
+        return settings, cells
+
+    @property
+    def cells(self) -> int:
+        """Number of combinations of learning rates."""
+        return math.prod(len(values) for values in self.axes()[1].values())
 
     @cached_property
-    def points(self) -> dict[str, NDArray[np.float64]]:
-        """The rates of every cell, by the fields that they stand in."""
-        return self.kind.points(self.given, self.grid)
+    def rates(self) -> dict[str, Any]:
+        """Learning rates by field, over all dims along which any of them is swept."""
+        found = {name: of for name, of in self.given.items() if name in RATES}
+        for name in filter(is_rate, self.grid):
+            dim, (field_name, _, group) = self._dim(name), name.partition(".")
+            swept: Any = xr.DataArray(list(self.grid[name]), {dim: list(self.grid[name])}, dim)
+            if group:
+                others = found.get(field_name, {})
+                if not isinstance(others, Mapping):
+                    raise InputError(f"{field_name}: give it by group; {name} is swept in the grid")
+                swept = {**others, group: swept}
+            found[field_name] = swept
+        found = changed_rates(found, lambda name, rate: as_labelled(name, rate, "float64"))
+        if "ratio" in found:
+            found["eta_y"] = _from_ratio(found)
+        arrays: list[xr.DataArray] = []
+        changed_rates(found, lambda _, rate: arrays.append(rate))
+        order = [self._dim(name) for name in self.grid if is_rate(name)]
+        whole = iter(xr.broadcast(*arrays))
+        return changed_rates(found, lambda *_: next(whole).transpose(*order, ...))
 
-    def settings(self) -> list[tuple[Any, Any]]:
-        """(way, source) of each combination of what is not a rate, in the order of the grid.
+    def rates_at(self, cells: slice) -> dict[str, Any]:
+        """Return the learning rates of some cells, along the dim `cell`."""
+        return changed_rates(
+            self.rates, lambda _, rate: xr.DataArray(rate.values.ravel()[cells], dims="cell")
+        )
 
-        Those that go alike but for their source have their way, a value, in common.
+    def settings(self) -> list[tuple[Simulation, SequenceClasses | None]]:
+        """Return the simulation and the classes of each setting, in the order of the grid.
+
+        A setting is a combination of all that is not a learning rate. Settings that differ in
+        their classes alone share one simulation, which has the classes of the first of them.
+        Classes are None where the task is another one.
         """
         return list(self._settings())
 
-    def _settings(self) -> Iterator[tuple[Any, Any]]:
-        kind = self.kind
-        swept = [name for name in self.grid if name not in kind.rates]
-        of_ways = [name for name in swept if self._is_field(name)]
-        sources: dict[Any, Any] = {}
-        ways: dict[Any, Any] = {}
+    def _settings(self) -> Iterator[tuple[Simulation, SequenceClasses | None]]:
+        swept = [name for name in self.grid if not is_rate(name)]
+        of_classes = [name for name in swept if name in CLASSES or self._is_parameter(name)]
+        made: dict[Any, SequenceClasses] = {}
+        runs: dict[Any, Simulation] = {}
         for values in product(*(self.grid[name] for name in swept)):
             chosen = dict(zip(swept, values, strict=True))
-            how = {name: chosen.pop(name) for name in of_ways}
+            named = {name: chosen.pop(name) for name in of_classes}
             try:
-                of_source = tuple(chosen.values())
-                if of_source not in sources:
-                    sources[of_source] = self._source(chosen)
-                source, of_way = sources[of_source], tuple(map(label, how.values()))
-                if of_way not in ways:
-                    ways[of_way] = kind.way(source, self._fields(how))
+                task = chosen.pop("task", self.given.get("task"))
+                classes, source = None, _classes_in(task)
+                if source is not None:
+                    name = task if isinstance(task, str) else id(task), *named.values()
+                    if name not in made:
+                        made[name] = _make_classes(source, named)
+                    classes = made[name]
+                key = None if source is task else id(task), *map(label, chosen.values())
+                if key not in runs:
+                    runs[key] = self._run(_with_classes(task, classes), chosen)
             except InputError as error:
                 words = ", ".join(f"{n} = {label(v)}" for n, v in zip(swept, values, strict=True))
                 raise InputError(f"grid: at {words}: {error}" if words else str(error)) from error
-            yield ways[of_way], source
+            yield runs[key], classes
 
-    def _is_field(self, name: str) -> bool:
-        """Whether a name of the grid is a field, or inside one, and not of the source."""
-        fields_ = self.kind.fields()
-        return name.partition(".")[0] in fields_ and name.partition(".")[0] != self.kind.source
-
-    def _source(self, chosen: Mapping[str, Any]) -> Any:
-        name = self.kind.source
-        source = self.given[name]
-        rest = dict(chosen)
-        if name in rest and not isinstance(rest[name], int | float):  # which is a parameter
-            source = rest.pop(name)
-        parameters = {key.removeprefix(f"{name}."): value for key, value in rest.items()}
-        return self.kind.source_with(source, parameters)
-
-    def _fields(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a way, with some set, which are checked as they would be in a file."""
-        kinds = {**self.kind.fields(), **self.kind.swept()}
-        made = {name: of for name, of in self.given.items() if name != self.kind.source}
-        parts: dict[str, dict[str, Any]] = {}
-        for name, value in chosen.items():
-            home, *path = name.split(".")
-            if not path:
-                made[name] = value if is_dataclass(value) else as_value(name, value, kinds[name])
-                continue
-            if home not in parts:
-                part = made[home] if home in made else _default(self.kind.value, home)
-                parts[home] = {**_written(part)}
-            inner = parts[home]
-            for key in path[:-1]:
-                inner = inner.setdefault(key, {})
-            inner[path[-1]] = plain(value)
-        return made | {home: as_value(home, of, kinds[home]) for home, of in parts.items()}
+    def _run(self, task: Any, chosen: Mapping[str, Any]) -> Simulation:
+        same = {name: of for name, of in self.given.items() if name not in ("task", "ratio")}
+        return as_simulation(task, **{**same, **chosen, **self.rates, "seeds": self.seeds})
 
 
-def _inside(kinds: Mapping[str, Any], within_: str = "") -> list[str]:
-    """The names of fields inside of fields, and inside of those."""
-    found: list[str] = []
-    for name, kind in kinds.items():
-        for part in (kind, *get_args(kind)):
-            if not isinstance(part, type):
-                continue
-            if issubclass(part, Named):
-                found += [f"{within_}{name}.name"]
-            options = list(part.kinds().values()) if issubclass(part, Named) else [part]
-            for option in filter(is_dataclass, options):
-                hints = get_type_hints(option)
-                own = {item.name: hints[item.name] for item in fields(option) if item.init}
-                found += [f"{within_}{name}.{key}" for key in own]
-                found += _inside(own, f"{within_}{name}.")
-    return list(dict.fromkeys(found))
+def is_rate(name: str) -> bool:
+    """Return True for the name of a learning rate."""
+    return name in RATES or name.startswith(f"{NAME}.")
 
 
-def _written(part: Any) -> dict[str, Any]:
-    """A part as a file has it."""
-    document: dict[str, Any] = part.to_document() if hasattr(part, "to_document") else plain(part)
-    return document
+def changed_rates(
+    rates: Mapping[str, Any], change: Callable[[str, Any], Any], prefix: str = ""
+) -> dict[str, Any]:
+    """Return learning rates with `change(name, rate)` in place of all but None and schedules."""
+
+    def one(name: str, rate: Any) -> Any:
+        if isinstance(rate, Mapping):
+            return changed_rates(rate, change, f"{name}_")
+        return rate if rate is None or callable(rate) else change(f"{prefix}{name}", rate)
+
+    return {name: one(name, rate) for name, rate in rates.items()}
 
 
-def _default(kind: type, name: str) -> Any:
-    """What a field of a dataclass is by default."""
-    (of_name,) = (item for item in fields(kind) if item.name == name)
-    if of_name.default_factory is not MISSING:
-        return of_name.default_factory()
-    return of_name.default
+def _from_ratio(rates: dict[str, Any]) -> xr.DataArray:
+    """Take the ratio out of learning rates, and return eta_y = ratio * eta_z."""
+    ratio, eta_z = rates.pop("ratio"), rates.get("eta_z", xr.DataArray(ETA_Z))
+    if {"eta_y", NAME} & rates.keys():
+        raise InputError("ratio: stands for eta_y = ratio * eta_z; leave the others out")
+    if not isinstance(ratio, xr.DataArray) or not isinstance(eta_z, xr.DataArray):
+        raise InputError("ratio: expected a number, and one for eta_z")
+    return ratio * eta_z
 
 
-def _dim(name: str) -> str:
-    home, _, inner = name.rpartition(".")
-    if inner == "name":
-        return home.rpartition(".")[-1]
-    return f"{home.replace('.', '_')}_{inner}" if inner in TAKEN else inner
+def with_classes(run: Simulation, classes: Any, **fields: Any) -> Simulation:
+    """Return a simulation with other classes, one set or several, and other fields."""
+    return replace(run, task=replace(run.task, classes=classes), **fields)
+
+
+def label(value: Any) -> Any:
+    """Return a value of a grid as a coord has it: numbers and words, or a text of its fields."""
+    document = plain(value)
+    if not isinstance(document, dict):
+        return document
+    name = document.pop("name", "")
+    rest = ",".join(f"{key}={label(item)}" for key, item in document.items())
+    return f"{name}:{rest}" if name and rest else name or rest
+
+
+# -- the task and its classes ---------------------------------------------------------------------
+
+
+def _kind_of_task(task: Any) -> type:
+    """Return the class of a task, as it is given."""
+    if isinstance(task, Mapping):
+        kinds: dict[str, type] = {**Learner.kinds(), **Task.kinds()}
+        return kinds[as_value("task.name", task.get("name"), Literal[*kinds])]
+    return Sequences if _classes_in(task) is not None else type(task)
+
+
+def _classes_in(task: Any) -> Any:
+    """Return the classes that a task is given with, by name or as they are; None if it has none."""
+    if isinstance(task, Sequences):
+        task = task.classes
+    elif isinstance(task, Mapping) and task.get("name") == "sequences":
+        task = task.get("classes")
+    if isinstance(task, Sequence) and not isinstance(task, str):
+        raise InputError("task: a setting has one set of classes; sweep `classes` to have several")
+    return task if isinstance(task, str | SequenceClasses) else None
+
+
+def _with_classes(task: Any, classes: SequenceClasses | None) -> Any:
+    """Return a task as a simulation takes it, with these classes."""
+    if isinstance(task, Mapping):
+        return read_field("task", task if classes is None else {**task, "classes": classes})
+    if isinstance(task, Sequences):
+        return replace(task, classes=classes)
+    return task if classes is None else classes
+
+
+def _name_of(source: SequenceClasses | str) -> str:
+    return source.origin if isinstance(source, SequenceClasses) else source
+
+
+def _preset_of(source: SequenceClasses | str) -> str:
+    """Return the name that classes can be made from; empty where they were made in memory."""
+    named = source if isinstance(source, str) else sets_document(source)
+    return named if isinstance(named, str) else ""
+
+
+def _make_classes(source: SequenceClasses | str, named: Mapping[str, Any]) -> SequenceClasses:
+    """Return the classes of a setting: of this source, or of another, with some parameters set."""
+    parameters = {}
+    for name, value in named.items():
+        if isinstance(value, str):
+            source = value
+        else:
+            parameters[name.removeprefix("task.").removeprefix("classes.")] = value
+    if parameters:
+        name, _, rest = _name_of(source).partition(":")
+        if name.lower().endswith(CLASS_SUFFIXES):
+            raise InputError(f"{next(iter(parameters))}: classes from a file have no parameters")
+        kept = dict(part.split("=", 1) for part in rest.split(",") if "=" in part)
+        kept = {key.strip(): text for key, text in kept.items()}
+        kept |= {key: _number(value) for key, value in parameters.items()}
+        source = f"{name}:{','.join(f'{key}={text}' for key, text in kept.items())}"
+    made: SequenceClasses = read_sets("classes", source) if isinstance(source, str) else source
+    return made
+
+
+def _number(value: Any) -> str:
+    """Return a number as text that loses nothing; whole ones without a point, as presets want."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        value = int(value)
+    return repr(value)

@@ -12,46 +12,51 @@ import xarray as xr
 from numpy.typing import NDArray
 
 OUTER = ("setting", "cell", "seed")
+Axes = dict[str, tuple[Any, ...]]  # the values along each dim
 
 
 @dataclass(frozen=True)
 class Schema:
     """Variables as (dims, dtype), and labels by dim; labels 0, 1, ... are kept as their number.
 
-    coords: those variables that are coords of the whole.
+    coords: those variables that are coords of the whole. names: of tokens, where all settings have
+    the same.
     """
 
     variables: dict[str, tuple[tuple[str, ...], str]]
     labels: dict[str, int | tuple[float, ...]]
     coords: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def along(self, dim: str) -> NDArray[Any]:
-        """The labels along a dim; a group that has no heads has the head 0."""
+        """Return the labels along a dim; a group that has no heads has the head 0."""
         labels = self.labels.get(dim, 1)
         return np.arange(labels) if isinstance(labels, int) else np.asarray(labels)
 
     def text(self) -> str:
-        """The schema as JSON."""
+        """Return the schema as JSON."""
         return json.dumps(asdict(self))
 
 
 def schema_from(text: str) -> Schema:
-    """The reverse of `Schema.text`."""
+    """Return the schema that `Schema.text` wrote."""
     document = json.loads(text)
     variables = {name: (tuple(dims), kind) for name, (dims, kind) in document["variables"].items()}
     labels = {d: v if isinstance(v, int) else tuple(v) for d, v in document["labels"].items()}
-    return Schema(variables, labels, tuple(document["coords"]))
+    return Schema(variables, labels, tuple(document["coords"]), tuple(document["names"]))
 
 
 def schema_of(dataset: xr.Dataset, coords: Iterable[str]) -> Schema:
-    """The schema of a group's dataset."""
+    """Return the schema of a group's dataset."""
     variables = {
         str(name): (tuple(map(str, variable.dims)), _kind(variable.dtype))
         for name, variable in dataset.data_vars.items()
     }
     inner = [str(dim) for dim in dataset.dims if dim not in OUTER]
     labels = {dim: _labels(dataset[dim].values) for dim in inner}
-    return Schema(variables, labels, tuple(coords))
+    names = dataset["token_name"].values.tolist() if "token_name" in dataset else [()]
+    same = tuple(names[0]) if all(of == names[0] for of in names) else ()
+    return Schema(variables, labels, tuple(coords), same)
 
 
 def _kind(dtype: np.dtype[Any]) -> str:

@@ -34,25 +34,25 @@ class Store(Protocol):
     """Where groups are kept by key."""
 
     def holds(self, key: str) -> bool:
-        """Whether the group is there, whole."""
+        """Return True if the group is there, undamaged."""
 
     def read(self, key: str) -> AbstractContextManager[Contents]:
-        """The group, open for as long as the context lasts."""
+        """Open the group for as long as the context lasts."""
 
     def write(self, key: str, dataset: xr.Dataset) -> None:
         """Keep the group."""
 
     def lock(self, key: str) -> bool:
-        """Take the group on, unless another driver has."""
+        """Lock the group; return False if another driver has."""
 
     def release(self, key: str) -> None:
-        """Give the group up, done or not."""
+        """Unlock the group, done or not."""
 
     def release_all(self) -> None:
-        """Give up what is still locked."""
+        """Unlock all groups."""
 
     def note(self, key: str, state: str, **facts: Any) -> None:
-        """Say in the ledger how the group fares."""
+        """Add a line about the group to the ledger."""
 
 
 class Memory:
@@ -98,7 +98,7 @@ class Folder:
         return self.path / "groups" / f"{key}.nc"
 
     def holds(self, key: str) -> bool:
-        """Whether the file is there and as it was written; a damaged one is removed."""
+        """Return True if the file is there and undamaged; remove a damaged one."""
         try:
             with self.read(key):
                 return True
@@ -111,7 +111,7 @@ class Folder:
 
     @contextmanager
     def read(self, key: str) -> Iterator[Contents]:
-        """The group, whose checksum is verified the first time, and again when it has changed."""
+        """Open the group; its checksum is verified the first time, and after every change."""
         path = self.file(key)
         with open_regular(path) as file:
             about = os.fstat(file.fileno())

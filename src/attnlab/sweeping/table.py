@@ -16,8 +16,8 @@ from attnlab.sweeping.index import Index
 
 
 def table(index: Index, numbers: Mapping[str, NDArray[np.float64]]) -> str:
-    """CSV text: the swept parameters, then how many runs finished and failed, then every summary
-    number as its mean and its standard deviation (of a sample) over the seeds that finished."""
+    """Return CSV text: the swept values, the numbers of runs that finished and failed, and every
+    summary number as its mean and sample standard deviation over the seeds that finished."""
     finished = index.finished()
     counts = finished.sum(axis=2)
     columns: dict[str, NDArray[Any]] = {

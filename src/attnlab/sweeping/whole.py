@@ -18,15 +18,15 @@ from attnlab.sweeping.schema import OUTER, Schema
 from attnlab.sweeping.store import Contents
 
 Read = Callable[[str], AbstractContextManager[Contents]]
-# What stands where a setting has no such class, token or step, or its run failed.
+# Values where a setting has no such class, token or step, or its run failed.
 FILL: dict[str, Any] = {"f": np.nan, "i": -1, "u": 0, "b": False, "O": ""}
 
 
 def whole(index: Index, read: Read) -> xr.Dataset:
-    """All settings: a dim for each swept parameter, then `seed`, then those of a single run.
+    """Return all settings: a dim for each swept name, then `seed`, then those of a single run.
 
-    Where settings differ in size or in their steps, the dims are long enough for all, and what a
-    setting does not have is NaN (-1 for token ids). `finished` says which runs went to their end.
+    Where settings differ in size or in their steps, the dims are long enough for all, and entries
+    that a setting does not have are NaN (-1 for token ids). `finished` marks runs that ended.
     read: opens a group by its key.
     """
     shape = [len(values) for values in index.settings.values()]
@@ -34,13 +34,13 @@ def whole(index: Index, read: Read) -> xr.Dataset:
 
 
 def setting_of(index: Index, read: Read, number: int) -> xr.Dataset:
-    """One setting alone, with the dims of the rates and of a single run, and nothing padded."""
+    """Return one setting, with the dims of learning rates and of a single run, without padding."""
     return _assemble(index, read, np.array(number))
 
 
 def _assemble(index: Index, read: Read, numbers: NDArray[np.int64]) -> xr.Dataset:
-    """The settings of these numbers, along the swept dims if all are there."""
-    # what the outer dims of a group are in the whole: each one or several dims, with their values
+    """Return the settings of these numbers, along the swept dims if all are there."""
+    # dims of the whole, with their values, for each outer dim of a group
     outer: dict[str, dict[str, tuple[Any, ...]]] = {
         "setting": dict(index.settings) if numbers.ndim else {},
         "cell": dict(index.cells),
@@ -63,11 +63,18 @@ def _assemble(index: Index, read: Read, numbers: NDArray[np.int64]) -> xr.Datase
     done = index.finished()[numbers.ravel()].reshape([len(values) for values in coords.values()])
     variables["finished"] = (tuple(coords), done)
     made = xr.Dataset(variables, {**{d: np.asarray(v) for d, v in coords.items()}, **labels})
-    return made.set_coords({name for schema in schemas for name in schema.coords})
+    made = made.set_coords({name for schema in schemas for name in schema.coords})
+    names = {schema.names for schema in schemas}
+    if len(names) > 1 or () in names:
+        return made
+    # tokens that have the same names everywhere are labelled by them, as a single run's are
+    (same,) = names
+    ids = ("token", labels["token"])
+    return made.drop_vars("token_name").assign_coords(token=list(same), token_id=ids)
 
 
 class _Lazy(BackendArray):
-    """One variable over all groups; indexing it reads what was asked for and no more."""
+    """One variable over all groups; indexing it reads no more than is asked for."""
 
     def __init__(
         self,
@@ -117,7 +124,7 @@ class _Lazy(BackendArray):
     def _groups(
         self, settings: NDArray[np.int64], positions: dict[str, NDArray[np.int64]]
     ) -> NDArray[np.int64]:
-        """The groups that have something of what is asked for."""
+        """Return the groups that hold some of the entries asked for."""
         owner = self.owner[settings]
         if "cell" in positions:
             owner = owner[:, positions["cell"]]
@@ -159,7 +166,7 @@ class _Lazy(BackendArray):
 
 
 def _places(labels: NDArray[Any], wanted: NDArray[Any] | None) -> NDArray[np.int64]:
-    """Where each of the wanted labels is, or -1."""
+    """Return the position of each wanted label, or -1."""
     if wanted is None:
         return np.zeros(0, dtype=int)
     order = np.argsort(labels)
@@ -172,7 +179,7 @@ def _union(labels: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _of_all(schemas: list[Schema], name: str) -> tuple[tuple[str, ...], np.dtype[Any]]:
-    """The dims and the dtype that hold a variable of every schema."""
+    """Return dims and dtype that hold a variable of every schema."""
     found = [schema.variables[name] for schema in schemas if name in schema.variables]
     dims = max((dims for dims, _ in found), key=len)
     return dims, np.result_type(*(np.dtype(kind) for _, kind in found))

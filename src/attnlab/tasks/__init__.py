@@ -1,6 +1,8 @@
-"""Tasks: what is learned. A user's own is one class; `MarkovChains` is an example."""
+"""Tasks: what is learned. Sequence classes, text, and any class of a user's own.
 
-from attnlab.tasks.base import Batch, Task
-from attnlab.tasks.markov import MarkovChains
+`__init__.pyi` lists the public names, which are loaded when they are first used.
+"""
 
-__all__ = ["Batch", "MarkovChains", "Task"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import jax
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named
+from attnlab.shelf.papers import import_offered
+
+if TYPE_CHECKING:
+    import jax
 
 
 class Batch(NamedTuple):
@@ -24,7 +27,7 @@ class Batch(NamedTuple):
     weight: Any = None
 
 
-class Task:
+class Task(Named):
     """A task to be learned. Subclass it as a frozen dataclass of settings, without arrays.
 
     What belongs to one instance (transition matrices, a graph, a training set) is drawn from a key
@@ -33,19 +36,49 @@ class Task:
 
     A `Transformer` asks a task for three numbers: `vocab_size` (tokens, or the width of vectors),
     `length` (positions) and `outputs` (by default vocab_size).
+
+    Attributes
+    ----------
+    momentum
+        Momentum of an sgd that is given none.
+    learner
+        "module:name" of a function (run) -> Learner, where the task has a learner of its own.
+    usual_model
+        "module:name" of a function () -> Model, where the task has a model by default.
     """
 
     vocab_size: int
     length: int
+    momentum: ClassVar[float] = 0.0
+    learner: ClassVar[str] = ""
+    usual_model: ClassVar[str] = ""
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """Return tasks by name; those that papers on the shelf offer are imported here."""
+        import attnlab.tasks as shipped
+
+        for name in dir(shipped):
+            getattr(shipped, name)  # a class is known once it is imported
+        if cls is Task:
+            import_offered("tasks")
+        return super().kinds()
 
     @property
     def outputs(self) -> int:
         """Numbers that a model returns for each prediction."""
         return self.vocab_size
 
+    def tables(self) -> list[dict[str, Any]]:
+        """Return arrays that all seeds share, a mapping for each setting that runs beside others.
+
+        `data` then has them together with what is drawn, and `draw` takes them after the key.
+        """
+        return [{}]
+
     def draw(self, key: jax.Array) -> Any:
         """Draw an instance: a tree of arrays of the same shapes for every key."""
-        return ()
+        return {}
 
     def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:
         """Draw the `size` examples of a training step."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks.base import Batch, Task
 
+if TYPE_CHECKING:
+    import jax
+
+MOST_SELECTED = 8  # symbols, above which a gather is quicker
 SQUARINGS = 10  # P^1024 has the stationary distribution in its rows
 
 
@@ -49,6 +50,9 @@ class MarkovChains(Task):
 
     def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:
         """Draw `size` chains and one sequence of each."""
+        import jax
+        import jax.numpy as jnp
+
         k, T = self.vocab_size, self.length
         of_rows, of_first, of_steps = jax.random.split(key, 3)
         P = self._rows(of_rows, size)  # B k k
@@ -68,7 +72,7 @@ class MarkovChains(Task):
         while reach < T:
             still = jnp.broadcast_to(jnp.arange(k), (reach, size, k))
             before = jnp.concatenate([still, maps[:-reach]])
-            maps = jnp.take_along_axis(maps, before, axis=-1)  # f_t after ... after f_{t-reach}
+            maps = _after(maps, before)  # f_t after ... after f_{t-reach}
             reach *= 2
         u = jax.random.uniform(of_first, (size, 1))
         x = (u > jnp.cumsum(first, -1)[:, :-1]).sum(-1)  # B
@@ -78,6 +82,9 @@ class MarkovChains(Task):
 
     def references(self, data: Any, batch: Batch) -> dict[str, jax.Array]:
         """Return uniform, unigram and bigram (add `concentration`) log-probabilities, (B, T, k)."""
+        import jax
+        import jax.numpy as jnp
+
         k, c = self.vocab_size, self.concentration
         x = jax.nn.one_hot(batch.inputs, k)  # B T k
         seen = jnp.cumsum(x, axis=1)
@@ -91,8 +98,23 @@ class MarkovChains(Task):
         }
 
     def _rows(self, key: jax.Array, size: int) -> jax.Array:
+        import jax
+        import jax.numpy as jnp
+
         k = self.vocab_size
         if self.concentration == 1.0:  # exponentials: no rejection, one pass
             draws = jax.random.exponential(key, (size, k, k))
             return draws / draws.sum(-1, keepdims=True)
         return jax.random.dirichlet(key, jnp.full(k, self.concentration), (size, k))
+
+
+def _after(maps: jax.Array, before: jax.Array) -> jax.Array:
+    """Return the maps a -> maps[before[a]] of few symbols, along the last axis."""
+    import jax.numpy as jnp
+
+    k = maps.shape[-1]
+    if k > MOST_SELECTED:
+        return jnp.take_along_axis(maps, before, axis=-1)
+    # one comparison for each pair of symbols joins the operations around it; a gather does not
+    chosen = before[..., None] == jnp.arange(k)
+    return jnp.where(chosen, maps[..., None, :], 0).sum(-1)

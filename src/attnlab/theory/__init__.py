@@ -1,16 +1,19 @@
-"""What theories say of a run, as the dataset that simulating it would give."""
+"""Theories of a run, and what they predict, as the dataset that simulating it would give."""
 
 from attnlab.theory.case import Case
 from attnlab.theory.comparison import Check, shortfall
+from attnlab.theory.facts import Facts
 from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.named import as_theory, theories_about
 from attnlab.theory.prediction import predict
 from attnlab.theory.relation import Reading, Relation
-from attnlab.theory.theory import Theory
+from attnlab.theory.theory import ClassTheory, Theory
 
 __all__ = [
     "Case",
     "Check",
+    "ClassTheory",
+    "Facts",
     "Hypothesis",
     "Reading",
     "Relation",

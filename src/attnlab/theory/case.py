@@ -1,4 +1,4 @@
-"""Case: one set of classes at one pair of rates, in the letters of the theory."""
+"""Case: one set of classes at one pair of learning rates, in the symbols of the theory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Model, Pairwise, Simulation
+from attnlab.models import Pairwise
+from attnlab.models.sequence import SequenceModel
+from attnlab.simulation.simulation import Simulation
+from attnlab.simulation.start import is_random
+from attnlab.tasks.classes import SequenceClasses
 
 
 @dataclass(frozen=True)
 class Case:
-    """Classes, rates, how long to train (flow time), and the length T of sequences.
+    """Classes, learning rates, the time to train for, and the sequence length T.
 
     Parameters
     ----------
     classes : SequenceClasses
         The set of classes.
     eta_y : float
-        Rate of the decoder.
+        Learning rate of the decoder.
     eta_z : float
-        Rate of attention.
+        Learning rate of attention.
     steps : float
-        How long the run is, in plain steps.
+        Length of the run, in plain steps or flow time.
     length : float, optional
         T.
     z0 : ndarray, optional
@@ -34,9 +37,9 @@ class Case:
     decoder_start : float, optional
         The largest entry of Y(0).
     momentum : float, optional
-        Of the steps, of which `steps` and whatever else counts plain ones.
-    model : Model, optional
-        What is trained.
+        Momentum of the optimizer; `steps` and other times count plain steps nevertheless.
+    model : SequenceModel, optional
+        The model that is trained.
     """
 
     classes: SequenceClasses
@@ -47,7 +50,7 @@ class Case:
     z0: NDArray[np.float64] | None = None
     decoder_start: float = 0.0
     momentum: float = 0.0
-    model: Model = field(default_factory=Pairwise)
+    model: SequenceModel = field(default_factory=Pairwise)
 
     @cached_property
     def setting(self) -> formulas.Setting:
@@ -61,7 +64,7 @@ class Case:
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """P(n), how often each class is drawn."""
+        """P(n), the probability of each class."""
         return self.classes.prior
 
     @property
@@ -80,22 +83,32 @@ class Case:
         return self.classes.vocab_size
 
     def at(self, *, eta_y: float | None = None, eta_z: float | None = None) -> Case:
-        """The same classes at other rates: a case and no more, whatever this one is."""
+        """Return the same classes at other learning rates, as a plain case."""
         other = {of.name: getattr(self, of.name) for of in fields(Case)}
         other |= {"eta_y": eta_y} if eta_y is not None else {}
         other |= {"eta_z": eta_z} if eta_z is not None else {}
         return Case(**other)
 
 
-def case_of(simulation: Simulation, classes: SequenceClasses, eta_y: float, eta_z: float) -> Case:
-    """One of the sets of classes of a simulation, at one of its pairs of rates."""
-    random = isinstance(simulation.init, str) and simulation.init == "uniform"
-    start = simulation.start_logits(classes)[:, classes.in_play]
-    momentum = simulation.moving.momentum or 0.0
+def case_of(run: Simulation, classes: SequenceClasses, eta_y: float, eta_z: float) -> Case:
+    """Return one of the run's sets of classes, at one of its pairs of learning rates."""
+    start = run.start_logits(classes)[:, classes.in_play]
     return Case(
-        classes, float(eta_y), float(eta_z),
-        float(formulas.momentum_time(simulation.steps, momentum=momentum)),
-        length=float(simulation.engine.length), z0=start if np.any(start) else None,
-        decoder_start=classes.vocab_size**-0.5 if random else 0.0, momentum=momentum,
-        model=simulation.model,
-    )  # fmt: skip
+        classes,
+        float(eta_y),
+        float(eta_z),
+        float(formulas.momentum_time(run.last, momentum=run.momentum)),
+        length=float(run.task.length),
+        z0=start if np.any(start) else None,
+        decoder_start=classes.vocab_size**-0.5 if is_random(run.init) else 0.0,
+        momentum=run.momentum,
+        model=run.model,
+    )
+
+
+def cases_of(run: Simulation, classes: SequenceClasses) -> list[Case]:
+    """Return one of the run's sets of classes, at each of its pairs of learning rates."""
+    rates = run.grid.rates()
+    fixed = np.zeros(run.grid.points)
+    pairs = zip(rates.get("decoder", fixed), rates.get("attention", fixed), strict=True)
+    return [case_of(run, classes, *pair) for pair in pairs]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.shelf import offered, reference
+from attnlab.simulation.simulation import Simulation
 from attnlab.theory.theory import Theory
 
 
@@ -39,14 +39,14 @@ def as_theory(theory: str | Theory) -> Theory:
     return made
 
 
-def theories_about(simulation: Simulation) -> tuple[Theory, ...]:
-    """Return the theories of the shelf that speak of a simulation, in the shelf's order.
+def theories_about(run: Simulation) -> tuple[Theory, ...]:
+    """Return the theories of the shelf that cover a run, in the shelf's order.
 
-    Raises the first refusal where none does.
+    Raises the first refusal where there is none.
 
     Parameters
     ----------
-    simulation : Simulation
+    run : Simulation
         The run.
 
     Returns
@@ -58,10 +58,10 @@ def theories_about(simulation: Simulation) -> tuple[Theory, ...]:
     --------
     >>> from attnlab import Flow, Simulation
     >>> from attnlab.theory import theories_about
-    >>> [theory.name for theory in theories_about(Simulation("syn-small", Flow()))]
+    >>> [theory.name for theory in theories_about(Simulation("syn-small", motion=Flow()))]
     ['printed', 'corrected', 'sgd']
     """
-    spoken, refused = [], []
+    covering, refused = [], []
     for name in offered("theories"):
         try:
             theory = as_theory(name)
@@ -69,11 +69,11 @@ def theories_about(simulation: Simulation) -> tuple[Theory, ...]:
             warnings.warn(f"theory {name!r} is left out: {problem}", stacklevel=2)
             continue
         try:
-            theory.check(simulation)
+            theory.check(run)
         except InputError as problem:
             refused.append(problem)
         else:
-            spoken.append(theory)
-    if refused and not spoken:
+            covering.append(theory)
+    if refused and not covering:
         raise refused[0]
-    return tuple(spoken)
+    return tuple(covering)

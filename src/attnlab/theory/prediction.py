@@ -1,172 +1,225 @@
-"""predict(): what a theory expects of a simulation, in the schema of the simulation's result."""
+"""predict(): what a theory expects of a run, in the schema of the run's result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab import defaults, measures
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Engine, Save, Simulation, as_simulation
-from attnlab.dynamics.labels import label, of_one_set
-from attnlab.dynamics.simulation import Classes, Fields
 from attnlab.files.provenance import provenance
 from attnlab.formulas import attention_weights, momentum_steps, momentum_time
-from attnlab.theory.answers import BLOW_UP, answers, assumptions
-from attnlab.theory.case import case_of
+from attnlab.simulation.labels import label, of_one_set
+from attnlab.simulation.learner import Learner
+from attnlab.simulation.record import Record
+from attnlab.simulation.simulation import Simulation, as_simulation
+from attnlab.tasks.base import Task
+from attnlab.tasks.classes import SequenceClasses
+from attnlab.tasks.sequences import Classes
+from attnlab.theory.answers import (
+    BLOW_UP,
+    Schema,
+    answer,
+    assumptions,
+    class_answer,
+    require_alike,
+)
+from attnlab.theory.case import cases_of
+from attnlab.theory.facts import facts_of
 from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.named import as_theory
-from attnlab.theory.theory import Labelled, Theory
+from attnlab.theory.theory import ClassTheory, Labelled, Theory
 
 STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
 OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 
 
 def predict(
-    simulation: Simulation | Classes,
-    engine: Engine | None = None,
+    simulation: Simulation | Task | Learner | Classes,
     *,
     theory: str | Theory | None = None,
     at: ArrayLike | None = None,
-    **fields: Unpack[Fields],
+    **settings: Any,
 ) -> xr.Dataset:
-    """Say what a theory expects of a simulation, which is not run.
+    """Return what a theory expects of a run, which is not trained.
 
-    The result has the dims and coords of the simulation's, so that the two subtract. Time is the
-    simulation's own: a step with momentum counts for as many plain ones as `theory.momentum_time`
-    says.
+    The result has the dims and coords of the run's own, so that the two subtract. Time is the
+    run's own: a step with momentum counts as the number of plain steps that
+    `formulas.momentum_time` gives.
 
     Parameters
     ----------
-    simulation : Simulation, SequenceClasses, str or sequence of them
-        A `Simulation`, which explains every field, or its classes.
-    engine : Engine, optional
-        Of the simulation. With a `Simulation`, engine and fields replace its own.
+    simulation : Simulation, Task, Learner, SequenceClasses, str or sequence of classes
+        A `Simulation`, which explains every field, or its task.
     theory : str or Theory, optional
         The name of a theory that a paper offers (`attnlab.shelf.offered("theories")`), or a
         `Theory`. By default `attnlab.defaults.theory()`, which is "corrected": Eq. 10 of "Scan and
         Snap" with our corrections.
     at : array_like, optional
-        Steps, or times of the flow; by default those that the simulation records.
-    **fields
-        Other fields of the simulation: model, optimizer, momentum, eta_y, eta_z, steps, init,
-        seeds, independent, save, dtype, lump.
+        Steps, or flow times; by default those that the run records. The last may be infinite where
+        the theory says so (`Theory.infinite`).
+    **settings
+        Settings of the simulation, as in `simulate`.
 
     Returns
     -------
     xarray.Dataset
-        `attention_logits`, `attention` and measures of it (entropy, common_mass, ...), and what
-        else the theory predicts (docs/results.md). `assumption_value`, `assumption_bound` and
-        `assumption_holds` say, along `assumption`, how far the theory applies.
+        What the theory predicts (docs/results.md). For sequence classes: `attention_logits`,
+        `attention`, measures of it (entropy, common_mass, ...) and more. `assumption_value`,
+        `assumption_bound` and `assumption_holds` say, along `assumption`, whether the theory
+        applies.
 
     Examples
     --------
     >>> import attnlab
-    >>> run = attnlab.Simulation("syn-small", attnlab.Limit(), eta_y=10.0, eta_z=0.1, steps=100)
+    >>> run = attnlab.Simulation("syn-small", gradient="population", eta_y=10.0, eta_z=0.1)
     >>> predicted = attnlab.predict(run, theory="sgd")
     >>> gap = predicted.attention - attnlab.simulate(run, progress=False).attention
     >>> bool(abs(gap).max() < 0.01)
     True
     """
-    simulation = as_simulation(simulation, engine, **fields)
+    run = as_simulation(simulation, **settings)
     chosen = as_theory(defaults.theory() if theory is None else theory)
-    chosen.check(simulation)
-    records = (
-        simulation.record_steps if at is None else replace(simulation, save=_at(at)).record_steps
-    )
-    sets = [_predict_set(simulation, classes, chosen, records) for classes in simulation.sets]
-    if isinstance(simulation.classes, tuple):
-        coords = [name for name in OF_CLASSES if name in sets[0].coords]
-        dataset = xr.concat(sets, "setting", coords=coords, data_vars="all", join="exact")
+    chosen.check(run)
+    records = _records(run, chosen, at)
+    if isinstance(chosen, ClassTheory):
+        dataset = _of_classes(run, chosen, records)
+        attrs = {"vocab_size": run.task.vocab_size}
     else:
-        dataset = of_one_set(sets[0].expand_dims("setting"))
-    return dataset.assign_attrs(
-        provenance(simulation.spec, theory=chosen.name, vocab_size=simulation.sets[0].vocab_size)
-    )
+        dataset, attrs = _of_facts(run, chosen, records), {}
+    return dataset.assign_attrs(provenance(run.spec, theory=chosen.name, **attrs))
 
 
-def _predict_set(
-    simulation: Simulation, classes: SequenceClasses, theory: Theory, records: NDArray[Any]
+def _records(run: Simulation, theory: Theory, at: ArrayLike | None) -> NDArray[Any]:
+    """Return the steps or times that are predicted."""
+    if at is None:
+        return run.record_steps
+    times = np.atleast_1d(np.asarray(at, dtype=np.float64))
+    ends = times[-1:] if theory.infinite and np.isposinf(times[-1:]).all() else times[:0]
+    finite = times[: times.size - ends.size].tolist()
+    if not finite and ends.size:
+        return ends
+    found = Record(at=finite).clock(run.last, whole=run.clock == "step")
+    return np.concatenate([found, ends]) if ends.size else found
+
+
+def _plain_steps(run: Simulation, records: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(momentum_time(records, momentum=run.momentum), dtype=np.float64)
+
+
+def _of_facts(run: Simulation, theory: Theory, records: NDArray[Any]) -> xr.Dataset:
+    """Return what a theory predicts from the facts of each seed at each learning rate."""
+    t = _plain_steps(run, records)
+    schema = Schema.of_run(run, t.size)
+    found = {
+        where: (answer(theory, facts, t, schema), assumptions(theory, facts))
+        for where, facts in facts_of(run)
+    }
+    said, assumed = zip(*(found[where] for where in sorted(found)), strict=True)
+    require_alike(theory, list(said))
+    dims = run.grid.dims()
+    variables = {name: _gathered(run, dims, [of[name] for of in said]) for name in said[0]}
+    variables |= _in_own_steps(run, theory, variables)
+    dataset = xr.Dataset(variables, {**run.grid.coords(), run.clock: records})
+    return dataset.merge(_assumptions(run, dims, assumed))
+
+
+def _of_classes(run: Simulation, theory: ClassTheory, records: NDArray[Any]) -> xr.Dataset:
+    """Return what a theory predicts of each set of classes, at every pair of learning rates."""
+    sets = [_of_set(run, classes, theory, records) for classes in run.sets]
+    if not isinstance(run.classes, tuple):
+        return of_one_set(sets[0].expand_dims("setting"))
+    coords = [name for name in OF_CLASSES if name in sets[0].coords]
+    return xr.concat(sets, "setting", coords=coords, data_vars="all", join="exact")
+
+
+def _of_set(
+    run: Simulation, classes: SequenceClasses, theory: ClassTheory, records: NDArray[Any]
 ) -> xr.Dataset:
-    """What is said of one set of classes, at every pair of rates."""
-    momentum = simulation.moving.momentum or 0.0
-    plain = np.asarray(momentum_time(records, momentum=momentum), dtype=np.float64)
-    rates = zip(*simulation.grid.rates(), strict=True)
-    cases = [case_of(simulation, classes, *pair) for pair in rates]
-    said = answers(theory, cases, plain)
-    z = np.stack([np.asarray(of.pop("attention_logits")[1]) for of in said])
-    of_tokens = {"attention_logits": _over_vocabulary(z, simulation, classes)}
-    given = [of.pop("attention") for of in said if "attention" in of]
-    attention = (
-        np.stack([np.asarray(shares) for _, shares in given])
-        if given
-        else attention_weights(cases[0], z)
-    )
-    of_tokens["attention"] = _spread(attention, classes)
-    grid = replace(simulation.grid, seeds=simulation.grid.seeds[:1])  # they make no difference
+    t, cases = _plain_steps(run, records), cases_of(run, classes)
+    schema = Schema.of_case(cases[0], t.size)
+    said = [class_answer(theory, case, t, schema) for case in cases]
+    require_alike(theory, said)
+    z = np.stack([of.pop("attention_logits")[1] for of in said])
+    given = [of.pop("attention")[1] for of in said if "attention" in of]
+    attention = np.stack(given) if given else attention_weights(cases[0], z)
+    of_tokens = {
+        "attention_logits": _over_vocabulary(z, run, classes),
+        "attention": _spread(attention, classes),
+    }
+    grid = replace(run.grid, seeds=run.grid.seeds[:1])  # seeds make no difference
     dataset = label(
-        [classes], grid, {name: of[None, None] for name, of in of_tokens.items()},
-        clock=simulation.clock, steps=records, model=simulation.model,
-    ).isel(setting=0, seed=0, drop=True)  # fmt: skip
+        [classes],
+        grid,
+        {name: of[None, None] for name, of in of_tokens.items()},
+        clock=run.clock,
+        steps=records,
+        model=run.model,
+    ).isel(setting=0, seed=0, drop=True)
     dataset = dataset.assign({name: getattr(measures, name)(dataset) for name in STATISTICS})
-    order = (*simulation.grid.dims(), simulation.clock, ...)
-    seeds = simulation.grid.seeds
-    beside = {name: _gathered(simulation, [of[name] for of in said]) for name in said[0]}
+    swept = run.grid.swept.dims
+    beside = {name: _gathered(run, swept, [of[name] for of in said]) for name in said[0]}
     for name, (dims, values) in beside.items():
         if dims[-1:] == ("token",):
             beside[name] = dims, _spread(values, classes)
-    for name in (*theory.times, BLOW_UP):
-        if name in beside:
-            dims, plain_steps = beside[name]
-            beside[name] = dims, momentum_steps(plain_steps, momentum=momentum)
-    assumed = _assumptions(simulation, [assumptions(theory, case) for case in cases])
-    found = dataset.assign(beside)
+    found = dataset.assign(beside | _in_own_steps(run, theory, beside))
     # what a run records is recorded for every seed
-    recorded = (*of_tokens, *STATISTICS, *simulation.model.extra_dims())
+    recorded = (*of_tokens, *STATISTICS, *run.model.extra_dims())
+    order = (*run.grid.dims(), run.clock, ...)
     alike = {
-        name: found[name].expand_dims(seed=seeds).transpose(*order)
+        name: found[name].expand_dims(seed=run.grid.seeds).transpose(*order)
         for name in recorded
         if name in found
     }
-    return found.assign(alike).merge(assumed)
-
-
-def _at(at: ArrayLike) -> Save:
-    return Save(at=np.atleast_1d(np.asarray(at, dtype=np.float64)).tolist())
+    assumed = [assumptions(theory, case) for case in cases]
+    return found.assign(alike).merge(_assumptions(run, swept, assumed))
 
 
 def _over_vocabulary(
-    z: NDArray[np.float64], simulation: Simulation, classes: SequenceClasses
+    z: NDArray[np.float64], run: Simulation, classes: SequenceClasses
 ) -> NDArray[np.float64]:
-    """Logits of contextual tokens as those of all; the others stay as they start."""
-    start = simulation.start_logits(classes)
+    """Return logits of contextual tokens as those of all; the others stay as they start."""
+    start = run.start_logits(classes)
     out = np.broadcast_to(start, (*z.shape[:-1], classes.vocab_size)).copy()
     out[..., classes.in_play] = z
     return out
 
 
 def _spread(values: NDArray[np.float64], classes: SequenceClasses) -> NDArray[np.float64]:
-    """What contextual tokens have, as what all have: 0 for the others."""
+    """Return values of contextual tokens as those of all, 0 for the others."""
     out = np.zeros((*values.shape[:-1], classes.vocab_size))
     out[..., classes.in_play] = values
     return out
 
 
-def _gathered(simulation: Simulation, said: Sequence[Labelled]) -> Labelled:
-    """What is said at each pair of rates, along the dims of the rates."""
-    dims = tuple(simulation.clock if dim == "time" else dim for dim in said[0][0])
+def _in_own_steps(
+    run: Simulation, theory: Theory, variables: dict[str, Labelled]
+) -> dict[str, Labelled]:
+    """Return predicted times, which count plain steps, in the steps of the run."""
+    names = [name for name in (*theory.times, BLOW_UP) if name in variables]
+    return {
+        name: (variables[name][0], momentum_steps(variables[name][1], momentum=run.momentum))
+        for name in names
+    }
+
+
+def _gathered(run: Simulation, outer: Sequence[Any], said: Sequence[Labelled]) -> Labelled:
+    """Return what is predicted of each run along the dims of the learning rates (and seeds)."""
+    dims = tuple(run.clock if dim == "time" else dim for dim in said[0][0])
     values = np.stack([np.asarray(values, dtype=np.float64) for _, values in said])
-    rates = simulation.grid.eta_y
-    return (*map(str, rates.dims), *dims), values.reshape((*rates.shape, *values.shape[1:]))
+    sizes = {**run.grid.swept.sizes, "seed": run.grid.seeds.size}
+    shape = [sizes[dim] for dim in outer]
+    return (*map(str, outer), *dims), values.reshape((*shape, *values.shape[1:]))
 
 
-def _assumptions(simulation: Simulation, found: Sequence[tuple[Hypothesis, ...]]) -> xr.Dataset:
-    """Each assumption with its value, what is needed of it and whether it is met."""
+def _assumptions(
+    run: Simulation, outer: Sequence[Any], found: Sequence[tuple[Hypothesis, ...]]
+) -> xr.Dataset:
+    """Return each assumption with its value, its bound and whether it holds."""
     along = ("assumption",)
     columns: dict[str, list[Any]] = {
         "assumption_value": [[of.value for of in each] for each in found],
@@ -174,7 +227,7 @@ def _assumptions(simulation: Simulation, found: Sequence[tuple[Hypothesis, ...]]
         "assumption_holds": [[of.holds for of in each] for each in found],
     }
     variables: dict[str, Any] = {
-        name: _gathered(simulation, [(along, row) for row in rows])
+        name: _gathered(run, outer, [(along, row) for row in rows])
         for name, rows in columns.items()
     }
     dims, holds = variables["assumption_holds"]

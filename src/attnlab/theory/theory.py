@@ -1,4 +1,8 @@
-"""Theory: what predicts a run; each theory of a paper is a subclass in its folder."""
+"""Theory: what predicts a run; each theory of a paper is a subclass in its folder.
+
+`Theory` takes the facts of any run, `ClassTheory` a case: sequence classes at one pair of learning
+rates.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +13,76 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.dynamics import Simulation
+from attnlab.files.errors import InputError
+from attnlab.simulation.simulation import Simulation
 from attnlab.theory.case import Case
 from attnlab.theory.hypothesis import Hypothesis
 
-# Dims, such as "time", "sequence_class", "query" and "token" (contextual ones), and values.
-Labelled = tuple[tuple[str, ...], Any]
+Labelled = tuple[tuple[str, ...], Any]  # dims, "time" first where there is one, and values
 
 
 class Theory(ABC):
-    """What a theory says of a case: one set of classes, one pair of learning rates.
+    """A theory of runs: it refuses what it does not cover, states what it assumes, and predicts.
 
-    A subclass has a `name`, says what it assumes and predicts at given times. Learning rates that
-    are swept, momentum, several sets of classes, labels and measures are handled elsewhere.
+    `predict()` calls it for each seed and each combination of learning rates, and puts its answers
+    into one dataset that aligns with the run's result.
 
     Attributes
     ----------
     name
-        By which `predict(theory=...)` knows it.
+        Its name in `predict(theory=...)`.
     leans_on
         What the next level of its ladder does without.
     times
         Names of predicted values that are times, in plain steps.
+    infinite
+        True if t may be infinite; `predict(at=[0, inf])` is refused elsewhere.
     """
 
     name: ClassVar[str]
     leans_on: ClassVar[str] = ""
     times: ClassVar[tuple[str, ...]] = ()
+    infinite: ClassVar[bool] = False
 
-    def check(self, simulation: Simulation) -> None:  # noqa: B027 - most refuse nothing
-        """Refuse, with an `InputError`, what the theory does not speak of."""
+    @abstractmethod
+    def check(self, run: Simulation) -> None:
+        """Refuse, with an `InputError`, a run that the theory does not cover."""
+
+    @abstractmethod
+    def assumptions(self, facts: Any) -> tuple[Hypothesis, ...]:
+        """Return each assumption with its value here, its bound and how it is read.
+
+        facts: the `Facts` of a run at one seed and one combination of learning rates.
+        """
+
+    @abstractmethod
+    def predict(self, facts: Any, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+        """Return what is predicted at t, in plain steps or units of flow time.
+
+        Values come by name, as (dims, values). What depends on t has "time" as its first dim. What
+        a run records has the name and the other dims that it has there, as in
+        ``{"parameters.w": (("time", "parameters.w_0"), w)}``.
+        """
+
+
+class ClassTheory(Theory):
+    """A theory of sequence classes: its facts are a `Case`.
+
+    Swept learning rates, momentum, several sets of classes, labels and measures are handled
+    elsewhere; seeds make no difference.
+    """
+
+    def check(self, run: Simulation) -> None:
+        """Refuse runs on other tasks; a theory that refuses more calls this first."""
+        _ = run.classes
+        if not run.is_exact:
+            raise InputError(
+                "model: the theory is about models of sequence classes on their exact path; use "
+                "Pairwise(), say, and exact=True"
+            )
+        if run.grid.schedules:
+            names = ", ".join(run.symbols[group] for group in run.grid.schedules)
+            raise InputError(f"{names}: the theory takes constant learning rates; give numbers")
 
     @abstractmethod
     def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
@@ -46,13 +90,26 @@ class Theory(ABC):
 
     @abstractmethod
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        """Return what is predicted at t, in plain steps or units of the flow's time.
+        """Return what is predicted at t, in plain steps or units of flow time.
 
-        By name, with dims: at least `attention_logits` along (time, query, token), tokens being
-        those of `case.P`. What follows from the logits is added to it: attention (unless the theory
-        says it, along (time, sequence_class, token)), entropy, ...
+        Values come by name, with dims: at least `attention_logits` along (time, query, token),
+        tokens being those of `case.P`. What follows from the logits is added: attention (unless
+        the theory gives it, along (time, sequence_class, token)), entropy, ...
         """
 
     def transition(self, case: Case) -> tuple[float, float] | None:
-        """Return from when to when the theory expects a transition, in plain steps; None: never."""
+        """Return the start and end of a predicted transition, in plain steps; None for none."""
         return None
+
+
+def require_descent(run: Simulation) -> None:
+    """Refuse whatever is not plain gradient descent, or its flow, perhaps with one momentum."""
+    optimizers, motion = run.optimizers.values(), run.motion
+    if any(of.name != "sgd" or of.weight_decay for of in optimizers):
+        raise InputError("optimizer: the theory is about gradient descent alone; use 'sgd'")
+    if len({of.momentum for of in optimizers}) > 1:
+        raise InputError("optimizer: the theory takes one momentum; give all groups the same")
+    if motion.clip is not None:
+        raise InputError("clip: the theory is about gradients as they are; leave it out")
+    if run.clock == "time" and motion.weight_decay:
+        raise InputError("weight_decay: the theory is about the loss alone; leave it out")

@@ -4,8 +4,7 @@ import pytest
 
 from attnlab.auditing import Verdict, claims_of, examine_all, select
 from attnlab.auditing.claim_map import claim_map
-from attnlab.auditing.document import audit_document, finding_document
-from attnlab.auditing.html import page
+from attnlab.auditing.document import audit_document, finding_document, page
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.claims import runs
 from attnlab.papers.joma.figures import invariants

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from attnlab.data import SequenceClasses, from_preset
 from attnlab.papers.joma.classes import LatentLayers, LatentTree, hblt, hierarchy
+from attnlab.tasks.classes import SequenceClasses, from_preset
 
 TREES = [
     LatentTree((2, 2, 2), 0.8, ((0.9, 0.1), (0.2, 0.7))),

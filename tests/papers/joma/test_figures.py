@@ -8,11 +8,11 @@ import pytest
 import xarray as xr
 from made_small import make, small
 
-from attnlab.dynamics import Limit, Optimizer, Save, simulate
 from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.figures import hierarchy, invariants
 from attnlab.papers.joma.model import Joint
+from attnlab.simulation import simulate
 
 
 def test_hblt_formula_is_what_all_settings_add_up_to():
@@ -97,9 +97,9 @@ def test_steps_leave_the_exp_invariant_by_the_sum_of_their_squares():
     """The reason that the table gives for the error of exp attention."""
     T, rate = 0.5, 0.1
     run = simulate(
-        "joma-toy", Limit(), init="uniform", optimizer=Optimizer(momentum=0.0),
+        "joma-toy", gradient="population", init="uniform", momentum=0.0,
         model=Joint(None, "linear", "exp", T, scale=0.01), eta_y=rate, eta_z=rate, steps=900,
-        save=Save("logits", every=1), dtype="float64", progress=False,
+        what="logits", every=1, dtype="float64", progress=False,
     ).isel(seed=0, token=slice(20))  # fmt: skip
     v, z = run["mlp_weights"].values, run["attention_logits"].isel(query=0).values
     gap = theory.exp_invariant(v, v0=v[0], z0=z[0], temperature=T) - z
@@ -142,13 +142,15 @@ def test_units_are_read_at_their_maximum_over_positions():
     """And the positions that fill a sequence up change nothing."""
     recipe = small("hierarchy")
     texts = hierarchy._sequences([active_tokens()])[0]
-    weights = hierarchy._begin(recipe, jax.random.key(0))
-    told, *units = hierarchy._look(weights, texts)
+    learner = hierarchy.TwoLayers(recipe.hierarchies(), recipe.hidden)
+    weights = hierarchy._begin(recipe.labels, recipe.tokens, recipe.hidden, jax.random.key(0))
+    found = learner.capture({"tokens": texts}, weights, ())
+    units = found["lower"], found["upper"]
     for label, text in enumerate(texts):
         alone = text[text >= 0][None]
         for of, layer in zip(units, hierarchy._layers(weights, alone), strict=True):
             np.testing.assert_allclose(of[label], layer[0].max(0), rtol=1e-5, atol=1e-6)
-    assert told.shape == (recipe.labels,)
+    assert found["correct"].shape == (recipe.labels,)
 
 
 def active_tokens():

@@ -1,5 +1,5 @@
-"""Joint: against a brute force in the space of the embeddings, against finite differences, its
-limits, what it keeps constant, and where it reaches infinity."""
+"""Joint: against a brute force in the space of the embeddings and finite differences, its limits,
+its invariants, and where it reaches infinity."""
 
 from dataclasses import replace
 from functools import partial
@@ -13,13 +13,23 @@ from plain import plain
 from quickly import quickly
 
 import attnlab
-from attnlab import Flow, Limit, Sampled, Save, SequenceClasses, Simulation, measures
-from attnlab.dynamics.compiling import compiled
-from attnlab.dynamics.gradient import Parameters, Rows
+from attnlab import (
+    Batches,
+    Population,
+    Record,
+    SequenceClasses,
+    Sequences,
+    Simulation,
+    Steps,
+    measures,
+    simulate,
+)
 from attnlab.files.errors import InputError
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import joma_toy
-from attnlab.papers.joma.model import Joint, Perceptron, gelu, softmax
+from attnlab.papers.joma.exact import ExactJoint, Perceptron, gelu, softmax
+from attnlab.papers.joma.model import Joint
+from attnlab.simulation.exact.gradient import Parameters, Rows
 
 DOUBLE = {"dtype": "float64"}
 # Next token 0 belongs to two queries, the prior is not uniform, query 4 is drawn as context, and
@@ -42,10 +52,11 @@ VARIANTS = [
     Joint(6, "linear", "linear", temperature=0.7),
 ]
 STARTS = np.linspace(-1, 1, 2 * 7).reshape(2, 7) ** 3 + 0.3
-ARGUMENTS = {
-    "model": Joint(5, "gelu", "exp", temperature=0.5, scale=0.3), "eta_y": [0.4, 0.8],
-    "eta_z": 0.6, "steps": 6, "seeds": [11, 12], "init": STARTS, "save": Save(at=[0, 6]), **DOUBLE,
-}  # fmt: skip
+RUN = Simulation(
+    CLASSES, Joint(5, "gelu", "exp", temperature=0.5, scale=0.3), gradient=Population(),
+    motion=Steps(6), eta_y=[0.4, 0.8], eta_z=0.6, seeds=[11, 12], init=STARTS,
+    record=Record(at=[0, 6]), **DOUBLE,
+)  # fmt: skip
 
 
 def name_of(model):
@@ -64,7 +75,7 @@ def switches(model):
 @pytest.mark.parametrize("model", VARIANTS, ids=name_of)
 def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
     rng = np.random.default_rng(0)
-    M, H = CLASSES.vocab_size, model.hidden or 2
+    exact, M, H = ExactJoint(model), CLASSES.vocab_size, model.hidden or 2
     U = orthonormal(M)
     W, Z = rng.normal(size=(H, 2 * M)), rng.normal(size=(M, M))
     V = rng.normal(size=(H, 2)) if model.hidden else np.eye(2)
@@ -73,7 +84,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
     sequences = (tokens, CLASSES.query[drawn], LABELS[drawn])
     weights = np.array([0.4, 0.3, 0.2, 0.1])
     with jax.enable_x64(True):
-        layout, where = model.lay_out(CLASSES, None)
+        layout, where = exact.lay_out(CLASSES, None)
         layout = layout.on_device(jnp.float64)
         by_place = where.tokens[np.argsort(where.position)]
         counts = (tokens[:, :, None] == by_place).sum(axis=1)
@@ -91,7 +102,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
             Z[CLASSES.queries][:, by_place],
         ))  # fmt: skip
         fixed = jnp.asarray(upper if model.stationary else none)
-        value, slope = compiled()(model.loss_and_gradient)(layout, rows, trained, fixed)
+        value, slope = quickly(exact.loss_and_gradient)(layout, rows, trained, fixed)
 
         loss = partial(brute.joint_loss, **switches(model))
         by_autodiff = quickly(jax.value_and_grad(loss, (0, 1, 2)))
@@ -105,39 +116,42 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         if slope.Y.upper.size:
             np.testing.assert_allclose(slope.Y.upper, dV, **close)
 
-        way = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), trained)
+        direction = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), trained)
         moved = quickly(
-            lambda s: model.loss(
-                layout, rows, jax.tree.map(lambda x, d: x + s * d, trained, way), fixed
+            lambda s: exact.loss(
+                layout, rows, jax.tree.map(lambda x, d: x + s * d, trained, direction), fixed
             )
         )
         difference = float(moved(1e-5) - moved(-1e-5)) / 2e-5
-        along = sum(np.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (slope, way)), strict=True))
+        pairs = zip(*map(jax.tree.leaves, (slope, direction)), strict=True)
+        along = sum(np.vdot(g, d) for g, d in pairs)
         assert difference == pytest.approx(along, rel=1e-7, abs=1e-9)
 
 
 @pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-14), ("float32", 1e-6)])
-def test_gelu_and_softmax_are_jaxs_up_to_their_second_slopes(dtype, within):
+def test_gelu_and_softmax_are_those_of_jax_up_to_their_second_slopes(dtype, within):
     """An implicit solver takes the second."""
     theirs = partial(jax.nn.gelu, approximate=False), partial(jax.nn.softmax, axis=1)
     with jax.enable_x64(True):
-        x, way = jnp.linspace(-9, 9, 60, dtype=dtype).reshape(3, 20), jnp.ones((3, 20), dtype)
-        way = way.at[:, ::3].set(-0.5)
+        x = jnp.linspace(-9, 9, 60, dtype=dtype).reshape(3, 20)
+        direction = jnp.ones((3, 20), dtype).at[:, ::3].set(-0.5)
         for ours, jaxs in zip((gelu, softmax), theirs, strict=True):
-            found, expected = (quickly(lambda x, f=f: _slopes(f, x, way))(x) for f in (ours, jaxs))
+            found, expected = (
+                quickly(lambda x, f=f: _slopes(f, x, direction))(x) for f in (ours, jaxs)
+            )
             assert found[0].dtype == dtype
             for here, there in zip(found, expected, strict=True):
                 np.testing.assert_allclose(here, there, rtol=0, atol=9 * within)
 
 
-def _slopes(f, x, way):
-    """f, its slope pulled back, and how that changes along the way."""
+def _slopes(f, x, direction):
+    """Return f, its slope pulled back, and the change of that along the direction."""
 
     def slope(x):
         value, pull_back = jax.vjp(f, x)
-        return value, pull_back(way)[0]
+        return value, pull_back(direction)[0]
 
-    return (*slope(x), jax.jvp(slope, (x,), (way,))[1][1])
+    return (*slope(x), jax.jvp(slope, (x,), (direction,))[1][1])
 
 
 # -- runs -------------------------------------------------------------------------------------
@@ -145,14 +159,14 @@ def _slopes(f, x, way):
 
 @pytest.fixture(scope="module")
 def runs():
-    """Two rates and two seeds at once, for T to infinity."""
-    return plain(CLASSES, Limit(), **ARGUMENTS)
+    """Return runs at two learning rates and two seeds at once, for T to infinity."""
+    return plain(RUN)
 
 
 def test_it_trains_as_the_brute_force(runs):
     """From the recorded start, over whole vocabularies and embeddings; also that each weight is
     recorded at its token."""
-    model, M = ARGUMENTS["model"], CLASSES.vocab_size
+    model, M = RUN.model, CLASSES.vocab_size
     first, last = (runs.sel(eta_y=0.8, seed=12).isel(step=i) for i in (0, -1))
     U = orthonormal(M)
     r = np.zeros((5, M))
@@ -181,7 +195,7 @@ def test_it_trains_as_the_brute_force(runs):
 
 
 def test_many_runs_at_once_are_those_runs_one_by_one(runs):
-    alone = plain(CLASSES, Limit(), **{**ARGUMENTS, "eta_y": 0.4, "seeds": [12]})
+    alone = plain(RUN, eta_y=0.4, seeds=[12])
     together = runs.sel(eta_y=[0.4], seed=[12]).squeeze("eta_y")
     for name in ("attention", "attention_logits", "mlp_weights", "upper_weights", "loss"):
         np.testing.assert_allclose(together[name], alone[name], rtol=0, atol=1e-13)
@@ -192,7 +206,7 @@ def test_records_have_their_labels_and_give_the_value_back(runs):
     assert runs["query_weights"].dims[-2:] == ("unit", "query")
     assert runs["upper_weights"].dims[-2:] == ("unit", "label")
     assert runs.sizes["unit"] == 5
-    assert Simulation.of(runs).model == ARGUMENTS["model"]
+    assert Simulation.of(runs).model == RUN.model
     np.testing.assert_allclose(runs["attention"].sum("token"), 1, rtol=1e-12)
     b = CLASSES.probs * np.exp(runs["attention_logits"].values[..., [0, 1, 1], :] / 0.5)
     np.testing.assert_allclose(runs["attention"], b / b.sum(axis=-1, keepdims=True), rtol=1e-12)
@@ -201,22 +215,20 @@ def test_records_have_their_labels_and_give_the_value_back(runs):
     np.testing.assert_allclose(measures.stable_rank(runs), expected, rtol=1e-12)
 
 
-def test_stable_rank_of_what_is_not_there(runs):
+def test_stable_rank_needs_recorded_weights(runs):
     some = runs.isel(eta_y=0, seed=0)[["mlp_weights"]].copy(deep=True)
     some["mlp_weights"][0] = np.nan
     assert np.isnan(measures.stable_rank(some)).values.tolist() == [True, False]
-    with pytest.raises(InputError, match=r"Save\(\"logits\"\)"):
+    with pytest.raises(InputError, match=r"Record\(\"logits\"\)"):
         measures.stable_rank(runs[["loss"]])
 
 
 def test_long_sequences_are_the_limit():
-    """Linear attention, which has to know that frequencies are counts over T - 1."""
+    """With linear attention, for which frequencies have to be counts over T - 1."""
     model = Joint(4, "gelu", "linear", scale=0.3)
-    arguments = {**ARGUMENTS, "model": model, "eta_y": 0.5, "seeds": 1, "init": "uniform"}
-    limit, sampled = (
-        plain(CLASSES, engine, **arguments)["mlp_weights"]
-        for engine in (Limit(), Sampled(100_000, 4_096))
-    )
+    run = replace(RUN, model=model, eta_y=0.5, seeds=1, init="uniform")
+    long = replace(run, task=Sequences(CLASSES, length=100_000), gradient=Batches(4_096))
+    limit, sampled = (plain(of)["mlp_weights"] for of in (run, long))
     np.testing.assert_array_equal(sampled.isel(step=0), limit.isel(step=0))
     moved = float(abs(limit.isel(step=-1) - limit.isel(step=0)).max())
     apart = float(abs(sampled.isel(step=-1) - limit.isel(step=-1)).max())
@@ -225,12 +237,13 @@ def test_long_sequences_are_the_limit():
 
 def test_small_steps_are_the_flow():
     model = Joint(5, "gelu", "softmax", scale=0.3)
-    flow = plain(CLASSES, Flow(), model=model, eta_y=1.0, eta_z=0.5, steps=4, **DOUBLE)
+    flow = simulate(CLASSES, model=model, eta_z=0.5, time=4.0, **DOUBLE)
     errors = []
     for rate in (0.02, 0.01):
+        last = round(4 / rate)
         steps = plain(
-            CLASSES, Limit(), model=model, eta_y=rate, eta_z=0.5 * rate, steps=round(4 / rate),
-            save=Save(at=[0, round(4 / rate)]), **DOUBLE,
+            CLASSES, gradient=Population(), model=model, eta_y=rate, eta_z=0.5 * rate, steps=last,
+            at=[0, last], **DOUBLE,
         )  # fmt: skip
         for name in ("mlp_weights", "attention_logits", "upper_weights"):
             assert abs(steps[name][0, 0] - flow[name][0, 0]).max() == 0
@@ -240,16 +253,15 @@ def test_small_steps_are_the_flow():
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)  # first order in the step
 
 
-# -- what the flow keeps constant, and where it ends ------------------------------------------
+# -- invariants of the flow, and where it ends --------------------------------------------------
 
 
 @pytest.mark.parametrize(("attention", "activation"), [("exp", "gelu"), ("linear", "linear")])
 def test_the_flow_keeps_its_invariant(attention, activation):
-    """JoMA: for one query, whatever the activation, at any rates and temperature."""
+    """JoMA: for one query, any activation, any learning rates and any temperature."""
     model = Joint(4, activation, attention, temperature=0.5, scale=0.3)
-    run = plain(
-        ONE_QUERY, Flow(), model=model, eta_y=1.0, eta_z=0.3, steps=30, init="uniform", **DOUBLE
-    ).isel(seed=0)
+    run = simulate(ONE_QUERY, model=model, eta_z=0.3, time=30.0, init="uniform", **DOUBLE)
+    run = run.isel(seed=0)
     z = run["attention_logits"].isel(query=0, token=ONE_QUERY.in_play)
     v2 = (run["mlp_weights"] ** 2).sum("unit").isel(token=ONE_QUERY.in_play)
     kept = z**2 / 0.3 - v2 if attention == "linear" else 0.5 * z / 0.3 - v2 / 2
@@ -259,8 +271,10 @@ def test_the_flow_keeps_its_invariant(attention, activation):
 
 @pytest.fixture(scope="module")
 def two_labels():
-    """Two labels: their hidden units move in opposite directions, so that there is one unit
-    u = sqrt(2) v, with Delta_l = (P(l|0) - P(l|1)) / (2 sqrt(2))."""
+    """Return classes with two labels, and Delta_l = (P(l|0) - P(l|1)) / (2 sqrt(2)).
+
+    Their hidden units move in opposite directions, so that there is one unit u = sqrt(2) v.
+    """
     P = np.array([[0.5, 0.3, 0.2, 0, 0, 0, 0], [0.1, 0.3, 0.25, 0.35, 0, 0, 0]])
     delta = (P[0] - P[1]) / (2 * np.sqrt(2))
     return SequenceClasses(P, query=[4, 4], next_token=[5, 6]), delta
@@ -270,13 +284,12 @@ STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
 
 
 @pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-9), ("float32", 1e-3)])
-def test_a_flow_that_reaches_infinity_says_when(two_labels, dtype, within):
+def test_a_flow_that_reaches_infinity_reports_the_time(two_labels, dtype, within):
     classes, delta = two_labels
     end = np.sqrt(np.pi / 2) / abs(delta).max()
     at = [0.0, 0.5 * end, 0.99 * end, 2 * end]
     with pytest.raises(attnlab.Diverged, match=rf"at time {end:.2f}.*reach infinity") as problem:
-        plain(classes, Flow(), model=STATIONARY, eta_y=1.0, eta_z=1.0, steps=3 * end,
-              save=Save(at=at), dtype=dtype)  # fmt: skip
+        simulate(classes, model=STATIONARY, time=3 * end, at=at, dtype=dtype)
     kept = problem.value.dataset.isel(seed=0)
     assert float(kept["diverged_step"]) == pytest.approx(end, rel=within)
     assert kept["time"].values.tolist() == at[:3]
@@ -290,21 +303,18 @@ def test_a_flow_that_reaches_infinity_says_when(two_labels, dtype, within):
 
 
 def test_a_step_that_rounding_repeats_is_the_last():
-    """Before, it was tried 100,000 times: steps of three times the least that time can grow by."""
+    """It is not tried 100,000 times: steps of three times the least that time can grow by."""
     classes = joma_toy()
     end = np.sqrt(np.pi / 2) / np.linalg.norm(theory.delta(classes)[0], axis=0).max()
     with pytest.raises(attnlab.Diverged, match="^the flow could take no further step in float64"):
-        plain(classes, Flow(), model=STATIONARY, eta_y=1.0, eta_z=1.0, steps=2 * end,
-              save=Save("loss", at=[2 * end]), **DOUBLE)  # fmt: skip
+        simulate(classes, model=STATIONARY, time=2 * end, what="loss", at=[2 * end], **DOUBLE)
 
 
 def test_linear_attention_grows_exponentially(two_labels):
     """With a stationary gradient: z = cosh(Delta t), u = sinh(Delta t)."""
     classes, delta = two_labels
     model = replace(STATIONARY, attention="linear")
-    run = plain(
-        classes, Flow(), model=model, eta_y=1.0, eta_z=1.0, steps=50, save=Save(at=[50.0]), **DOUBLE
-    ).isel(seed=0, time=0)
+    run = simulate(classes, model=model, time=50.0, at=[50.0], **DOUBLE).isel(seed=0, time=0)
     np.testing.assert_allclose(run["attention_logits"][0, :4], np.cosh(delta * 50)[:4], rtol=1e-7)
     u = np.sqrt(2) * run["mlp_weights"].isel(unit=0)
     np.testing.assert_allclose(u, np.sinh(delta * 50), atol=1e-6)
@@ -312,8 +322,10 @@ def test_linear_attention_grows_exponentially(two_labels):
 
 def test_a_diverged_run_is_replayed_and_named(two_labels):
     with pytest.raises(attnlab.Diverged, match="^the MLP became non-finite at step ") as problem:
-        plain(two_labels[0], Limit(), model=STATIONARY, eta_y=[1.0, 30.0], eta_z=30.0, steps=40,
-              save=Save("loss", every=1))  # fmt: skip
+        plain(
+            two_labels[0], gradient=Population(), model=STATIONARY, eta_y=[1.0, 30.0], eta_z=30.0,
+            steps=40, what="loss", every=1,
+        )  # fmt: skip
     step = problem.value.dataset["diverged_step"].values[:, 0]
     loss = problem.value.dataset["loss"].isel(seed=0)
     assert step[0] > step[1] > 0
@@ -321,7 +333,7 @@ def test_a_diverged_run_is_replayed_and_named(two_labels):
     assert np.isnan(loss.isel(eta_y=1)[int(step[1]) :]).all()
 
 
-# -- values -----------------------------------------------------------------------------------
+# -- settings -----------------------------------------------------------------------------------
 
 
 def test_it_is_written_down_and_read_again():
@@ -334,7 +346,10 @@ def test_it_is_written_down_and_read_again():
 
 def test_a_sweep_goes_over_its_fields():
     swept = attnlab.sweep(
-        Simulation(ONE_QUERY, Limit(), model=Joint(2), steps=2, save=Save("logits", at=[2])),
+        Simulation(
+            ONE_QUERY, Joint(2), gradient=Population(), motion=Steps(2),
+            record=Record("logits", at=[2]),
+        ),
         grid={"model.hidden": [2, 3], "eta_z": [0.1, 0.2]},
     )  # fmt: skip
     weights = swept["mlp_weights"]
@@ -352,6 +367,6 @@ def test_a_sweep_goes_over_its_fields():
         ({"activation": "relu", "scale": 0.0}, "scale"), ({"stationary": "no"}, "stationary"),
     ],
 )  # fmt: skip
-def test_what_has_no_meaning_is_refused(fields, named):
+def test_bad_settings_are_refused(fields, named):
     with pytest.raises(InputError, match=f"^{named}:"):
         Joint(**fields)

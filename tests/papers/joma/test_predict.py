@@ -1,4 +1,4 @@
-"""JoMA's ladder against runs of Joint: what each rung says, and what it measures."""
+"""JoMA's ladder against runs of Joint: what each level predicts, and what it measures."""
 
 from dataclasses import replace
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab import Flow, Limit, Save, Simulation, predict, simulate
-from attnlab.data import SequenceClasses
+from attnlab import Flow, Population, Record, Simulation, Steps, predict, simulate
 from attnlab.papers.joma.classes import joma_toy
 from attnlab.papers.joma.invariants import joint_invariants
 from attnlab.papers.joma.model import Joint
 from attnlab.papers.joma.predict import JOMA_LADDER
+from attnlab.tasks.classes import SequenceClasses
 
 # Classes that differ in how often they have their tokens; all tokens are common.
 CLASSES = SequenceClasses(
@@ -29,9 +29,14 @@ AT = [0.0, *np.linspace(1.0, 60.0, 60)]
 
 def run_of(classes=CLASSES, **model):
     return Simulation(
-        classes, Flow(), model=Joint(temperature=0.8, **{"scale": 0.0, **model}), eta_y=0.8,
-        eta_z=0.6, steps=60.0, dtype="float64", save=Save(("attention", "logits"), at=AT),
-    )  # fmt: skip
+        classes,
+        Joint(temperature=0.8, **{"scale": 0.0, **model}),
+        motion=Flow(60.0),
+        eta_y=0.8,
+        eta_z=0.6,
+        record=Record(("attention", "logits"), at=AT),
+        dtype="float64",
+    )
 
 
 def off(said, measured, at=-1):
@@ -53,7 +58,7 @@ def two_queries():
     return run, simulate(run, progress=False)
 
 
-def test_each_rung_comes_nearer(softmax):
+def test_each_level_comes_nearer(softmax):
     run, measured = softmax
     said = {of.name: predict(run, theory=of) for of in JOMA_LADDER}
     for dataset in said.values():
@@ -104,17 +109,19 @@ def test_a_correlation_does_not_see_what_the_size_shows(softmax):
     assert np.corrcoef(*last)[0, 1] > 0.97
 
 
-def test_one_of_several_sets_of_classes_can_be_asked_about():
+def test_one_of_several_sets_of_classes_can_be_selected():
     """As the message about several of them advises."""
     sets = [joma_toy(4, seed=seed) for seed in range(3)]
-    settings = {"model": Joint(), "steps": 4.0, "eta_y": 1.0, "eta_z": 1.0, "dtype": "float64",
-                "save": Save("logits", at=[0.0, 4.0]), "progress": False}  # fmt: skip
-    together = simulate(sets, Flow(), **settings)
+    settings = {
+        "model": Joint(), "time": 4.0, "what": "logits", "at": [0.0, 4.0], "dtype": "float64",
+        "progress": False,
+    }  # fmt: skip
+    together = simulate(sets, **settings)
     with pytest.raises(ValueError, match=r"give one set of classes at a time"):
         joint_invariants(together)
     for i in (2, 1):
         one = joint_invariants(together.isel(setting=i))["implied_logits"]
-        alone = joint_invariants(simulate(sets[i], Flow(), **settings))["implied_logits"]
+        alone = joint_invariants(simulate(sets[i], **settings))["implied_logits"]
         np.testing.assert_allclose(one, alone, atol=1e-7)
     unknown = together.isel(setting=1).drop_vars("probability")
     with pytest.raises(ValueError, match="not known which of several sets"):
@@ -136,7 +143,9 @@ def test_a_stationary_gradient_blows_up_when_the_law_says():
     run = run_of(attention="exp", stationary=True)
     end = float(predict(run, theory="joma")["blow_up_time"])
     assert 0 < end < np.inf
-    run = replace(run, steps=0.95 * end, save=Save(("attention", "logits"), at=[0.0, 0.95 * end]))
+    late = 0.95 * end
+    record = Record(("attention", "logits"), at=[0.0, late])
+    run = replace(run, motion=Flow(late), record=record)
     measured = simulate(run, progress=False)
     for rung in ("joma", "joma-stationary"):
         assert off(predict(run, theory=rung)["attention_logits"], measured) < 1e-6
@@ -147,13 +156,16 @@ def test_a_stationary_gradient_blows_up_when_the_law_says():
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (Simulation(CLASSES, Flow()), "give model=Joint"),
+        (Simulation(CLASSES, motion=Flow()), "give model=Joint"),
         (run_of(hidden=4), "model.hidden"),
         (run_of(activation="relu", scale=0.1), "a ReLU does not move"),
-        (Simulation(CLASSES, Limit(), model=Joint(), optimizer="adam"), "gradient descent alone"),
+        (
+            Simulation(CLASSES, Joint(), motion=Steps(optimizer="adam"), gradient=Population()),
+            "gradient descent alone",
+        ),
     ],
 )
-def test_what_it_does_not_speak_of_is_refused(run, message):
+def test_runs_that_it_does_not_cover_are_refused(run, message):
     with pytest.raises(ValueError, match=message):
         predict(run, theory="joma")
 
@@ -172,4 +184,4 @@ def test_a_result_must_have_what_an_invariant_relates(softmax):
     with pytest.raises(ValueError, match="count from the start"):
         joint_invariants(measured.isel(time=slice(1, None)))
     with pytest.raises(ValueError, match="give model=Joint"):
-        joint_invariants(predict(CLASSES, Flow(), steps=2.0))
+        joint_invariants(predict(CLASSES, time=2.0))

@@ -6,7 +6,6 @@ from plain import plain
 from scipy.stats import spearmanr, ttest_1samp
 from small_text import ANNOUNCED, read_corpus
 
-from attnlab import Limit, Save
 from attnlab.papers.scan_and_snap import scores
 from attnlab.papers.scan_and_snap.agreement import (
     IDF,
@@ -22,8 +21,8 @@ from attnlab.papers.scan_and_snap.agreement import (
     recall_at,
     summarise,
 )
-from attnlab.text.classes import classes_of
-from attnlab.text.windows import find_windows
+from attnlab.tasks.text.classes import classes_of
+from attnlab.tasks.text.windows import find_windows
 
 ASKED = {"queries": 2, "following": 2, "context": 11, "min_count": 5}
 
@@ -74,8 +73,8 @@ def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
     classes = classes_of(find_windows(corpus, **ASKED))
     rates = {"eta_y": 2.0, "eta_z": 0.02, "steps": 300}
     predicted = scores.eq10(classes, **rates)
-    save = Save(("logits",), at=[300])
-    run = plain(classes, Limit(), **rates, save=save, progress=False).isel(seed=0, step=-1)
+    settings = {"gradient": "population", "what": "logits", "at": (300,), "progress": False}
+    run = plain(classes, **rates, **settings).isel(seed=0, step=-1)
     z = run["attention_logits"].values[classes.query_index]
     for k in range(len(classes)):
         own = classes.support(k)

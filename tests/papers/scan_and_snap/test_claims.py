@@ -31,7 +31,7 @@ def test_every_numbered_statement_is_a_claim():
     assert set(NUMBERED) <= set(ids)
     assert set(WORDS) <= set(ids)
     for source in ("poster", "slides", "summary"):
-        assert any(source in text for claim in CLAIMS for text in claim.source), source
+        assert any(source in text for claim in CLAIMS for text in claim.sources), source
 
 
 def test_it_was_read_in_print():
@@ -44,5 +44,5 @@ def test_it_was_read_in_print():
 
 def test_what_the_poster_repeats_is_one_claim_with_two_sources():
     (claim,) = (claim for claim in CLAIMS if claim.id == "corollary-2")
-    assert claim.source == ("Corollary 2", "poster and slides, (a)")
+    assert claim.sources == ("Corollary 2", "poster and slides, (a)")
     assert claim.origin == "Scan and Snap"

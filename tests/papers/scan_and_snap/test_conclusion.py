@@ -8,9 +8,9 @@ import pytest
 
 import attnlab
 from attnlab.auditing.clocks import Clock, Factor, Moment
-from attnlab.auditing.html import page
-from attnlab.data import SequenceClasses
+from attnlab.auditing.document import page
 from attnlab.files.mathematics import typeset_plain
+from attnlab.tasks.classes import SequenceClasses
 
 # "the" is common; three words of "scored" and three of "elected" follow, then the query.
 WORDS = ("the", "kick", "ball", "goal", "law", "party", "vote", "was", "scored", "elected")
@@ -111,8 +111,8 @@ def test_more_than_a_few_words_are_counted(outside):
     assert many.sentences[1].endswith("Not so: a; b; c; and 2 more.")
 
 
-def test_tokens_of_which_no_theorem_speaks_are_counted_with_the_reason():
-    found = attnlab.audit(TWO_COMMON, steps=1.0, theories=["sgd"]).commentary["scan_and_snap"]
+def test_tokens_that_no_theorem_covers_are_counted_with_the_reason():
+    found = attnlab.audit(TWO_COMMON, time=1.0, theories=["sgd"]).commentary["scan_and_snap"]
     assert (found.tokens, found.claimed) == (4, 2)
     assert "nothing of 2 common ones: Theorem 2(b) asks for |G_CT| = 1, here 2" in found.unclaimed
     assert "Corollary 2 for P(l|n) = rho_l: mismatch of common tokens (here 0.2" in found.unclaimed

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnlab.data import SequenceClasses, local_common, random
 from attnlab.papers.scan_and_snap import hypotheses as h
 from attnlab.papers.scan_and_snap.cases import (
     FIG3,
@@ -18,6 +17,7 @@ from attnlab.papers.scan_and_snap.cases import (
 )
 from attnlab.papers.scan_and_snap.claims.extension import TWO_QUERIES
 from attnlab.papers.scan_and_snap.classes import syn_medium
+from attnlab.tasks.classes import SequenceClasses, local_common, random
 from attnlab.theory.case import Case
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attnlab.auditing.runs import RECORDS, recorded_at
-from attnlab.dynamics import Flow, Save, simulate
 from attnlab.papers.scan_and_snap.cases import UNEVEN, WEAK, climbed, transition_time
 from attnlab.papers.scan_and_snap.readings import first_turn, logits, run_at
+from attnlab.simulation import simulate
 
 
 def test_what_is_quoted_at_t0_is_recorded_there():
@@ -24,8 +24,8 @@ def test_a_turn_is_located_between_records():
     times, z = run_at(UNEVEN)
     turn = first_turn(times, z[:, 0, 1])
     run = simulate(
-        UNEVEN.classes, Flow(), eta_y=UNEVEN.eta_y, eta_z=UNEVEN.eta_z, steps=2e6, dtype="float64",
-        save=Save("logits", at=[0.0, *np.linspace(1e6, 2e6, 101)]), progress=False,
+        UNEVEN.classes, eta_y=UNEVEN.eta_y, eta_z=UNEVEN.eta_z, time=2e6, dtype="float64",
+        what="logits", at=[0.0, *np.linspace(1e6, 2e6, 101)], progress=False,
     ).isel(seed=0)  # fmt: skip
     dense = run["time"].values[logits(UNEVEN, run)[:, 0, 1].argmax()]
     assert turn == pytest.approx(dense, rel=0.02)

@@ -9,9 +9,9 @@ import xarray as xr
 from made_small import small
 
 from attnlab.experiments import Standing, recipe_for
+from attnlab.models import text_transformer
 from attnlab.papers.scan_and_snap.figures.fig7 import EXPERIMENT as fig7
 from attnlab.papers.scan_and_snap.figures.fig10 import EXPERIMENT as fig10
-from attnlab.text import TransformerSpec
 
 
 def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
@@ -61,7 +61,7 @@ def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
     assert rows[1]["entropy_mean"] == float(cells["entropy_mean"][0, 1])
     assert fig10.judge(cells).summary.endswith(".")
     assert (cells["best_loss_mean"] <= cells["loss_mean"]).all()
-    assert cells["best_step"].max() <= recipe.training.steps
+    assert cells["best_step"].max() <= recipe.training["steps"]
 
 
 def test_fig10_compares_the_best_losses_and_not_the_last():
@@ -153,18 +153,25 @@ def test_the_recipes_at_paper_size_are_the_protocol():
     for figure in (fig7, fig10):
         recipe = recipe_for(figure.name, "wikitext")
         assert recipe.layers == (1, 3)
-        assert recipe.training.model == TransformerSpec()
-        assert (recipe.training.batch, recipe.training.clip) == (20, 0.5)
-        assert recipe.training.optimizer.name == "sgd"
+        run = recipe.run(recipe.corpus)
+        assert run.model == text_transformer()
+        assert (run.gradient.size, run.motion.clip) == (20, 0.5)
+        assert run.motion.optimizer.name == "sgd"
     assert recipe_for(fig7.name, "wikitext").moments == (0, 500, 1000, 1500)
-    assert len(recipe.training.seeds) == 5
-    assert recipe.training.validation_tokens is None
+    assert len(run.seeds) == 5
+    assert run.task.validation_tokens is None
 
 
 def test_moments_that_are_not_measured_are_refused():
-    with pytest.raises(ValueError, match="moments: step 7 is not measured"):
+    with pytest.raises(ValueError, match="moments: step 7 is not recorded"):
         replace(recipe_for(fig7.name), moments=(0, 7))
     with pytest.raises(ValueError, match="layers: expected different depths"):
         replace(recipe_for(fig10.name), layers=(1, 1))
     with pytest.raises(ValueError, match="words: expected 1 to 35"):
         replace(recipe_for(fig7.name), words=36)
+
+
+def test_settings_of_a_training_are_checked_before_the_text_is_read():
+    recipe = recipe_for("fig10")
+    with pytest.raises(ValueError, match="training.dropout: "):
+        replace(recipe, training={**recipe.training, "dropout": -1.0})

@@ -9,13 +9,13 @@ import xarray as xr
 from made_small import small
 
 from attnlab import formulas
-from attnlab.data import classes_from, random
-from attnlab.dynamics import Limit, Save, simulate
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.studies.figures import heads, optimizers, overlap, positions, residual
 from attnlab.shelf import paper, recipe_file
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import classes_from, random
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -198,9 +198,12 @@ def test_a_start_is_a_change_of_the_classes():
     classes = syn_small()
     shape = (classes.queries.size, classes.vocab_size)
     start = np.random.default_rng(0).normal(scale=0.5, size=shape)
-    how = dict(steps=100, momentum=0.0, progress=False, save=Save(what="logits", at=(100,)))
-    tilted = simulate(heads.tilted(classes, start), Limit(), **how)
-    given = simulate(classes, Limit(), init=start, **how)
+    settings = {
+        "gradient": "population", "steps": 100, "momentum": 0.0, "what": "logits", "at": (100,),
+        "progress": False,
+    }  # fmt: skip
+    tilted = simulate(heads.tilted(classes, start), **settings)
+    given = simulate(classes, init=start, **settings)
     z = tilted["attention_logits"].values + start
     np.testing.assert_allclose(z, given["attention_logits"].values, atol=1e-5)
     assert np.abs(z - start).max() > 0.1
@@ -220,8 +223,10 @@ def test_spurious_attention_falls_with_the_training_set():
     assert judgement.standing == Standing.PARTLY
     assert experiment("spurious").judge(runs.isel(setting=[0])).standing == Standing.HOLDS
     classes = classes_from(settings["common mass 0.8"].classes)
-    endless = simulate(classes, Limit(), eta_y=1.0, eta_z=5.0, steps=300, momentum=0.0,
-                       save=Save(what="logits", at=(300,)), progress=False)  # fmt: skip
+    endless = simulate(
+        classes, gradient="population", eta_z=5.0, steps=300, momentum=0.0, what="logits",
+        at=(300,), progress=False,
+    )  # fmt: skip
     assert (endless["attention_logits"].isel(token=classes.common_tokens()) < 0).all()
     runs = runs.isel(setting=0)
     assert numbers["slope_seen"] < -2 * numbers["slope_seen_error"]

@@ -10,9 +10,9 @@ from made_small import small
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.measures.turning import SHAPES
+from attnlab.models import text_transformer
 from attnlab.papers.studies.figures import dip, freeze
 from attnlab.papers.studies.figures.dip import Arm, turns
-from attnlab.text import TransformerSpec
 
 
 def make(name, **changes):
@@ -167,7 +167,7 @@ def test_what_is_left_is_as_uncertain_as_the_fastest_change():
 def test_the_recipes_at_paper_size_are_read(name):
     recipe = recipe_for(name, "wikitext")
     assert recipe.figure == name
-    assert recipe.training.model == TransformerSpec()
+    assert recipe.run(recipe.corpus).model == text_transformer()
     assert recipe.seeds >= 4
 
 

@@ -13,9 +13,7 @@ from torch import nn
 
 from attnlab.observing.capture.base import Capture, CapturedCall, Guard, OutputCheck, Source
 from attnlab.observing.capture.huggingface import HuggingFace
-from attnlab.observing.capture.multihead import Multihead
-from attnlab.observing.capture.sdpa import ScaledDotProduct
-from attnlab.observing.capture.softmax import Softmax
+from attnlab.observing.capture.torch_functions import Multihead, ScaledDotProduct, Softmax
 
 __all__ = ["SOURCES", "Capture", "CapturedCall", "OutputCheck", "Source", "capturing"]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.capture.base import Capture, Source, crosses, muted
-from attnlab.observing.capture.sdpa import own_sequence, warn_of_lengths
+from attnlab.observing.capture.torch_functions import own_sequence, warn_of_lengths
 
 
 class HuggingFace(Source):

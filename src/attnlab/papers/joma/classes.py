@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.classes import SequenceClasses
-from attnlab.data.constructions.arguments import (
+from attnlab.files.errors import InputError
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.classes.constructions.arguments import (
     how_many,
     number_between,
     number_of_queries,
@@ -38,7 +39,6 @@ from attnlab.data.constructions.arguments import (
     require_entries,
     whole_number,
 )
-from attnlab.files.errors import InputError
 
 if TYPE_CHECKING:
     from jaxtyping import Bool

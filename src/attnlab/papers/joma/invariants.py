@@ -1,7 +1,7 @@
 """joint_invariants(): the attention that a run's MLP implies, beside the attention that it has.
 
-An invariant relates two measured things, the weights v and the logits z of one run. So it is asked
-about a result, and not about a simulation that has not been run.
+An invariant relates two measured quantities, the weights v and the logits z of one run. So it needs
+a result, and not a simulation that has not been run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
+from attnlab.simulation import Simulation
 
 from . import theory
 from .predict import joint_model, kind
@@ -24,19 +24,19 @@ RUNGS = ("joma", "joma-moving")
 
 
 def joint_invariants(result: xr.Dataset) -> xr.Dataset:
-    """The logits that JoMA's invariants give from the recorded weights, and what they assume.
+    """Return the logits that JoMA's invariants give from the weights, and what they assume.
 
     Parameters
     ----------
     result : xarray.Dataset
-        Of `simulate` with `Joint`, with the logits recorded, from the start on. One set of classes;
-        any rates and seeds.
+        A result of `simulate` with `Joint`, with the logits recorded from the start on. One set of
+        classes; any learning rates and seeds.
 
     Returns
     -------
     xarray.Dataset
         With dim `rung` before those of the logits: `implied_logits` of "joma" (claim 1: b-bar as it
-        starts, each query as if it were alone) and of "joma-moving" (ours: b-bar of the moment,
+        starts, each query as if it were alone) and of "joma-moving" (ours: the current b-bar,
         each of several queries by its own share; for exp and linear attention of one query the two
         are the same). Beside it, along the run: `mean_attention_drift` and `factorisation_residual`
         for each query, and `gradient_change` (`theory.joint_assumptions`).
@@ -44,9 +44,10 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     Examples
     --------
     >>> import attnlab
-    >>> run = attnlab.Simulation("joma-toy", attnlab.Limit(), model=attnlab.Joint(), steps=100)
-    >>> found = attnlab.papers.joma.invariants(attnlab.simulate(run, progress=False))
-    >>> found.rung.values.tolist()
+    >>> from attnlab.papers.joma.invariants import joint_invariants
+    >>> from attnlab.papers.joma.model import Joint
+    >>> run = attnlab.Simulation("joma-toy", Joint(), gradient="population")
+    >>> joint_invariants(attnlab.simulate(run, progress=False)).rung.values.tolist()
     ['joma', 'joma-moving']
     """
     simulation = Simulation.of(result)
@@ -54,23 +55,22 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     if "setting" in result.dims:
         raise InputError("result: give one set of classes at a time, as result.isel(setting=0)")
     if "mlp_weights" not in result:
-        raise InputError('result: its weights are not recorded; simulate with Save("logits")')
-    if simulation.moving.name != "sgd":
+        raise InputError('result: its weights are not recorded; record what="logits"')
+    if any(of.name != "sgd" for of in simulation.optimizers.values()):
         raise InputError("result: the invariants are those of gradient descent; use 'sgd'")
+    grid = simulation.grid
+    if len(grid.named) < 2 or grid.schedules:
+        raise InputError("result: the invariants need constant learning rates eta_y and eta_z")
     clock = clock_of(result)
     if result[clock].values[0] != 0:
         raise InputError("result: the invariants count from the start; record it too")
     (classes,) = simulation.sets
     tokens = classes.in_play
     setting = formulas.Setting(classes)
-    rates = [
-        result[name] if name in result.coords else getattr(simulation.grid, name)
-        for name in ("eta_y", "eta_z")
-    ]
+    rates = [result[name] if name in result.coords else of for name, of in grid.named.items()]
     kept, dims = result.isel(token=tokens), model.extra_dims()
     names = list(dims)
-    momentum = simulation.moving.momentum or 0.0
-    t = np.asarray(formulas.momentum_time(result[clock].values, momentum=momentum))
+    t = np.asarray(formulas.momentum_time(result[clock].values, momentum=simulation.momentum))
     keywords = kind(model)
     if model.stationary and model.hidden is None:
         keywords["incoming"] = theory.start_gradient(setting)
@@ -115,7 +115,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
 def _printed(
     s: formulas.Setting, v: Any, z: Any, rates: dict[str, float], model: dict[str, Any]
 ) -> NDArray[np.float64]:
-    """Claim 1 for each query as if it were alone, (time, Q, L)."""
+    """Return the logits by claim 1, for each query as if it were alone, (time, Q, L)."""
     T, start = model["temperature"], theory.attend(s, z[0], **_of_attention(model))
     mean = theory.mean_attention(s, start)
     each = []
@@ -135,7 +135,7 @@ def _printed(
 def _moving(
     s: formulas.Setting, v: Any, z: Any, t: Any, rates: dict[str, float], how: dict[str, Any]
 ) -> NDArray[np.float64]:
-    """b-bar of the moment; of several queries, each by its own share: (time, Q, L)."""
+    """Return the logits with the current b-bar, each query by its own share: (time, Q, L)."""
     kind, T = how["attention"], how["temperature"]
     one = z.shape[1] == 1
     if one and kind != "softmax":

@@ -1,10 +1,10 @@
-"""The ladder of JoMA: what its joint dynamics say of a run of `Joint`.
+"""The ladder of JoMA: predictions of its joint dynamics for a run of `Joint`.
 
 `JomaStationary`: the gradient that arrives at hidden units stays as it starts (claim 2: the erf
 law), activations are linear, b-bar is fixed, and there is one query. `Joma`: the gradient follows
 the outputs, through any activation; attention is eliminated by the invariant with b-bar fixed
-(claim 1), for one query. `JomaMoving` (ours): with the b-bar of the moment, and several queries
-each by its own share. What is left, for softmax, is the factorisation of E[S b], which training
+(claim 1), for one query. `JomaMoving` (ours): with the current b-bar, and several queries, each by
+its own share. What is left, for softmax, is the factorisation of E[S b], which training
 does not need. All start from v(0) = 0, and measure what they assume on the path that they predict.
 JoMA's claims are as we know them.
 """
@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
-from attnlab.theory import Case, Hypothesis, Theory
+from attnlab.simulation import Simulation
+from attnlab.theory import Case, ClassTheory, Hypothesis
 from attnlab.theory.relation import AT_MOST, EQUAL
-from attnlab.theory.theory import Labelled
+from attnlab.theory.theory import Labelled, require_descent
 
 from . import theory
 from .model import Joint
@@ -39,21 +39,21 @@ MEASURED_AT = (0.0, *np.geomspace(1e-3, 1.0, 13).tolist())
 
 
 def joint_model(model: Any) -> Joint:
-    """The model as a `Joint`, or an `InputError`."""
-    match model:
-        case Joint():
-            return model
+    """Return the model if it is a `Joint`; raise an `InputError` otherwise."""
+    if isinstance(model, Joint):
+        return model
     raise InputError("model: JoMA is about an MLP over attention; give model=Joint(...)")
 
 
-class _Joma(Theory):
+class _Joma(ClassTheory):
     """A level; `moving` and `stationary` are arguments of `theory.reduced_joint_flow`."""
 
     moving: ClassVar[bool] = False
     stationary: ClassVar[bool] = False
 
-    def check(self, simulation: Simulation) -> None:
-        model, optimizer = joint_model(simulation.model), simulation.moving
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        model = joint_model(run.model)
         if model.hidden is not None:
             raise InputError(
                 "model.hidden: the prediction starts from v(0) = 0, and an upper layer is random; "
@@ -64,8 +64,7 @@ class _Joma(Theory):
                 "model.activation: from v(0) = 0 a ReLU does not move; take 'linear' or 'gelu', or "
                 "ask prediction.joint_invariants about the result"
             )
-        if optimizer.name != "sgd" or optimizer.weight_decay:
-            raise InputError("optimizer: the theory is about gradient descent alone; use 'sgd'")
+        require_descent(run)
 
     def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
         model = joint_model(case.model)
@@ -97,7 +96,7 @@ class _Joma(Theory):
         return tuple(asked)
 
     def _change(self, case: Case, t: NDArray[np.float64]) -> float:
-        """How much the incoming gradient would change along the predicted path, at most."""
+        """Return the largest change of the incoming gradient along the predicted path."""
         if joint_model(case.model).stationary:
             return 0.0
         return float(np.nanmax(_assumed(case, self._path(case, t)).change))
@@ -117,7 +116,7 @@ class _Joma(Theory):
         return said
 
     def _closed(self, case: Case) -> bool:
-        """Whether a closed form solves the case: a gradient that stays, one query, no softmax."""
+        """Return True if a closed form solves the case: fixed gradient, one query, no softmax."""
         model = joint_model(case.model)
         stays = self.stationary or model.stationary
         return (
@@ -151,11 +150,11 @@ class JomaStationary(_Joma):
     name, stationary = "joma-stationary", True
     leans_on = "stationary incoming gradients"
 
-    def check(self, simulation: Simulation) -> None:
-        super().check(simulation)
-        if joint_model(simulation.model).activation != "linear":
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        if joint_model(run.model).activation != "linear":
             raise InputError("model.activation: claim 2 is about a linear one; take 'linear'")
-        if any(classes.queries.size > 1 for classes in simulation.sets):
+        if any(classes.queries.size > 1 for classes in run.sets):
             raise InputError("classes: claim 2 is about one query; give classes of one")
 
 
@@ -167,22 +166,22 @@ class Joma(_Joma):
 
 
 class JomaMoving(_Joma):
-    """Ours: the invariant with the b-bar of the moment, each query by its own share of v'."""
+    """Ours: the invariant with the current b-bar, each query by its own share of v'."""
 
     name, moving = "joma-moving", True
     leans_on = "b and S uncorrelated (the factorisation), v(0) = 0"
 
 
-JOMA_LADDER: tuple[Theory, ...] = (JomaStationary(), Joma(), JomaMoving())
+JOMA_LADDER: tuple[ClassTheory, ...] = (JomaStationary(), Joma(), JomaMoving())
 
 
 def kind(model: Joint) -> dict[str, Any]:
-    """What the theory must know of a model, under its names."""
+    """Return the model's settings that the theory takes, by their names there."""
     return {name: getattr(model, name) for name in ("attention", "activation", "temperature")}
 
 
 def _of_law(case: Case) -> dict[str, Any]:
-    """Rates, temperature and start, as the closed forms take them."""
+    """Return learning rates, temperature and start, as the closed forms take them."""
     return {
         "eta_w": case.eta_y, "eta_z": case.eta_z,
         "temperature": joint_model(case.model).temperature,
@@ -193,7 +192,7 @@ def _of_law(case: Case) -> dict[str, Any]:
 def _assumed(
     case: Case, path: theory.ReducedJoint, incoming: NDArray[np.float64] | None = None
 ) -> theory.JointAssumptions:
-    """What JoMA assumes, measured along a predicted path."""
+    """Measure what JoMA assumes along a predicted path."""
     return theory.joint_assumptions(
         case, path.weights, path.logits, r=path.query_weights, incoming=incoming,
         **kind(joint_model(case.model)),
@@ -201,14 +200,14 @@ def _assumed(
 
 
 def _held(case: Case) -> NDArray[np.float64] | None:
-    """The incoming gradient, where the model holds it."""
+    """Return the incoming gradient where the model keeps it fixed."""
     if not joint_model(case.model).stationary:
         return None
     return theory.start_gradient(case)
 
 
 def _shares(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """|b| over its sum, of each class, as a run records it."""
+    """Return |b| over its sum for each class, as a run records it."""
     model = joint_model(case.model)
     with np.errstate(invalid="ignore"):
         b = np.abs(theory.attend(case, z, attention=model.attention, temperature=model.temperature))

@@ -14,19 +14,19 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Limit, Sampled, Save, simulate
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.measures.received import rank_correlation
 from attnlab.measures.roles import class_count
+from attnlab.papers.scan_and_snap.fit import fit_windows
 from attnlab.plots import style
-from attnlab.text.agreement import CELLS, Agreement
-from attnlab.text.classes import classes_of
-from attnlab.text.corpus import Corpus
-from attnlab.text.fit import fit_windows
-from attnlab.text.windows import Windows, find_windows
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses
+from attnlab.tasks.text.agreement import CELLS, Agreement
+from attnlab.tasks.text.classes import classes_of
+from attnlab.tasks.text.corpus import Corpus
+from attnlab.tasks.text.windows import Windows, find_windows
 
 from . import scores
 
@@ -143,12 +143,21 @@ def score_all(
 def _train(
     training: str, classes: SequenceClasses, windows: Windows, rates: dict[str, Any], seeds: int
 ) -> xr.Dataset:
-    """Logits (seed, query, token) and attention (seed, sequence_class, token) at the end."""
+    """Return logits (seed, query, token) and attention (seed, sequence_class, token) at the end."""
     if training == "windows":
         return fit_windows(windows, classes, batch_size=BATCH_SIZE, seeds=seeds, **rates)
-    engine = Limit() if training == "limit" else Sampled(windows.length, BATCH_SIZE)
-    save = Save(("attention", "logits"), at=[rates["steps"]])
-    run = simulate(classes, engine, **rates, momentum=0.0, seeds=seeds, save=save, progress=False)
+    infinite = {"gradient": "population"}
+    finite = {"length": windows.length, "batch_size": BATCH_SIZE}
+    run = simulate(
+        classes,
+        **(infinite if training == "limit" else finite),
+        **rates,
+        momentum=0.0,
+        seeds=seeds,
+        what=("attention", "logits"),
+        at=[rates["steps"]],
+        progress=False,
+    )
     return run.isel(step=-1, drop=True)
 
 

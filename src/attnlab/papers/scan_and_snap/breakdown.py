@@ -20,6 +20,7 @@ on a larger eta_Y makes attention denser, over the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -27,8 +28,8 @@ from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing.runs import ratios, trained
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case
 
 from . import theory
@@ -127,11 +128,20 @@ def ratio_map() -> xr.Dataset:
     return _table(cells, "ratio", "eta_Y / eta_Z: two classes, the joint flow at 10 t_0")
 
 
-def _stepped(case: Case, engine: Limit | Sampled, steps: int, seeds: int) -> NDArray[np.float64]:
+def _stepped(case: Case, steps: int, **settings: Any) -> NDArray[np.float64]:
+    """Return the logits after plain steps, the mean over seeds."""
     result = simulate(
-        case.classes, engine, eta_y=case.eta_y, eta_z=case.eta_z, steps=steps, seeds=seeds,
-        momentum=0.0, save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
-    )  # fmt: skip
+        case.classes,
+        eta_y=case.eta_y,
+        eta_z=case.eta_z,
+        steps=steps,
+        momentum=0.0,
+        what="logits",
+        at=[0, steps],
+        dtype="float64",
+        progress=False,
+        **settings,
+    )
     return logits(case, result.isel(step=-1).mean("seed"))
 
 
@@ -142,7 +152,7 @@ def class_map() -> xr.Dataset:
         for prob in COMMON:
             case = Case(graded(K, prob), ETA_Y, ETA_Z, 1e6)
             steps = round(10 * transition_time(case))
-            z = _stepped(case, Limit(), steps, seeds=1)
+            z = _stepped(case, steps, gradient="population")
             cells[K, prob] = errors(case, predictions(case, steps), z)
     title = "Number of classes K: expected-gradient steps to 10 t_0, eta_Y / eta_Z = 30"
     return _table(cells, "classes", title)
@@ -155,9 +165,9 @@ def length_map() -> xr.Dataset:
     for prob in COMMON[-3:]:
         case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
         steps = round(10 * transition_time(case))
-        predicted = predictions(case, steps)  # which know nothing of the length
+        predicted = predictions(case, steps)  # the theory has no length
         for length in LENGTHS:
-            z = _stepped(case, Sampled(length, 64), steps, seeds=16)
+            z = _stepped(case, steps, length=length, batch_size=64, seeds=16)
             cells[length, prob] = errors(case, predicted, z)
     title = "Length T: batches of 64 sequences to 10 t_0, K = 2, eta_Y / eta_Z = 30"
     return _table(cells, "length", title)

@@ -7,7 +7,7 @@ from typing import Any
 import xarray as xr
 
 from attnlab.auditing.runs import TRAINED_RATIOS, ratios, trained
-from attnlab.data import SequenceClasses, single_common, symmetric
+from attnlab.tasks.classes import SequenceClasses, single_common, symmetric
 from attnlab.theory import Case
 
 from . import theory

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlab.data import SequenceClasses
-from attnlab.data.constructions.arguments import how_many, origin_text
-from attnlab.data.constructions.blocks import equal_rows, even_queries, ramp, share
 from attnlab.files.errors import InputError
+from attnlab.tasks.classes import SequenceClasses
+from attnlab.tasks.classes.constructions.arguments import how_many, origin_text
+from attnlab.tasks.classes.constructions.blocks import equal_rows, even_queries, ramp, share
 
 # The paper's synthetic family: 10 common tokens, and 10 distinct tokens for each class.
 COMMON = 10

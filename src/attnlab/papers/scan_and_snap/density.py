@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from attnlab.auditing.runs import RUNS, trained
-from attnlab.data import SequenceClasses
+from attnlab.tasks.classes import SequenceClasses
 
 from .readings import mean_entropy
 

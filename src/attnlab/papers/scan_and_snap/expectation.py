@@ -1,8 +1,8 @@
 """Theory beside measurement: which tokens should gain attention in the first layer, and do they?
 
-A text's frequent bigrams are sequence classes (`attnlab.text.classes`), and Eq. 10 of "Scan and
-Snap" says which of their tokens gain. The theory is of one layer without positions. So the first
-layer of a model is what it can be held against, and only in rank.
+A text's frequent bigrams are sequence classes (`attnlab.tasks.text.classes`), and Eq. 10 of "Scan
+and Snap" says which of their tokens gain. The theory is of one layer without positions. So the
+first layer of a model is what it can be held against, and only in rank.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.data import SequenceClasses
 from attnlab.files.errors import InputError
 from attnlab.measures.received import rank_correlation
-from attnlab.text.classes import classes_of
-from attnlab.text.ids import corpus_of_ids
-from attnlab.text.windows import find_windows
+from attnlab.tasks.classes import SequenceClasses
+from attnlab.tasks.text.classes import classes_of
+from attnlab.tasks.text.ids import corpus_of_ids
+from attnlab.tasks.text.windows import find_windows
 
 from .agreement import SCORES, THEORY, score_all
 

@@ -8,28 +8,28 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.dynamics import Extended, Pairwise, Simulation
 from attnlab.files.errors import InputError
-from attnlab.theory import Case, Hypothesis, Theory
-from attnlab.theory.theory import Labelled
+from attnlab.models import Extended, Pairwise
+from attnlab.simulation import Simulation
+from attnlab.theory import Case, ClassTheory, Hypothesis
+from attnlab.theory.theory import Labelled, require_descent
 
 from . import hypotheses, theory
 
 
-class Level(Theory):
+class Level(ClassTheory):
     """A level of the theory of "Scan and Snap"; `asked` are its hypotheses."""
 
     asked: ClassVar[tuple[Callable[[Case], tuple[Hypothesis, ...]], ...]]
 
-    def check(self, simulation: Simulation) -> None:
-        optimizer = simulation.moving
-        if simulation.model not in (Pairwise(), Extended()):
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        if run.model not in (Pairwise(), Extended()):
             raise InputError(
                 "model: the theory is about the paper's model, Pairwise(); leave the model out"
             )
-        if optimizer.name != "sgd" or optimizer.weight_decay:
-            raise InputError("optimizer: the theory is about gradient descent alone; use 'sgd'")
-        if any(len(classes) < 2 for classes in simulation.sets):
+        require_descent(run)
+        if any(len(classes) < 2 for classes in run.sets):
             raise InputError("classes: the theory compares classes; give at least 2")
 
     def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
@@ -48,9 +48,9 @@ class _Eq10(Level):
     times = ("t0_prime", "t0")
     asked = (*hypotheses.THEOREM_1, hypotheses.zero_decoder)
 
-    def check(self, simulation: Simulation) -> None:
-        super().check(simulation)
-        for classes in simulation.sets:
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        for classes in run.sets:
             classes.require_psi("Eq. 10")
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:

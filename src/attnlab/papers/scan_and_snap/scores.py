@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.data import SequenceClasses
 from attnlab.formulas import Setting
-from attnlab.text.windows import Windows
+from attnlab.tasks.classes import SequenceClasses
+from attnlab.tasks.text.windows import Windows
 
 from . import theory
 

@@ -1,71 +1,67 @@
-/** Code: the command line and the Python that give the numbers on the screen. */
-import { momentumOf } from "./theory/prediction.js"
+/** Code: the command line, the Python and the file of the run on the screen. */
+import { flat, settingsOf } from "./simulator/settings.js"
 
 const FILE = "classes.json"
 // models that a paper brings are imported from it
 const HOMES = { joint: "attnlab.papers.joma.model" }
 
-const classesWord = (document) => (typeof document.classes === "string" ? document.classes : FILE)
+const classesWord = (document) => {
+  const { classes } = settingsOf(document)
+  return typeof classes === "string" ? classes : FILE
+}
 
 export function commandLine(document) {
-  const engine = document.engine ?? { name: "sampled" }
-  const optimizer = document.optimizer ?? { name: "sgd" }
-  const options = {
-    engine: engine.name, "eta-y": document.eta_y, "eta-z": document.eta_z, steps: document.steps,
-    length: engine.length, "batch-size": engine.batch_size, optimizer: optimizer.name,
-    momentum: optimizer.name === "sgd" ? momentumOf(document) : undefined,
-    init: document.init === "zero" ? undefined : document.init, seed: seedOf(document),
-    geometric: document.save?.geometric, every: document.save?.every, at: document.save?.at?.join(","),
-    ...modelOptions(document.model), out: "run.nc",
-  }
+  const { model, seeds: _, init, ...settings } = flat(document)
+  const start = init === "uniform" ? { init } : {} // the command line takes no logits
+  const options = { ...settings, ...start, ...modelOptions(model), seed: settingsOf(document).seed, out: "run.nc" }
   const words = ["attnlab", "simulate", quoted(classesWord(document))]
   for (const [name, value] of Object.entries(options)) {
-    if (value === true) words.push(`--${name}`)
-    else if (value !== undefined && value !== null && !Array.isArray(value)) words.push(`--${name}`, quoted(String(value)))
+    const option = name.replaceAll("_", "-")
+    if (typeof value === "boolean") words.push(`--${value ? "" : "no-"}${option}`)
+    else words.push(`--${option}`, quoted(Array.isArray(value) ? value.join(",") : String(value)))
   }
   return words.join(" ")
 }
 
 /** The commonest switches have options of their own; any model can be given with all its fields. */
-function modelOptions(model = { name: "pairwise" }) {
-  const { name, ...fields } = model
-  if (name === "extended" && Object.keys(fields).every((field) => ["residual", "heads"].includes(field))) return fields
+function modelOptions({ name, ...fields } = { name: "pairwise" }) {
   if (name === "pairwise") return {}
+  if (name === "extended" && Object.values(fields).every((value) => typeof value !== "object")) return fields
   const listing = Object.entries(fields).map(([field, value]) => `${field}=${value}`).join(",")
   return { model: listing ? `${name}:${listing}` : name }
 }
 
 export function python(document) {
-  const engine = document.engine ?? { name: "sampled" }
-  const { name: kind, ...fields } = engine
-  const made = `${kind[0].toUpperCase()}${kind.slice(1)}(${listed(fields)})`
-  const optimizer = document.optimizer ?? { name: "sgd" }
-  const words = {
-    eta_y: document.eta_y, eta_z: document.eta_z, steps: document.steps, optimizer: optimizer.name,
-    momentum: optimizer.name === "sgd" ? (optimizer.momentum ?? null) : null,
-    init: document.init ?? "zero", seeds: [seedOf(document)],
-  }
-  const lines = Object.entries(words).filter(([, value]) => value !== null)
-    .map(([name, value]) => `    ${name}=${JSON.stringify(value)},\n`)
+  const { model, ...settings } = flat(document)
+  const lines = Object.entries(settings).map(([name, value]) => `    ${name}=${literal(value)},\n`)
   let imports = "import attnlab\n"
-  if (document.model) {
-    const { name, ...of } = document.model
+  if (model) {
+    const { name, ...fields } = model
     const kind = `${name[0].toUpperCase()}${name.slice(1)}`
     if (HOMES[name]) imports += `from ${HOMES[name]} import ${kind}\n`
-    lines.push(`    model=${HOMES[name] ? "" : "attnlab."}${kind}(${listed(of)}),\n`)
+    const listed = Object.entries(fields).map(([field, value]) => `${field}=${literal(value)}`).join(", ")
+    lines.push(`    model=${HOMES[name] ? "" : "attnlab."}${kind}(${listed}),\n`)
   }
-  if (document.save) lines.push(`    save=attnlab.Save(${listed(document.save)}),\n`)
-  return `${imports}\nresult = attnlab.simulate(\n    ${JSON.stringify(classesWord(document))},\n` +
-    `    attnlab.${made},\n${lines.join("")})\nprint(result["attention"].isel(seed=0).isel({result["loss"].dims[-1]: -1}))\n`
+  return `${imports}\nresult = attnlab.simulate(\n    ${JSON.stringify(classesWord(document))},\n${lines.join("")})\n` +
+    `print(result["attention"].isel(seed=0).isel({result["loss"].dims[-1]: -1}))\n`
 }
 
-/** The file that both name, where the classes are one's own; else nothing. */
+/** The run as a file that `attnlab simulate` takes. */
+export async function yaml(document) {
+  const { dump } = await import("./vendor/js-yaml/js-yaml.mjs")
+  return dump(document, { flowLevel: 2, lineWidth: 100 })
+}
+
+/** The file that command line and Python name, where the classes are one's own; else nothing. */
 export function classesFile(document) {
-  return typeof document.classes === "string" ? "" : `${JSON.stringify(document.classes, null, 2)}\n`
+  const { classes } = settingsOf(document)
+  return typeof classes === "string" ? "" : `${JSON.stringify(classes, null, 2)}\n`
 }
 
-const seedOf = (document) => (Array.isArray(document.seeds) ? document.seeds[0] : 0)
 const quoted = (word) => (/^[\w.:=,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)
-const listed = (fields) => Object.entries(fields)
-  .map(([name, value]) => `${name}=${value === true ? "True" : value === false ? "False" : value === null ? "None" : JSON.stringify(value)}`)
-  .join(", ")
+
+/** A value as Python writes it. */
+function literal(value) {
+  const words = { true: "True", false: "False", null: "None" }
+  return JSON.stringify(value).replaceAll(/"(?:[^"\\]|\\.)*"|true|false|null/g, (word) => words[word] ?? word)
+}

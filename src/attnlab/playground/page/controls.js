@@ -1,72 +1,60 @@
 /** Controls: what one can turn, as fields of a Simulation document. */
 import { h, number, say } from "./dom.js"
 import { presetParameters, presetText } from "./simulator/presets.js"
-import { DEFAULTS } from "./simulator/run.js"
-import { momentumOf } from "./theory/prediction.js"
+import { changed, partsOf, settingsOf, withFlow, withLength, withModel } from "./simulator/settings.js"
 
 const RATES = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
-const engineOf = (of) => of.engine ?? DEFAULTS.engine
-const modelOf = (of) => of.model ?? { name: "pairwise" }
+const bySteps = (of) => !settingsOf(of).isFlow
+const hasBatches = (of) => settingsOf(of).batch !== null
+const presetOf = (of) => presetParameters(settingsOf(of).classes)
 
-/** A document with another model; the paper's own goes without saying. */
-function withModel(of, changes) {
-  const model = { ...(modelOf(of).name === "pairwise" ? {} : modelOf(of)), name: "extended", ...changes }
-  for (const [name, usual] of [["residual", false], ["heads", 1]]) if (model[name] === usual) delete model[name]
-  const { model: _, ...rest } = of
-  return Object.keys(model).length > 1 ? { ...rest, model } : rest
-}
-
-const field = (name) => ({ read: (of) => of[name], write: (of, value) => ({ ...of, [name]: value }) })
+const rate = (name, read) => ({ values: RATES, read, write: (of, value) => ({ ...of, [name]: value }) })
 const parameter = (name) => ({
-  applies: (of) => typeof of.classes === "string" && name in presetParameters(of.classes).parameters,
-  read: (of) => presetParameters(of.classes).parameters[name],
+  applies: (of) => typeof settingsOf(of).classes === "string" && name in presetOf(of).parameters,
+  read: (of) => presetOf(of).parameters[name],
   write: (of, value) => {
-    const { name: preset, parameters } = presetParameters(of.classes)
+    const { name: preset, parameters } = presetOf(of)
     const next = { ...parameters, [name]: value }
     if (name === "classes" && "queries" in next) next.queries = Math.min(next.queries, value)
     if (name === "queries" && "classes" in next) next.queries = Math.min(value, next.classes)
-    return { ...of, classes: presetText(preset, next) }
+    return changed(of, { task: { classes: presetText(preset, next) } })
   },
 })
 
 /** label and hint in plain words; `paper` is what the paper calls it. */
 export const CONTROLS = [
-  { id: "eta_y", group: "Training", label: "Decoder speed", paper: "η_Y", values: RATES, ...field("eta_y"),
+  { id: "eta_y", group: "Training", label: "Decoder speed", paper: "η_Y", ...rate("eta_y", (of) => settingsOf(of).etaY),
     hint: "How fast it learns which word comes next." },
-  { id: "eta_z", group: "Training", label: "Attention speed", paper: "η_Z", values: RATES, ...field("eta_z"),
+  { id: "eta_z", group: "Training", label: "Attention speed", paper: "η_Z", ...rate("eta_z", (of) => settingsOf(of).etaZ),
     hint: "How fast it learns where to look." },
   { id: "steps", group: "Training", label: "Training steps", values: [20, 50, 100, 200, 400, 1000, 2000, 5000],
-    applies: (of) => engineOf(of).name !== "flow", ...field("steps") },
+    applies: bySteps, read: (of) => settingsOf(of).last,
+    write: (of, value) => changed(of, { motion: { steps: value } }) },
   { id: "time", group: "Training", label: "Time", values: [1e2, 1e3, 1e4, 1e5, 1e6, 1e7],
-    applies: (of) => engineOf(of).name === "flow", ...field("steps") },
+    applies: (of) => !bySteps(of), read: (of) => settingsOf(of).last,
+    write: (of, value) => changed(of, { motion: { time: value } }) },
   { id: "length", group: "Training", label: "Sentence length", paper: "T",
     values: [4, 8, 16, 24, 32, 64, 128, 256, 1024, 4096, Infinity],
     shown: (value) => (value === Infinity ? "∞" : number(value)),
-    applies: (of) => engineOf(of).name !== "flow",
-    read: (of) => engineOf(of).length ?? (engineOf(of).name === "limit" ? Infinity : 128),
-    write: (of, value) => ({
-      ...of, engine: value === Infinity ? { name: "limit" }
-        : { name: "sampled", length: value, batch_size: engineOf(of).batch_size ?? 128 },
-    }) },
+    applies: bySteps, read: (of) => settingsOf(of).length, write: withLength },
   { id: "batch", group: "Training", label: "Sentences a step", values: [1, 4, 16, 64, 128, 256, 512],
-    applies: (of) => engineOf(of).name === "sampled",
-    read: (of) => engineOf(of).batch_size ?? 128,
-    write: (of, value) => ({ ...of, engine: { ...engineOf(of), batch_size: value } }) },
+    applies: hasBatches, read: (of) => settingsOf(of).batch,
+    write: (of, value) => changed(of, { gradient: { size: value } }) },
   { id: "optimizer", group: "Training", label: "Optimiser", values: ["sgd", "adam"],
     shown: (value) => ({ sgd: "SGD", adam: "Adam" })[value] ?? value,
-    applies: (of) => engineOf(of).name !== "flow",
-    read: (of) => of.optimizer?.name ?? "sgd",
-    write: (of, value) => ({ ...of, optimizer: value === "sgd" ? { name: "sgd", momentum: 0.9 } : { name: value } }) },
+    applies: bySteps, read: (of) => settingsOf(of).optimizer.name,
+    write: (of, value) => changed(of, { motion: { optimizer: value === "sgd" ? { name: "sgd", momentum: 0.9 } : { name: value } } }) },
   { id: "momentum", group: "Training", label: "Momentum", values: [0, 0.5, 0.8, 0.9, 0.95, 0.99],
-    applies: (of) => (of.optimizer?.name ?? "sgd") === "sgd" && engineOf(of).name !== "flow",
-    read: momentumOf,
-    write: (of, value) => ({ ...of, optimizer: { name: "sgd", momentum: value } }) },
+    applies: (of) => bySteps(of) && settingsOf(of).optimizer.name === "sgd",
+    read: (of) => settingsOf(of).momentum,
+    write: (of, value) => changed(of, { motion: { optimizer: { name: "sgd", momentum: value } } }) },
   { id: "init", group: "Training", label: "Start", values: ["zero", "uniform"],
-    shown: (value) => ({ zero: "all alike", uniform: "random" })[value] ?? "given", ...field("init"),
-    applies: (of) => typeof of.init === "string" },
+    shown: (value) => ({ zero: "all alike", uniform: "random" })[value] ?? "given",
+    applies: (of) => typeof settingsOf(of).init === "string",
+    read: (of) => settingsOf(of).init, write: (of, value) => ({ ...of, init: value }) },
   { id: "seed", group: "Training", label: "Chance (seed)", values: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
-    applies: (of) => engineOf(of).name === "sampled" || of.init === "uniform",
-    read: (of) => (Array.isArray(of.seeds) ? of.seeds[0] : 0), write: (of, value) => ({ ...of, seeds: [value] }) },
+    applies: (of) => hasBatches(of) || of.init === "uniform",
+    read: (of) => settingsOf(of).seed, write: (of, value) => ({ ...of, seeds: [value] }) },
 
   { id: "common_mass", group: "Data", label: "How much is shared", values: [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 20 / 31, 0.8, 0.9],
     shown: (value) => `${Math.round(100 * value)}%`, ...parameter("common_mass") },
@@ -82,15 +70,12 @@ export const CONTROLS = [
 
   { id: "residual", group: "Beyond the page", label: "Residual connection", values: [false, true],
     shown: (value) => (value ? "yes" : "no"),
-    read: (of) => modelOf(of).residual ?? false, write: (of, value) => withModel(of, { residual: value }) },
+    read: (of) => partsOf(of).model.residual ?? false, write: (of, value) => withModel(of, { residual: value }) },
   { id: "heads", group: "Beyond the page", label: "Attention heads", values: [1, 2, 4, 8],
-    read: (of) => modelOf(of).heads ?? 1, write: (of, value) => withModel(of, { heads: value }) },
+    read: (of) => partsOf(of).model.heads ?? 1, write: (of, value) => withModel(of, { heads: value }) },
   { id: "flow", group: "Beyond the page", label: "Continuous time", values: [false, true],
     shown: (value) => (value ? "yes" : "no"),
-    read: (of) => engineOf(of).name === "flow",
-    write: (of, value) => (value
-      ? { ...of, engine: { name: "flow" }, optimizer: { name: "sgd", momentum: 0 }, steps: Math.max(of.steps, 1000) }
-      : { ...of, engine: { name: "limit" }, steps: Math.min(of.steps, 5000) }) },
+    read: (of) => settingsOf(of).isFlow, write: withFlow },
 ]
 
 /** The paper's letter, its index below: η_Y. */

@@ -1,6 +1,8 @@
 /** Experiments, named by what one sees; each with the figure or theorem that it belongs to. */
 import { TEXT } from "./text.js"
 
+const SGD = { name: "sgd", momentum: 0.9 }
+
 /** Two kinds of sentences, about sport and about the weather, that share their small words. */
 export const SPORT_OR_WEATHER = {
   vocabulary: [
@@ -22,17 +24,23 @@ const LOPSIDED = {
     { query: "was", next: "cold", probs: { the: 0.3, today: 0.02, rain: 0.68 } },
   ],
 }
-const SGD = { name: "sgd", momentum: 0.9 }
-const LIMIT = { name: "limit" }
-const sampled = (length, batch_size = 128) => ({ name: "sampled", length, batch_size })
 
-const words = (changes) => ({
-  classes: SPORT_OR_WEATHER, engine: sampled(24, 64), optimizer: SGD, eta_y: 1, eta_z: 2, steps: 100,
-  init: "zero", seeds: [0], save: { geometric: 100 }, ...changes,
-})
-const tokens = (classes, changes) => words({ classes, engine: sampled(128), ...changes })
+/** A document; a length of "inf" takes the gradient of the population. */
+function run({ classes = SPORT_OR_WEATHER, length = 24, size = 64, steps = 100, optimizer = SGD, motion, ...own }) {
+  return {
+    task: { name: "sequences", classes, length },
+    gradient: length === "inf" ? { name: "population" } : { name: "batches", size },
+    motion: motion ?? { name: "steps", steps, optimizer },
+    eta_y: 1, eta_z: 2, init: "zero", seeds: [0], record: { geometric: 100 }, ...own,
+  }
+}
 
-/** What is said where one has turned something. */
+/** Two documents that differ in some settings. */
+const both = (settings, changes) => ({ a: run(settings), b: run({ ...settings, ...changes }) })
+
+const FOUR_KINDS = "family:classes=4,queries=1,common=2,distinct=5,common_mass=0.4,vocab_size=200"
+
+/** The words shown where a setting was changed. */
 export const OWN = {
   name: "", look: "Your own setting. Everything you see is trained in this page, as you turn it.", source: "",
 }
@@ -42,87 +50,81 @@ export const EXPERIMENTS = [
     name: "opening", title: "Sport or weather?", source: "Fig. 2",
     look: "Two kinds of sentences share “the”, “of”, “is” and “and”. Nobody tells the model which " +
       "words matter. Watch the shared words fade and “match” and “rain” win.",
-    a: words({}),
+    a: run({}),
   },
   {
     name: "slow-decoder", title: "What if the decoder is slow?", source: "Theorem 4, Fig. 6",
     look: "B’s decoder learns ten times more slowly than A’s. It still learns what to answer, but " +
       "attention slows down later, and with less left on shared words.",
-    a: tokens("syn-small", { eta_y: 10, eta_z: 1, engine: LIMIT, steps: 400 }), b: { eta_y: 1 },
+    ...both({ classes: "syn-small", eta_y: 10, eta_z: 1, length: "inf", steps: 400 }, { eta_y: 1 }),
   },
   {
     name: "shared", title: "Too many shared words", source: "Theorem 2, Section 6",
     look: "The more is shared, the harder attention has to choose: where nine words in ten are shared (B) " +
       "they fall to a third, where three in ten are (A) hardly anything moves.",
-    a: tokens("family:common=6,distinct=4,common_mass=0.3,queries=1", { eta_y: 1, eta_z: 1, engine: LIMIT, steps: 400 }),
-    b: { classes: "family:common=6,distinct=4,common_mass=0.9,queries=1" },
+    ...both({ classes: "family:common=6,distinct=4,common_mass=0.3,queries=1", eta_z: 1, length: "inf", steps: 400 },
+      { classes: "family:common=6,distinct=4,common_mass=0.9,queries=1" }),
   },
   {
     name: "adam", title: "Adam picks other words", source: "Fig. 5",
-    look: "The same data and rates: A is trained with SGD, B with Adam. With Adam the most frequent " +
+    look: "The same data and learning rates: A is trained with SGD, B with Adam. With Adam the most frequent " +
       "words are no longer those that win.",
-    a: tokens("syn-small", { eta_y: 0.5, eta_z: 0.5, steps: 200 }), b: { optimizer: { name: "adam" } },
+    ...both({ classes: "syn-small", length: 128, size: 128, eta_y: 0.5, eta_z: 0.5, steps: 200 }, { optimizer: { name: "adam" } }),
   },
   {
     name: "alike", title: "When all words are alike", source: "Theorem 3",
     look: "In A the telling words differ in frequency, and the most frequent gets ahead of the others. " +
       "In B all are equally frequent: they stay equal, and none wins.",
-    a: tokens("family:queries=1", { eta_y: 2, eta_z: 5, engine: LIMIT, steps: 200 }),
-    b: { classes: "family:queries=1,lowest=1" },
+    ...both({ classes: "family:queries=1", eta_y: 2, eta_z: 5, length: "inf", steps: 200 },
+      { classes: "family:queries=1,lowest=1" }),
   },
   {
     name: "short", title: "Short sentences are noisy", source: "Lemma 2",
     look: "A sees sentences of 8 words, B of infinitely many. The direction is the same; short " +
       "sentences make the path shake.",
-    a: tokens("syn-small", { eta_y: 2, eta_z: 2, engine: sampled(8), steps: 200 }), b: { engine: LIMIT },
+    ...both({ classes: "syn-small", eta_y: 2, length: 8, size: 128, steps: 200 }, { length: "inf" }),
   },
   {
     name: "snap", title: "Scan, then snap", source: "Theorem 4, Fig. 3",
     look: "Up to t₀ (green) attention moves fast; after it, it goes on only with the logarithm of time " +
       "and seems to stand still, while the loss still falls.",
-    a: tokens("family:classes=4,queries=1,common=2,distinct=5,common_mass=0.4,vocab_size=200", {
-      eta_y: 1, eta_z: 1, engine: LIMIT, optimizer: { name: "sgd", momentum: 0 }, steps: 5000,
-    }),
+    a: run({ classes: FOUR_KINDS, eta_z: 1, length: "inf", optimizer: { name: "sgd", momentum: 0 }, steps: 5000 }),
   },
   {
     name: "common-wins", title: "A shared word that wins", source: "Corollary 2, where it stops",
     look: "“today” occurs in both kinds of sentences, but far more often in one. It tells them apart, " +
       "and gains. The theorem is about words that all share alike.",
-    a: words({ classes: LOPSIDED, engine: LIMIT, eta_y: 1, eta_z: 2, steps: 200 }),
+    a: run({ classes: LOPSIDED, length: "inf", steps: 200 }),
   },
   {
     name: "text", title: "Text: before “the …”", source: "Figs. 7 and 10",
     look: "Words before “the same”, “the class”, “a string” and “a function” in Python’s documentation. " +
       "Nearly all are shared; those that tell one ending from the others gain.",
-    a: words({ classes: TEXT, engine: sampled(35), eta_y: 2, eta_z: 2, steps: 500 }),
+    a: run({ classes: TEXT, length: 35, size: 128, eta_y: 2, steps: 500 }),
   },
   {
     name: "joma", title: "Does it come back?", source: "JoMA",
     look: "B adds a small network (an MLP), as JoMA does, the paper’s successor. As we read it, it expects " +
       "attention to open up again in the end. Here B’s snaps and stays; A’s opens up a little.",
-    a: words({ engine: LIMIT, steps: 1000 }),
-    b: { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } },
+    ...both({ length: "inf", steps: 1000 }, { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } }),
   },
   {
     name: "residual", title: "A shortcut past attention", source: "Section 7",
     look: "B adds the query itself to what the decoder sees (a residual connection). It then needs " +
       "attention less, and shared words keep more of theirs.",
-    a: tokens("syn-small", { eta_y: 2, eta_z: 5, engine: LIMIT }),
-    b: { model: { name: "extended", residual: true } },
+    ...both({ classes: "syn-small", eta_y: 2, eta_z: 5, length: "inf" }, { model: { name: "extended", residual: true } }),
   },
   {
     name: "flow", title: "Does it ever stop?", source: "Theorem 4, Fig. 8",
     look: "Small steps become a flow. Followed to time 10⁶, attention still moves, ever more slowly: " +
       "it never comes to rest.",
-    a: tokens("family:classes=4,queries=1,common=2,distinct=5,common_mass=0.4,vocab_size=200", {
-      eta_y: 1, eta_z: 1, engine: { name: "flow" }, optimizer: { name: "sgd", momentum: 0 }, steps: 1e6,
-    }),
+    a: run({ classes: FOUR_KINDS, eta_z: 1, length: "inf", motion: { name: "flow", time: 1e6 } }),
   },
 ]
 
 /** The state that an experiment opens on. */
 export function stateOf({ name, a, b = null }) {
-  return { a, b: b === null ? null : { ...a, ...b }, experiment: name, first: 0 }
+  return { a, b, experiment: name, first: 0 }
 }
 
 export const byName = (name) => EXPERIMENTS.find((of) => of.name === name)

@@ -1,6 +1,6 @@
 /** The page: state in, runs asked for, drawn; one flow, from a control to the bars. */
 import { Api } from "./api.js"
-import { classesFile, commandLine, python } from "./code.js"
+import { classesFile, commandLine, python, yaml } from "./code.js"
 import { ControlPanel } from "./controls.js"
 import { byId, h, say } from "./dom.js"
 import { EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
@@ -9,6 +9,7 @@ import { foldouts } from "./paper.js"
 import { Player, reducedMotion } from "./player.js"
 import { Dropped, Runner } from "./runner.js"
 import { classesOf } from "./simulator/run.js"
+import { changed, settingsOf } from "./simulator/settings.js"
 import { Shown, Stage } from "./stage.js"
 import { History, LONGEST_LINK, RUNGS, fromLink, makeState, readState, toLink } from "./state.js"
 import { silence, transitions } from "./theory/prediction.js"
@@ -36,7 +37,7 @@ class Page {
       this.tour.offer()
     })
     this.panel = new ControlPanel(byId("controls"), (control, value) => this._turn(control, value))
-    this.words = new WordsEditor((classes, drag) => this.edit((of) => ({ ...of, classes }), drag),
+    this.words = new WordsEditor((classes, drag) => this.edit((of) => changed(of, { task: { classes } }), drag),
       (document) => this.open(readState(document)))
     this.tour = new Tour()
     this.wishes = 0
@@ -95,7 +96,7 @@ class Page {
     const { state, document: of } = this
     const wish = ++this.wishes
     this.panel.show(of)
-    this.words.show(of.classes)
+    this.words.show(settingsOf(of).classes)
     this._say(state)
     this._linkSoon()
     this.told?.(state)
@@ -129,7 +130,7 @@ class Page {
   _refuse(of) {
     const why = this.runner.outside(of)
     if (!why || this.api.isThere) return
-    const where = typeof of.classes === "string" ? "" : " (“Show code” has classes.json)"
+    const where = typeof settingsOf(of).classes === "string" ? "" : " (“Show code” has classes.json)"
     const error = new Error(`The page does not compute ${why} by itself. With attnlab installed, these show it${where}:`)
     error.commands = ["attnlab play", commandLine(of)]
     throw error
@@ -137,10 +138,10 @@ class Page {
 
   _draw(state, of, result, before) {
     byId("problem").hidden = true
-    const classes = classesOf(of.classes)
+    const classes = classesOf(settingsOf(of).classes)
     const first = Math.min(state.first, classes.K - 1)
     const main = new Shown(classes, result)
-    const other = before === null ? null : new Shown(classesOf(state.a.classes), before)
+    const other = before === null ? null : new Shown(classesOf(settingsOf(state.a).classes), before)
     const { t0Prime, t0 } = transitions(of, classes)
     const speaks = !silence(of, "sgd", classes)
     this.stage.lay({ main, other, first, sentence: state.sentence, transitions: speaks ? [[t0Prime, "t₀′"], [t0, "t₀"]] : [] })
@@ -198,7 +199,7 @@ class Page {
     byId("experiments").replaceChildren(...EXPERIMENTS.map((of) => h("button", {
       type: "button", "data-name": of.name, onclick: () => this.start(of),
     }, of.title)))
-    // all in one place, of which one is seen: there is room for the longest
+    // all in one place, one visible: there is room for the longest
     byId("look").replaceChildren(...[OWN, ...EXPERIMENTS].map((of) => h("p", { "data-name": of.name },
       of.look, " ", h("span", { class: "source" }, of.source))))
   }
@@ -333,12 +334,13 @@ class Page {
     }
   }
 
-  _code() {
-    const of = this.document, file = classesFile(of), dialog = byId("code-dialog")
+  async _code() {
+    const of = this.document, run = await yaml(of), file = classesFile(of), dialog = byId("code-dialog")
     const block = (title, code) => [h("h3", {}, title), h("pre", { tabindex: 0, role: "region", "aria-label": title }, code)]
     dialog.replaceChildren(
       h("h2", { id: "code-title" }, "The same, without this page"),
       ...block("Command line", command(commandLine(of))), ...block("Python", h("code", {}, python(of))),
+      ...block("run.yaml, for attnlab simulate run.yaml", h("code", {}, run)),
       ...(file ? [...block("classes.json", h("code", {}, file)), h("button", { type: "button",
         onclick: () => save("classes.json", new Blob([file], { type: "application/json" })) }, "Save classes.json")] : []),
       h("p", { class: "hint" }, "Without chance (sentences of infinite length, start all alike) the numbers are the same; with it, the seeds of the page and of Python draw different sentences."),

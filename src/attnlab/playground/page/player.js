@@ -30,7 +30,7 @@ export class Player {
     return this.frame !== 0
   }
 
-  /** A new run of so many records: the same part of the way is shown. */
+  /** Show a new run, with its number of records, at the same fraction of the run. */
   lay(records) {
     const fraction = this.last > 0 ? this.position / this.last : 0
     this.last = records - 1

@@ -6,11 +6,13 @@ import { checkKeys } from "./simulator/classes.js"
 import { InputError } from "./simulator/errors.js"
 import { isMapping, isWhole, shown } from "./simulator/messages.js"
 import { classesOf } from "./simulator/run.js"
+import { partsOf, settingsOf } from "./simulator/settings.js"
 
 const FIELDS = [
-  "classes", "engine", "model", "optimizer", "eta_y", "eta_z", "steps", "init", "seeds",
-  "independent", "save", "dtype", "lump",
+  "task", "model", "motion", "gradient", "eta_y", "eta_z", "loss", "init", "seeds", "independent",
+  "record", "dtype", "precision", "exact",
 ]
+const NAMES = { task: ["sequences"], motion: ["steps", "flow"], gradient: ["batches", "population"] }
 export const LONGEST_LINK = 8000 // characters that any browser and most messengers take
 const MOST_WORDS = 1_000_000
 const MOST_RECORDS = 10_000
@@ -33,7 +35,7 @@ export function makeState({ a, b = null, experiment = "", first = 0, rungs = ["s
   return Object.freeze({ a, b, experiment, first, rungs: RUNGS.filter((rung) => rungs.includes(rung)), sentence, moment })
 }
 
-/** Refuse what is no number from low to high. */
+/** Refuse what is not a number from low to high. */
 function within(name, value, low, high, whole = true) {
   const is = typeof value === "number" && value >= low && value <= high && (!whole || isWhole(value))
   if (is) return
@@ -41,39 +43,46 @@ function within(name, value, low, high, whole = true) {
   throw new InputError(`${name}: expected a ${whole ? "whole " : ""}number from ${low} to ${most}, got ${shown(value)}`)
 }
 
-/** Refuse what is no Simulation document that a page can show. */
+/** Refuse what is not a Simulation document that a page can show. */
 function checkDocument(document) {
-  checkKeys("", document, FIELDS, ["classes"])
-  for (const name of ["engine", "optimizer", "model", "save"]) {
-    if (name in document && !isMapping(document[name])) {
-      throw new InputError(`${name}: expected a mapping, got ${shown(document[name])}`)
+  if (isMapping(document) && "engine" in document) {
+    throw new InputError("engine: this is a run of version 0.1, whose settings have other names now")
+  }
+  checkKeys("", document, FIELDS, ["task"])
+  for (const [name, part] of Object.entries({ ...partsOf(document), record: document.record ?? {} })) {
+    if (!isMapping(part)) throw new InputError(`${name}: expected a mapping, got ${shown(part)}`)
+    if (NAMES[name]?.includes(part.name) === false) {
+      throw new InputError(`${name}: expected ${NAMES[name].join(" or ")}, got ${shown(part.name)}`)
     }
   }
-  const { engine = {}, optimizer = {}, save = {}, init = "zero", seeds = 1 } = document
-  within("eta_y", document.eta_y, 0, 1e6, false)
-  within("eta_z", document.eta_z, 0, 1e6, false)
-  within("steps", document.steps, 1, 1e9, engine.name !== "flow")
-  within("length", engine.length ?? 2, 2, 1e6)
-  within("batch_size", engine.batch_size ?? 1, 1, 1e4)
+  const { classes, length, batch, trainingSet, isFlow, last, etaY, etaZ, momentum, init, record } = settingsOf(document)
+  const { seeds = 1 } = document
+  within("eta_y", etaY, 0, 1e6, false)
+  within("eta_z", etaZ, 0, 1e6, false)
+  within(isFlow ? "time" : "steps", last, isFlow ? 0 : 1, 1e9, !isFlow)
+  if (length !== Infinity) within("length", length, 2, 1e6)
+  if (length !== Infinity && batch === null && trainingSet === null) {
+    throw new InputError("gradient: the population needs sentences of infinite length; set the length to inf")
+  }
+  within("batch_size", batch ?? 1, 1, 1e4)
   within("seeds", Array.isArray(seeds) && seeds.length === 1 ? seeds[0] : seeds, 0, 2 ** 32)
-  const { momentum = 0 } = optimizer
   if (!(typeof momentum === "number" && momentum >= 0 && momentum < 1)) {
     throw new InputError(`momentum: expected a number in [0, 1), got ${shown(momentum)}`)
   }
-  checkSave(checkKeys("save", save, ["what", "every", "geometric", "at"], []), document.steps)
-  if (!isMapping(document.classes) && typeof document.classes !== "string") {
-    throw new InputError(`classes: expected a preset or a mapping, got ${shown(document.classes)}`)
+  checkRecord(checkKeys("record", record, ["what", "every", "geometric", "at", "probe"], []), last)
+  if (!isMapping(classes) && typeof classes !== "string") {
+    throw new InputError(`classes: expected a preset or a mapping, got ${shown(classes)}`)
   }
-  const classes = classesOf(document.classes)
-  if (classes.M > MOST_WORDS) throw new InputError(`vocabulary: the page takes up to ${MOST_WORDS.toLocaleString("en")} words`)
-  checkInit(init, classes)
+  const made = classesOf(classes)
+  if (made.M > MOST_WORDS) throw new InputError(`vocabulary: the page takes up to ${MOST_WORDS.toLocaleString("en")} words`)
+  checkInit(init, made)
 }
 
-function checkSave(save, last) {
-  const at = save.get("at") ?? [0]
-  within("every", save.get("every") ?? 1, 1, 1e9)
-  within("geometric", save.get("geometric") ?? 2, 2, MOST_RECORDS)
-  if (last / (save.get("every") ?? Infinity) > MOST_RECORDS) {
+function checkRecord(record, last) {
+  const at = record.get("at") ?? [0], every = record.get("every") ?? Infinity
+  if (every !== Infinity && every !== "doubling") within("every", every, 1, 1e9)
+  within("geometric", record.get("geometric") ?? 2, 2, MOST_RECORDS)
+  if (last / every > MOST_RECORDS) {
     throw new InputError(`every: the page records up to ${MOST_RECORDS.toLocaleString("en")} moments; record less often`)
   }
   const increase = Array.isArray(at) && at.length > 0 && at.every((t, i) => t > (at[i - 1] ?? -1) && Number.isFinite(t))
@@ -97,7 +106,7 @@ export function toLink(state) {
 
 /** The state of a document: one that a page has written, or a single run. */
 export function readState(document) {
-  if (isMapping(document) && "classes" in document) return makeState({ a: document })
+  if (isMapping(document) && !("a" in document)) return makeState({ a: document })
   checkKeys("", document, KEYS, ["a"])
   return makeState(document)
 }

@@ -16,7 +16,7 @@ export async function readFile(name, bytes) {
       throw new InputError(`${bytes.length.toLocaleString("en")} bytes; the page takes up to ${LARGEST.toLocaleString("en")}`)
     }
     const document = await READERS[suffix](decoded(bytes))
-    const isRun = suffix === ".json" && document instanceof Map && ["a", "engine"].some((key) => document.get(key) instanceof Map)
+    const isRun = suffix === ".json" && document instanceof Map && ["a", "task", "engine"].some((key) => document.has(key))
     if (!isRun) classesFromDocument(document)
     return plain(document)
   } catch (error) {

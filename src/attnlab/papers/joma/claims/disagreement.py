@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attnlab import measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
-from attnlab.dynamics import Extended, Model
+from attnlab.models import Extended, SequenceModel
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
 
@@ -34,7 +34,7 @@ DECAY = 1e-3
 class Trained:
     """A model, its weight decay, and how its flow is followed."""
 
-    model: Model
+    model: SequenceModel
     decay: float = 0.0
     run: Callable[..., xr.Dataset] = trained_long
 
@@ -94,7 +94,7 @@ def _per_model(of: xr.DataArray) -> str:
 
 
 @claim(
-    "one-hot-or-not", source="Scan and Snap (no winner takes all) against JoMA (claim 2)",
+    "one-hot-or-not", sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
     statement=r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or "
     r"$\eta_z = 3 \eta_y$",
     relation=ABOVE, case=PAIRS, ours=True, code=("discriminancy", "erf_law"),
@@ -125,7 +125,7 @@ def one_hot_or_not(s: Case) -> Measurement:
 
 
 @claim(
-    "freeze-or-dilution", source="Scan and Snap (Section 6) against JoMA (claim 4)",
+    "freeze-or-dilution", sources="Scan and Snap (Section 6) against JoMA (claim 4)",
     statement=r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay",
     relation=BELOW, case=PAIRS, ours=True, code=("entropy_dip", "gamma_stages"),
     test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
-from attnlab.data import family
+from attnlab.tasks.classes import family
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
 
@@ -74,7 +74,7 @@ def _exact(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-linear", source="JoMA, claim 1; re-derived",
+    "joma-linear", sources="JoMA, claim 1; re-derived",
     statement=r"Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives",
     relation=EQUAL, case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
     hypotheses=(orthonormal, one_query), tolerance=1e-8,
@@ -90,7 +90,7 @@ def joma_linear(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-exp", source="JoMA, claim 1; re-derived",
+    "joma-exp", sources="JoMA, claim 1; re-derived",
     statement=r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever "
     r"arrives",
     relation=EQUAL, case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
@@ -110,7 +110,7 @@ def _range(of: xr.DataArray) -> str:
 
 
 @claim(
-    "joma-softmax", source="JoMA, claim 1; re-derived",
+    "joma-softmax", sources="JoMA, claim 1; re-derived",
     statement=r"Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar "
     r"b_m) + c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' "
     r"b b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$",
@@ -139,7 +139,7 @@ def joma_softmax(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-correlation", source="JoMA, experiment on claim 1",
+    "joma-correlation", sources="JoMA, experiment on claim 1",
     statement="On the paper's toy $z_m$ and what the invariant predicts have a correlation near "
     "$1$",
     relation=ABOVE, case=TOY, hypotheses=(orthonormal, one_query), code=("softmax_invariant",),
@@ -161,7 +161,7 @@ def joma_correlation(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-size", source="JoMA, claim 1, on its own experiment; it reports correlations only",
+    "joma-size", sources="JoMA, claim 1, on its own experiment; it reports correlations only",
     statement="On the paper's toy the softmax invariant gives $z_m$ in size, too", relation=LEADING,
     case=TOY, hypotheses=(orthonormal, one_query), tolerance=IN_SIZE, ours=True,
     code=("softmax_invariant", "moving_invariant"),
@@ -190,7 +190,7 @@ def joma_size(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-several-queries", source="JoMA, claim 1, which does not cover them",
+    "joma-several-queries", sources="JoMA, claim 1, which does not cover them",
     statement=r"Several queries that share one MLP: each $z_m$ keeps the invariant of one query, "
     r"$z_m = \frac{1}{2} \sum_k v_k^2 + c$",
     relation=EQUAL, case=SHARED, hypotheses=(orthonormal,), tolerance=1e-8, ours=True,

@@ -23,7 +23,7 @@ EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0
 
 
 @claim(
-    "joma-delta", source="JoMA, claim 2; re-derived",
+    "joma-delta", sources="JoMA, claim 2; re-derived",
     statement=r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
     r"frequency; common and distinct tokens are its two ends",
     relation=EQUAL, case=PAIRS, hypotheses=(one_query,), tolerance=1e-12,
@@ -48,7 +48,7 @@ def joma_delta(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-erf", source="JoMA, claim 2; re-derived; several hidden units are ours",
+    "joma-erf", sources="JoMA, claim 2; re-derived; several hidden units are ours",
     statement=r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ "
     r"while gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$",
     relation=EQUAL, case=EXP, hypotheses=(one_query,), tolerance=1e-7,
@@ -91,7 +91,7 @@ def joma_erf(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-winner", source="JoMA, claim 2; re-derived",
+    "joma-winner", sources="JoMA, claim 2; re-derived",
     statement=r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at "
     r"$v_l = \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$",
     relation=ABOVE, case=EXP, hypotheses=(one_query,), code=("erf_law", "frozen_weights"),

@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.data import SequenceClasses, single_common
-from attnlab.dynamics import Engine, Flow, Limit, Model, Optimizer, Save, simulate
+from attnlab.models.sequence import SequenceModel
+from attnlab.simulation import Flow, Motion, Optimizer, Steps, simulate
+from attnlab.tasks.classes import SequenceClasses, single_common
 from attnlab.theory import Case, Hypothesis
 from attnlab.theory.relation import AT_MOST, EQUAL
 
@@ -23,7 +24,7 @@ Rates = tuple[tuple[float, float], ...]
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps
 
-# JoMA's test of its invariants, as we know it: 2,000 steps at rate 0.1.
+# JoMA's test of its invariants, as we know it: 2,000 steps at learning rate 0.1.
 TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
 DRAWS = 30  # of the toy, half of whose frequencies are random; TOY is the first
 # A third of that time, in which b-bar has moved by less than a tenth.
@@ -33,67 +34,91 @@ PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0
 
 
 def _simulated(
-    classes: SequenceClasses, engine: Engine, rates: Rates, model: Model, weight_decay: float,
-    *, what: tuple[str, ...], at: Sequence[float], step: float = 1.0,
-) -> xr.Dataset:  # fmt: skip
-    """A run at several pairs of rates (dim `run`), each times the length of a step."""
+    classes: SequenceClasses,
+    motion: Motion,
+    rates: Rates,
+    model: SequenceModel,
+    *,
+    what: tuple[str, ...],
+    at: Sequence[float],
+    step: float = 1.0,
+) -> xr.Dataset:
+    """Train at several pairs of learning rates (dim `run`), each times the length of a step."""
     eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
     result = simulate(
-        classes, engine, eta_y=step * eta_y, eta_z=step * eta_z, steps=at[-1],
-        dtype="float64", model=model, save=Save(what, at=at), progress=False,
-        optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
-    )  # fmt: skip
+        classes,
+        model=model,
+        motion=motion,
+        gradient="population",
+        eta_y=step * eta_y,
+        eta_z=step * eta_z,
+        what=what,
+        at=at,
+        dtype="float64",
+        progress=False,
+    )
     return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
 
 
 @lru_cache(maxsize=16)
 def _run(
-    classes: SequenceClasses, rates: Rates, at: tuple[float, ...], model: Model, decay: float = 0.0
+    classes: SequenceClasses,
+    rates: Rates,
+    at: tuple[float, ...],
+    model: SequenceModel,
+    decay: float = 0.0,
 ) -> xr.Dataset:
     what = ("attention", "logits", "loss")
-    return _simulated(classes, Flow(), rates, model, decay, what=what, at=at)
+    return _simulated(classes, Flow(at[-1], weight_decay=decay), rates, model, what=what, at=at)
 
 
 def trained(s: Case) -> xr.Dataset:
-    """The gradient flow of a case, at even times."""
+    """Train the gradient flow of a case, recorded at even times."""
     at = tuple(np.linspace(0.0, s.steps, RECORDS).tolist())
     return _run(s.classes, ((s.eta_y, s.eta_z),), at, s.model).isel(run=0)
 
 
 def trained_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
-    """The gradient flow at several pairs of rates (dim `run`), at times in even ratios."""
+    """Train the gradient flow at several pairs of learning rates (dim `run`).
+
+    It is recorded at times in even ratios.
+    """
     at = (0.0, *np.geomspace(0.1, s.steps, 61).tolist())
     return _run(s.classes, rates, at, s.model, weight_decay)
 
 
 def stepped_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
-    """What `trained_long` gives, by small steps: the flow of a ReLU comes to slide along the place
-    where a unit turns off, and its solver does not get on."""
+    """Train as `trained_long` does, by small steps.
+
+    The flow of a ReLU comes to slide along the boundary where a unit turns off, and its solver
+    stalls there.
+    """
     times = np.append(0.0, np.geomspace(STEP, s.steps, 61))
     at = np.unique(np.round(times / STEP).astype(np.int64))
-    run = _simulated(
-        s.classes, Limit(), rates, s.model, weight_decay, what=("attention", "loss"),
-        at=at.tolist(), step=STEP,
-    )  # fmt: skip
+    plain = Optimizer(momentum=0.0, weight_decay=weight_decay)
+    motion = Steps(int(at[-1]), optimizer=plain)
+    what = ("attention", "loss")
+    run = _simulated(s.classes, motion, rates, s.model, what=what, at=at.tolist(), step=STEP)
     return run.rename(step="time").assign_coords(time=STEP * at)
 
 
 @lru_cache(maxsize=8)
 def _implied(
-    classes: SequenceClasses, eta_y: float, eta_z: float, steps: float, model: Model
+    classes: SequenceClasses, eta_y: float, eta_z: float, steps: float, model: SequenceModel
 ) -> xr.Dataset:
     return joint_invariants(trained(Case(classes, eta_y, eta_z, steps, model=model)))
 
 
 def implied(s: Case) -> xr.Dataset:
-    """What the invariants imply along the training of a case, and their assumptions."""
+    """Return what the invariants imply along the training of a case, and their assumptions."""
     return _implied(s.classes, s.eta_y, s.eta_z, s.steps, s.model)
 
 
 @cache
 def toy_draws() -> xr.Dataset:
-    """The invariants along the training of each draw of TOY, over (draw, time) from the first
-    record past the start on.
+    """Return the invariants along the training of each draw of TOY, over (draw, time).
+
+    Times begin with the first record past the start.
 
     fixed, moving: the error of z with b-bar as it starts and as it moves, its norm over tokens over
     that of how far z has moved. correlation: of z with what b-bar fixed gives. drift, residual: how
@@ -102,9 +127,16 @@ def toy_draws() -> xr.Dataset:
     at = np.linspace(0.0, TOY.steps, RECORDS).tolist()
     toys = [joma_toy(seed=seed) for seed in range(DRAWS)]
     runs = simulate(
-        toys, Flow(), eta_y=TOY.eta_y, eta_z=TOY.eta_z, steps=TOY.steps, dtype="float64",
-        model=TOY.model, save=Save("logits", at=at), progress=False,
-    ).isel(seed=0, drop=True)  # fmt: skip
+        toys,
+        model=TOY.model,
+        time=TOY.steps,
+        eta_y=TOY.eta_y,
+        eta_z=TOY.eta_z,
+        what="logits",
+        at=at,
+        dtype="float64",
+        progress=False,
+    ).isel(seed=0, drop=True)
     found = [_compared(runs.isel(setting=draw)) for draw in range(DRAWS)]
     return xr.concat(found, "draw").isel(time=slice(1, None))
 
@@ -132,7 +164,7 @@ def _norm(of: xr.DataArray) -> xr.DataArray:
 
 
 def in_play(array: xr.DataArray, s: Case) -> NDArray[np.float64]:
-    """The values of contextual tokens."""
+    """Return the values of contextual tokens."""
     return np.asarray(array.isel(token=s.classes.in_play).values, dtype=np.float64)
 
 
@@ -140,26 +172,26 @@ def in_play(array: xr.DataArray, s: Case) -> NDArray[np.float64]:
 
 
 def one_query(s: Case) -> tuple[Hypothesis, ...]:
-    """One query for all classes."""
+    """Ask for one query for all classes."""
     count = float(s.classes.queries.size)
     return (Hypothesis("claim 1", "one query for all classes", count, EQUAL, 1.0),)
 
 
 def orthonormal(s: Case) -> tuple[Hypothesis, ...]:
-    """Orthonormal embeddings, which `Joint` has by construction."""
+    """Ask for orthonormal embeddings, which `Joint` has by construction."""
     joint_model(s.model)
     says = "orthonormal embeddings: overlaps in the model"
     return (Hypothesis("claim 1", says, 0.0, AT_MOST, 0.0),)
 
 
 def fixed_mean(s: Case) -> tuple[Hypothesis, ...]:
-    """b-bar stays where it starts: at most a tenth of attention moves."""
+    """Ask that b-bar stays where it starts: at most a tenth of attention moves."""
     drift = float(implied(s)["mean_attention_drift"].max())
     return (Hypothesis("claim 1", "b-bar is constant: its drift", drift, AT_MOST, SMALL),)
 
 
 def factorises(s: Case) -> tuple[Hypothesis, ...]:
-    """b and S are uncorrelated, to a tenth, at the end: at a random start nothing pulls yet."""
+    """Ask that b and S are uncorrelated, to a tenth, at the end: a random start has no pull yet."""
     residual = float(implied(s)["factorisation_residual"].values[-1].max())
     says = "E[S b] = E[S] b-bar: residual of the factorisation, at the end"
     return (Hypothesis("claim 1", says, residual, AT_MOST, SMALL),)

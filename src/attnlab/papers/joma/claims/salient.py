@@ -27,7 +27,7 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
 
 
 @claim(
-    "joma-pull", source="JoMA, claim 3",
+    "joma-pull", sources="JoMA, claim 3",
     statement=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ "
     r"\exp(v^2/2)$",
     relation=LEADING, case=NONLINEAR, code=("salient_flow",),
@@ -42,7 +42,7 @@ def joma_pull(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-ratio", source="JoMA, claim 4 (its Theorem 4); re-derived",
+    "joma-ratio", sources="JoMA, claim 4 (its Theorem 4); re-derived",
     statement=r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
     r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first",
     relation=LEADING, case=NONLINEAR, tolerance=0.01,
@@ -71,7 +71,7 @@ def joma_ratio(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-dip", source="JoMA, claim 4; re-derived; the condition on v(0) is ours",
+    "joma-dip", sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
     statement=r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
     r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense",
     relation=BELOW, case=NONLINEAR, code=("entropy_dip", "salient_entropy"),
@@ -108,7 +108,7 @@ def joma_dip(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-rank", source="JoMA, claim 4",
+    "joma-rank", sources="JoMA, claim 4",
     statement=r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W "
     r"\rVert_2^2$, falls, then rises",
     relation=BELOW, case=NONLINEAR, code=("stable_rank",),

@@ -19,7 +19,7 @@ LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
 
 
 @claim(
-    "joma-tree", source="JoMA, claim 5; re-derived",
+    "joma-tree", sources="JoMA, claim 5; re-derived",
     statement=r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 "
     r"\rho^{L-1} \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT",
     relation=EQUAL, case=LEAVES, tolerance=1e-12, code=("tree_co_occurrence",),
@@ -44,7 +44,7 @@ def joma_tree(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-siblings", source="JoMA, claim 5",
+    "joma-siblings", sources="JoMA, claim 5",
     statement="Siblings co-occur most and are learnt first", relation=ABOVE, case=LEAVES,
     code=("tree_co_occurrence", "discriminancy"),
     test="test_tree.py::test_siblings_occur_together_most",

@@ -12,13 +12,13 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.data import classes_from
-from attnlab.dynamics import Diverged, Flow, Save, Simulation, simulate
 from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Joint
 from attnlab.plots import style
+from attnlab.simulation import Diverged, Flow, Record, Simulation, simulate
+from attnlab.tasks.classes import classes_from
 
 CLOSE = 0.01
 STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
@@ -27,7 +27,7 @@ BEYOND = 10.0  # times t*: how long training with cross entropy is watched
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """classes: with one query. records: up to `until`, as a share of the time of the blow-up."""
+    """classes: with one query. records: up to `until`, as a fraction of the blow-up time."""
 
     classes: str
     until: float
@@ -35,8 +35,9 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """|v_l| over (loss, time over t*, token) of exp attention: with the gradient held as the law
-    asks, and with cross entropy; beside them the law.
+    """Return |v_l| over (loss, time over t*, token) of exp attention, and the law beside it.
+
+    The gradient is held as the law asks, or that of cross entropy.
 
     share: erf(|v_l|/sqrt 2) / (sqrt(2/pi) |Delta_l| t), which the law has at 1. blow_up: where the
     flow ends, over t*. frozen: the law's |v_l| at t*. trained_weight, trained_loss: of cross
@@ -49,9 +50,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     end = theory.blow_up_time(Delta)
     times = end * np.concatenate([[0.0], np.linspace(0, recipe.until, recipe.records)[1:]])
     held = Simulation(
-        classes, Flow(), model=STATIONARY, eta_y=1.0, eta_z=1.0, steps=2 * end, dtype="float64",
-        save=Save("logits", at=[*times, 2 * end]),
-    )  # fmt: skip
+        classes,
+        STATIONARY,
+        motion=Flow(2 * end),
+        record=Record("logits", at=[*times, 2 * end]),
+        dtype="float64",
+    )
     try:
         reached, run = np.inf, simulate(held, progress=False)
     except Diverged as problem:
@@ -61,10 +65,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         progress(0.5)
     later = np.geomspace(end, BEYOND * end, 20)[1:]
     trained = simulate(
-        replace(held, model=replace(STATIONARY, stationary=False), steps=BEYOND * end,
-                save=Save(("logits", "loss"), at=[*times, *later])),
+        held,
+        model=replace(STATIONARY, stationary=False),
+        motion=Flow(BEYOND * end),
+        record=Record(("logits", "loss"), at=[*times, *later]),
         progress=False,
-    )  # fmt: skip
+    )
     runs = {"held": run, "cross entropy": trained}
     lengths = np.stack([_lengths(of, tokens)[: times.size] for of in runs.values()])
     law = np.linalg.norm(theory.erf_law(Delta, times).weights, axis=-2)
@@ -92,13 +98,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def _lengths(run: Any, tokens: Any) -> Any:
-    """|v_l| over hidden units, (time, token)."""
+    """Return |v_l| over hidden units, (time, token)."""
     v = run["mlp_weights"].isel(seed=0).transpose("time", "unit", "token").values
     return np.linalg.norm(v[..., tokens], axis=1)
 
 
 def draw(curves: xr.Dataset) -> Figure:
-    """(a) weights and the law, (b) the collapse, (c) the same with cross entropy."""
+    """Draw (a) weights and the law, (b) the collapse, (c) the same with cross entropy."""
     time, tokens = curves["time"].values, curves.sizes["token"]
     shown = np.unique(np.linspace(0, tokens - 1, 6).astype(int))
     top = 1.15 * float(curves["law"].isel(token=0, time=-1))

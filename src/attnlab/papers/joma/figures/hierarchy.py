@@ -1,9 +1,9 @@
 """JoMA's hierarchy: do hidden units of a two-layer model find the latents behind the tokens?
 
-The model stands here and not in `dynamics/`: in its lower layer every token of a sequence attends,
-so that a sequence is more than its query. It is JoMA's model twice, with free logits by token. A
-sequence lists the tokens that its label turns on, in their order, and ends with the query; position
-i with token l_i has
+In the lower layer every token of a sequence attends, so that a sequence is more than its query: the
+model is a `Learner` of its own, JoMA's model twice, with free logits by token. A sequence lists the
+tokens that its label turns on, in their order, and ends with the query; position i with token l_i
+has
 
     h_i = relu(sum_j b_ij V_{l_j} + R_{l_i}),      b_i = softmax over j of z_{l_i, l_j},
     g_i = relu(W (sum_j c_ij h_j + h_i)),          c_i = softmax over j of y_{l_i, l_j},
@@ -14,35 +14,29 @@ read as its maximum over positions.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.dynamics.compiling import compiled
 from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.estimate import standard_error
 from attnlab.files.progress import Progress
+from attnlab.models.base import Params
 from attnlab.papers.joma.classes import LatentLayers
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
+from attnlab.simulation import Learner, Optimizer, Record, Simulation, Steps, simulate
 
 LEVELS = ("lower", "upper")
 WAYS = UNTRAINED, FROZEN, TRAINED = ("untrained", "attention frozen", "trained")
 PUBLISHED = {"lower": (0.94, 1.00), "upper": (0.55, 0.81)}
-STRETCHES = 10  # of the training, between which progress is told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +61,63 @@ class Recipe(ExperimentRecipe):
         """The same with another number of seeds."""
         return replace(self, seeds=seeds)
 
+    def hierarchies(self) -> tuple[LatentLayers, ...]:
+        """Return every hierarchy: by latents, children and seed."""
+        cells = product(self.latents, self.children, range(self.seeds))
+        return tuple(self.layers(*cell) for cell in cells)
+
     def layers(self, latents: tuple[int, int], children: int, seed: int) -> LatentLayers:
-        """One hierarchy."""
+        """Return one hierarchy."""
         lowest, upper = latents
         return LatentLayers((self.labels, upper, lowest, self.tokens), children, seed)
 
 
-class Weights(NamedTuple):
-    """What is trained; see the formulas of the module. The query is token M."""
+@dataclass(frozen=True)
+class TwoLayers(Learner):
+    """The model of the module on some hierarchies, each a setting; a step sees all its labels.
 
-    V: Float[Any, "M+1 H"]
-    R: Float[Any, "M+1 H"]
-    z: Float[Any, "M+1 M+1"]
-    W: Float[Any, "H H"]
-    y: Float[Any, "M+1 M+1"]
-    U: Float[Any, "H labels"]
+    The groups are `mlp` (V, R, W, U) and `attention` (z, y). The query is token M.
+    """
+
+    labels: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "correct": ("label",),
+        "lower": ("label", "unit"),
+        "upper": ("label", "unit"),
+    }
+
+    hierarchies: tuple[LatentLayers, ...]
+    hidden: int
+
+    def tables(self, run: Simulation) -> list[Any]:
+        """Return the sequences and the start of each hierarchy."""
+        texts = _sequences([of.active()[-1] for of in self.hierarchies])
+        keys = jax.random.split(jax.random.key(0), len(texts))
+        labels, *_, tokens = self.hierarchies[0].widths
+        return [
+            {"tokens": text, "start": jax.device_get(_begin(labels, tokens, self.hidden, key))}
+            for text, key in zip(texts, keys, strict=True)
+        ]
+
+    def data(self, tables: Any, drawn: Any) -> Any:
+        """Return the tables: nothing is drawn."""
+        return tables
+
+    def init(self, key: jax.Array, data: Any) -> Params:
+        """Return the start of the hierarchy."""
+        start: Params = data["start"]
+        return start
+
+    def loss(self, data: Any, params: Params, batch: Any, key: Any) -> jax.Array:
+        """Return the cross entropy of the sequences of all labels, in the order of the labels."""
+        _, g = _layers(params, data["tokens"])
+        logs = jax.nn.log_softmax(_outputs(params, g))
+        return -jnp.mean(jnp.diagonal(logs))
+
+    def capture(self, data: Any, params: Params, probe: Any) -> dict[str, jax.Array]:
+        """Return whether each label is predicted, and units as their maximum over positions."""
+        h, g = _layers(params, data["tokens"])
+        correct = jnp.argmax(_outputs(params, g), axis=1) == jnp.arange(len(data["tokens"]))
+        return {"correct": correct * 1.0, "lower": h.max(axis=1), "upper": g.max(axis=1)}
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -91,18 +127,17 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     (level, way, latents, children, seed, latent), nan past the last. accuracy: the share of labels
     predicted correctly. `way`: untrained, trained with attention left uniform, trained.
     """
-    cells = list(product(recipe.latents, recipe.children, range(recipe.seeds)))
-    active = [recipe.layers(*cell).active() for cell in cells]
-    texts = jnp.asarray(_sequences([of[-1] for of in active]))
-    trained = _train(recipe, texts, progress)
+    hierarchies = recipe.hierarchies()
+    active = [of.active() for of in hierarchies]
+    cells = range(len(active))
+    trained = _train(recipe, hierarchies, progress)
     most = max(max(of) for of in recipe.latents)
     found = np.full((len(LEVELS), len(WAYS), len(cells), most), np.nan)
     accuracy = np.empty((len(WAYS), len(cells)))
-    look = compiled()(jax.vmap(_look))
     judged = np.random.default_rng(0).integers(recipe.labels, size=(len(cells), recipe.judged))
-    for way, weights in enumerate(trained):
-        told, lower, upper = map(np.asarray, look(weights, texts))
-        accuracy[way] = told.mean(axis=1)
+    for way, seen in enumerate(trained):
+        lower, upper = seen["lower"].values, seen["upper"].values
+        accuracy[way] = seen["correct"].mean("label")
         for cell, (of, label) in enumerate(zip(active, judged, strict=True)):
             for level, (units, latent) in enumerate(((lower, of[1]), (upper, of[0]))):
                 best = _best_correlation(latent[label], units[cell][label])
@@ -124,8 +159,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def _sequences(active: Sequence[Any]) -> Any:
-    """The sequence of every label of every hierarchy, (cell, label, T): all tokens that the label
-    turns on, sorted, filled up with -1, and the query M at the end."""
+    """Return the sequence of every label of every hierarchy, (cell, label, T).
+
+    It has all tokens that the label turns on, sorted, filled up with -1, then the query M.
+    """
     longest = max(int(on.sum(axis=1).max()) for on in active)
     labels, M = active[0].shape
     found = np.full((len(active), labels, longest + 1), -1)
@@ -136,58 +173,43 @@ def _sequences(active: Sequence[Any]) -> Any:
     return found
 
 
-def _train(recipe: Recipe, texts: Any, progress: Progress) -> list[Weights]:
-    """The weights of every cell: at the start, trained without attention, and with.
+def _train(
+    recipe: Recipe, hierarchies: tuple[LatentLayers, ...], progress: Progress
+) -> list[xr.Dataset]:
+    """Return units and predictions at the start, trained without attention, and with."""
+    optimizer = Optimizer("adamw", weight_decay=recipe.weight_decay)
+    found = []
+    for i, of_attention in enumerate((None, recipe.rate)):
+        run = Simulation(
+            TwoLayers(hierarchies, recipe.hidden),
+            motion=Steps(recipe.steps, optimizer=optimizer),
+            learning_rate={"mlp": recipe.rate, "attention": of_attention},
+            record=Record(at=(0, recipe.steps), what=("correct", "lower", "upper")),
+        )
 
-    A label has one sequence, so that a step sees all of them, each once.
-    """
-    optimizer = optax.adamw(recipe.rate, weight_decay=recipe.weight_decay)
-    cells = texts.shape[0]
-    keys = jax.random.split(jax.random.key(0), cells)
-    start = compiled()(jax.vmap(partial(_begin, recipe)))(keys)
+        def share(done: float, half: int = i) -> None:
+            if callable(progress):
+                progress((half + done) / 2)
 
-    def step(carry: Any, _: Any, tokens: Any, moves: Any) -> tuple[Any, None]:
-        weights, memory = carry
-        slope = jax.grad(_loss)(weights, tokens)
-        slope = slope._replace(z=moves * slope.z, y=moves * slope.y)
-        update, memory = optimizer.update(slope, memory, weights)
-        return (optax.apply_updates(weights, update), memory), None
-
-    @compiled()
-    def advance(carry: Any, texts: Any, moves: Any) -> Any:
-        def one(carry: Any, tokens: Any, moves: Any) -> Any:
-            move = partial(step, tokens=tokens, moves=moves)
-            return jax.lax.scan(move, carry, length=recipe.steps // STRETCHES)[0]
-
-        return jax.vmap(one)(carry, texts, moves)
-
-    # both ways in one program
-    twice = jax.tree.map(lambda x: jnp.concatenate([x, x]), start)
-    carry = twice, jax.vmap(optimizer.init)(twice)
-    moves = jnp.repeat(jnp.array([0.0, 1.0]), cells)
-    texts = jnp.concatenate([texts, texts])
-    for stretch in range(STRETCHES):
-        carry = jax.block_until_ready(advance(carry, texts, moves))
-        if progress:
-            progress((stretch + 1) / STRETCHES)
-    halves = (slice(cells), slice(cells, None))
-    return [start, *(jax.tree.map(operator.itemgetter(half), carry[0]) for half in halves)]
+        result = simulate(run, progress=share if callable(progress) else progress)
+        found.append(result.isel(seed=0).transpose("setting", ...))
+    return [found[0].isel(step=0), *(of.isel(step=-1) for of in found)]
 
 
-def _begin(recipe: Recipe, key: Any) -> Weights:
-    M, H, keys = recipe.tokens + 1, recipe.hidden, jax.random.split(key, 4)
-    return Weights(
-        V=jax.random.normal(keys[0], (M, H)) / jnp.sqrt(2.0),
-        R=jax.random.normal(keys[1], (M, H)) / jnp.sqrt(2.0),
-        z=jnp.zeros((M, M)),
-        W=jax.random.normal(keys[2], (H, H)) / jnp.sqrt(H),
-        y=jnp.zeros((M, M)),
-        U=jax.random.normal(keys[3], (H, recipe.labels)) / jnp.sqrt(H),
-    )
+def _begin(labels: int, tokens: int, hidden: int, key: Any) -> Params:
+    M, H, keys = tokens + 1, hidden, jax.random.split(key, 4)
+    mlp = {
+        "V": jax.random.normal(keys[0], (M, H)) / jnp.sqrt(2.0),
+        "R": jax.random.normal(keys[1], (M, H)) / jnp.sqrt(2.0),
+        "W": jax.random.normal(keys[2], (H, H)) / jnp.sqrt(H),
+        "U": jax.random.normal(keys[3], (H, labels)) / jnp.sqrt(H),
+    }
+    return {"mlp": mlp, "attention": {"z": jnp.zeros((M, M)), "y": jnp.zeros((M, M))}}
 
 
-def _layers(weights: Weights, tokens: Any) -> tuple[Any, Any]:
-    """Units of both layers at every position, (N, T, H); 0 where a sequence is filled up."""
+def _layers(params: Params, tokens: Any) -> tuple[Any, Any]:
+    """Return units of both layers at every position, (N, T, H); 0 where a sequence is filled up."""
+    mlp, logits = params["mlp"], params["attention"]
     there = (tokens >= 0)[:, :, None]
     seen = tokens[:, :-1]  # the query itself is attended to through its residual alone
 
@@ -195,29 +217,14 @@ def _layers(weights: Weights, tokens: Any) -> tuple[Any, Any]:
         listed = scores[tokens[:, :, None], seen[:, None, :]]
         return jax.nn.softmax(jnp.where(seen[:, None, :] >= 0, listed, -jnp.inf), axis=-1)
 
-    h = there * jax.nn.relu(attend(weights.z) @ weights.V[seen] + weights.R[tokens])
-    f = attend(weights.y) @ h[:, :-1] + h
-    return h, there * jax.nn.relu(f @ weights.W)
+    h = there * jax.nn.relu(attend(logits["z"]) @ mlp["V"][seen] + mlp["R"][tokens])
+    f = attend(logits["y"]) @ h[:, :-1] + h
+    return h, there * jax.nn.relu(f @ mlp["W"])
 
 
-def _outputs(weights: Weights, upper: Any) -> Any:
-    """Logits of the labels, (N, labels): from the units at the query, which is last."""
-    return upper[:, -1] @ weights.U
-
-
-def _loss(weights: Weights, tokens: Any) -> Any:
-    """Cross entropy of the sequences of all labels, in the order of the labels."""
-    _, g = _layers(weights, tokens)
-    labels = jnp.arange(len(tokens))
-    return optax.softmax_cross_entropy_with_integer_labels(_outputs(weights, g), labels).mean()
-
-
-def _look(weights: Weights, tokens: Any) -> tuple[Any, Any, Any]:
-    """Return, for each label's sequence, whether the label is predicted correctly and the units of
-    both layers, each as its maximum over positions."""
-    h, g = _layers(weights, tokens)
-    correct = jnp.argmax(_outputs(weights, g), axis=1) == jnp.arange(len(tokens))
-    return correct, h.max(axis=1), g.max(axis=1)
+def _outputs(params: Params, upper: Any) -> Any:
+    """Return logits of the labels, (N, labels): from the units at the query, which is last."""
+    return upper[:, -1] @ params["mlp"]["U"]
 
 
 def _best_correlation(latent: Any, units: Any) -> Any:

@@ -18,8 +18,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.data import SequenceClasses, classes_from
-from attnlab.dynamics import Limit, Optimizer, Save, Simulation, simulate
 from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import mean_and_range
@@ -28,6 +26,8 @@ from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Activation, Attention, Joint
 from attnlab.papers.joma.predict import IN_SIZE
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses, classes_from
 
 ATTENTIONS, ACTIVATIONS = get_args(Attention), get_args(Activation)
 FORMS = ("fixed", "moving")
@@ -91,15 +91,22 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def _compared(
     recipe: Recipe, queries: int, attention: Attention, activation: Activation
 ) -> xr.Dataset:
-    """One cell: trained, and held against the invariant."""
+    """Train one cell, and compare it with the invariant."""
     toys = recipe.toys(queries)
-    simulation = Simulation(
-        toys, Limit(), init="uniform", optimizer=Optimizer(momentum=0.0),
+    run = simulate(
+        toys,
         model=Joint(None, activation, attention, recipe.temperature, scale=recipe.scale),
-        eta_y=recipe.rate, eta_z=recipe.rate, steps=recipe.steps, independent=True,
-        save=Save("logits", every=recipe.every),
-    )  # fmt: skip
-    run = simulate(simulation, progress=False).isel(seed=0)
+        gradient="population",
+        eta_y=recipe.rate,
+        eta_z=recipe.rate,
+        steps=recipe.steps,
+        momentum=0.0,
+        init="uniform",
+        independent=True,
+        what="logits",
+        every=recipe.every,
+        progress=False,
+    ).isel(seed=0)
     tokens = toys[0].in_play
     v = run["mlp_weights"].transpose("setting", "step", "unit", "token").values[..., tokens]
     z = run["attention_logits"].transpose("setting", "step", "query", "token").values[..., tokens]

@@ -52,7 +52,7 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
 
 
 @claim(
-    "lemma-4", source="Lemma 4, Eqs. 10, 94-96",
+    "lemma-4", sources="Lemma 4, Eqs. 10, 94-96",
     statement=r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
     r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)",
     relation=EQUAL, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10), tolerance=1e-13, general=True,
@@ -114,7 +114,7 @@ def without_memory(
 
 
 @claim(
-    "theorem-2", source="Theorem 2, Eqs. 97-100",
+    "theorem-2", sources="Theorem 2, Eqs. 97-100",
     statement=r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
     r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if "
     r"some class of $m$ has a distinct one",
@@ -174,7 +174,7 @@ def _first_against(
 
 
 @claim(
-    "corollary-2", source=("Corollary 2", "poster and slides, (a)"),
+    "corollary-2", sources=("Corollary 2", "poster and slides, (a)"),
     statement=r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ "
     r"for any $l \in G_{CT}$",
     relation=BELOW, case=SYMMETRIC, hypotheses=(*ASSUMPTION_1, *COROLLARY_2), general=True,
@@ -201,7 +201,7 @@ def corollary_2(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-3", source="Theorem 3, Eqs. 11, 108-111",
+    "theorem-3", sources="Theorem 3, Eqs. 11, 108-111",
     statement=r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for "
     r"distinct tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := "
     r"f_{nl}^2(t)/f_{nl'}^2(t) - 1$",
@@ -239,7 +239,7 @@ def theorem_3(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-12", source="Theorem 3, Eq. 12",
+    "eq-12", sources="Theorem 3, Eq. 12",
     statement=r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := "
     r"\eta_Z \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases",
     relation=AT_MOST, case=WEAK, hypotheses=EQ_10, tolerance=1e-9, figure="fig3",

@@ -13,7 +13,7 @@ from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
-from attnlab.dynamics import Flow, Save, simulate
+from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
@@ -37,7 +37,7 @@ from .attention import TIMES
 
 
 @claim(
-    "frequency-bias", source="Sections 1, 5 (frequency bias, token scanning)",
+    "frequency-bias", sources="Sections 1, 5 (frequency bias, token scanning)",
     statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
     relation=ABOVE, case=SYN_SMALL, hypotheses=ASSUMPTION_1, general=True, figure="fig4",
     code=("attention_flow", "relative_gain"),
@@ -72,7 +72,7 @@ def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim(
-    "distinct-attention", source="Abstract, Section 5",
+    "distinct-attention", sources="Abstract, Section 5",
     statement="Over training distinct tokens gain attention (of each class the dominant one)",
     relation=ABOVE, case=UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     figure="fig2", code=("attention_weights", "attention_flow"),
@@ -111,7 +111,7 @@ def distinct_attention(s: Case) -> Measurement:
 
 
 @claim(
-    "discriminative-bias", source="Abstract, Section 1; Section 5 after Theorem 2",
+    "discriminative-bias", sources="Abstract, Section 1; Section 5 after Theorem 2",
     statement='A common token loses attention (for several it "can be a bit involved")',
     relation=BELOW, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     figure="fig2", code=("attention_weights", "attention_flow"),
@@ -153,7 +153,7 @@ def random_pairs(M: int) -> NDArray[np.float64]:
 
 
 @claim(
-    "several-common-tokens", source='Section 5, "the condition can be a bit involved"',
+    "several-common-tokens", sources='Section 5, "the condition can be a bit involved"',
     statement=r"$K = 2$ equally frequent classes of one query: the first move of a common token "
     r"$l$ is a loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start",
     relation=EQUAL, case=TURNING, hypotheses=(*ASSUMPTION_1, *EQ_10, single_query), ours=True,
@@ -175,9 +175,14 @@ def several_common_tokens(s: Case) -> Measurement:
     first = [theory.attention_velocity(of, rest)[0, :3] for of in settings]
     end = [theory.attention_flow(of, s.steps).logits[0, :3] for of in settings]
     trained = simulate(
-        [two_by_hand(P.tolist(), s.M) for P in pairs], Flow(), **rates, steps=s.steps,
-        save=Save("logits", at=[0.0, 1e-2, s.steps]), dtype="float64", progress=False,
-    )["attention_logits"].isel(seed=0, query=0, token=slice(3))  # fmt: skip
+        [two_by_hand(P.tolist(), s.M) for P in pairs],
+        **rates,
+        time=s.steps,
+        what="logits",
+        at=[0.0, 1e-2, s.steps],
+        dtype="float64",
+        progress=False,
+    )["attention_logits"].isel(seed=0, query=0, token=slice(3))
     first_trained, end_trained = trained.isel(time=1).values, trained.isel(time=2).values
     turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
     _, z = run_at(s)
@@ -196,7 +201,7 @@ def several_common_tokens(s: Case) -> Measurement:
 
 
 @claim(
-    "no-winner-takes-all", source="Abstract, Sections 1, 6",
+    "no-winner-takes-all", sources="Abstract, Sections 1, 6",
     statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
     relation=ABOVE, case=SYN_SMALL, hypotheses=ASSUMPTION_1, figure="fig4",
     code=("attention_flow", "snapping"),
@@ -233,7 +238,7 @@ def no_winner_takes_all(s: Case) -> Measurement:
 
 
 @claim(
-    "scan-and-snap", source="Theorem 4 (scanning, snapping)",
+    "scan-and-snap", sources="Theorem 4 (scanning, snapping)",
     statement=r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as "
     r"$O(\ln t)$ from $t_0$ on",
     relation=SETTLES, case=WEAK, hypotheses=(*ASSUMPTION_1, single_query, single_common_token),

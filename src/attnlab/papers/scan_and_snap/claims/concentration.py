@@ -36,7 +36,7 @@ def coverage(
 
 
 @claim(
-    "lemma-10", source="Lemma 10, Eqs. 58, 59",
+    "lemma-10", sources="Lemma 10, Eqs. 58, 59",
     statement=r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
     r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$",
     relation=AT_MOST, case=WEAK, hypotheses=(uniform_classes,), tolerance=1e-9,
@@ -56,7 +56,7 @@ def lemma_10(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-58", source="Eq. 58, last inequality",
+    "eq-58", sources="Eq. 58, last inequality",
     statement=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
     relation=BELOW, case=WEAK, hypotheses=(many_steps,), code=("visits_radius",),
     test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
@@ -79,7 +79,7 @@ def eq_58(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-4", source="Remark 4, Eq. 60",
+    "remark-4", sources="Remark 4, Eq. 60",
     statement=r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least "
     r"$1 - \delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
     r"\ln(1/\delta)} \right\rceil$",
@@ -142,7 +142,7 @@ def strayed(stray: float) -> Strayed:
 
 
 @claim(
-    "lemma-11", source="Lemma 11, Eqs. 61-65",
+    "lemma-11", sources="Lemma 11, Eqs. 61-65",
     statement=r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert "
     r"\lesssim h(\bar N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
     r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
@@ -172,7 +172,7 @@ def lemma_11(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-62", source="Lemma 11 (after Eq. 62), Theorem 1's sigma", statement=r"$\sigma' \ll \ln M$",
+    "eq-62", sources="Lemma 11 (after Eq. 62), Theorem 1's sigma", statement=r"$\sigma' \ll \ln M$",
     relation=much_smaller(MUCH), case=WEAK, hypotheses=(uniform_classes, concentrated_visits),
     code=("h",), test="test_concentration.py::test_lemma_11_below_the_mean",
     number="sigma' is at most {:.2g} ln M",
@@ -187,7 +187,7 @@ def eq_62(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-12", source="Lemma 12, Eqs. 66-69",
+    "lemma-12", sources="Lemma 12, Eqs. 66-69",
     statement=r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - "
     r"\delta$ $\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for "
     r"all $n$",
@@ -216,7 +216,7 @@ def lemma_12(s: Case) -> Measurement:
 
 
 @claim(
-    "corollary-1-sigma", source="Corollary 1, after Eq. 71",
+    "corollary-1-sigma", sources="Corollary 1, after Eq. 71",
     statement=r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert "
     r"\lesssim \eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim "
     r"\frac{K}{\sqrt N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln "

@@ -58,7 +58,7 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
 
 
 @claim(
-    "assumption-2", source="Assumption 2",
+    "assumption-2", sources="Assumption 2",
     statement=r"$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < "
     r"\frac{1}{K}$ and $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the "
     r"paper's own Fig. 3",
@@ -85,7 +85,7 @@ def assumption_2(s: Case) -> Measurement:
 
 
 @claim(
-    "full-rank", source="Section 4, after Assumption 2",
+    "full-rank", sources="Section 4, after Assumption 2",
     statement=r"By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank",
     relation=ABOVE, case=WEAK, hypotheses=(weak_correlations,), code=("gram", "unit_attention"),
     test="test_correlations.py::test_f_has_full_column_rank",
@@ -108,7 +108,7 @@ def full_rank(s: Case) -> Measurement:
 
 
 @claim(
-    "assumption-2-floor", source="Assumption 2, Theorem 1(a)",
+    "assumption-2-floor", sources="Assumption 2, Theorem 1(a)",
     statement=r"Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all "
     r"$i$, stays met while attention learns ($\xi_n(t) > 0$ at any $t$)",
     relation=AT_LEAST, case=WEAK, hypotheses=(weak_correlations, fast_decoder), ours=True,
@@ -141,7 +141,7 @@ def assumption_2_floor(s: Case) -> Measurement:
 
 
 @claim(
-    "e-prime", source="Appendix D.1 against Lemma 14",
+    "e-prime", sources="Appendix D.1 against Lemma 14",
     statement=r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F "
     r"E' e_n) = e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is "
     r"lost)",
@@ -175,7 +175,7 @@ def e_prime(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-13", source="Lemma 13",
+    "lemma-13", sources="Lemma 13",
     statement=r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$", relation=AT_MOST,
     case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
     test="test_correlations.py::test_lemmas_13_to_17",
@@ -190,7 +190,7 @@ def lemma_13(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-14", source="Lemma 14, Eqs. 75-77",
+    "lemma-14", sources="Lemma 14, Eqs. 75-77",
     statement=r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the "
     r"eigenvalues $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$",
     relation=EQUAL, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
@@ -211,7 +211,7 @@ def lemma_14(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-15", source="Lemma 15, Eq. 78",
+    "lemma-15", sources="Lemma 15, Eq. 78",
     statement=r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le "
     r"\frac{\lvert \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$",
     relation=AT_MOST, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
@@ -227,7 +227,7 @@ def lemma_15(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-16", source="Lemma 16, Eq. 79",
+    "lemma-16", sources="Lemma 16, Eq. 79",
     statement=r"$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$",
     relation=AT_MOST, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
     test="test_correlations.py::test_lemmas_13_to_17",
@@ -250,7 +250,7 @@ def lemma_16(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-17", source="Lemma 17, Eq. 80",
+    "lemma-17", sources="Lemma 17, Eq. 80",
     statement=r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 "
     r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$",
     relation=AT_MOST, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
@@ -279,7 +279,7 @@ def brute_gradient(
 
 
 @claim(
-    "eq-90", source="Eq. 90 (proof of Theorem 1)",
+    "eq-90", sources="Eq. 90 (proof of Theorem 1)",
     statement=r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - "
     r"1/K} \lvert \lambda_1 \rvert \le \frac{1}{K-1}$",
     relation=AT_MOST, case=WEAK, hypotheses=(weak_correlations,), tolerance=1e-13,
@@ -304,7 +304,7 @@ def eq_90(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-88", source="Eq. 88",
+    "eq-88", sources="Eq. 88",
     statement=r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + "
     r"\sum_{k \ne n} (1+\theta_k) E'_{kn'})]$",
     relation=EQUAL, case=WEAK, tolerance=1e-12, code=("beta", "iota", "xi", "back_gradient"),

@@ -33,7 +33,7 @@ def modified_update(
 
 
 @claim(
-    "lemma-3", source="Lemma 3, Eqs. 8, 26-30",
+    "lemma-3", sources="Lemma 3, Eqs. 8, 26-30",
     statement=r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
     r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
     r"\mathbb{I}(j = n) (e_n - \alpha_n)$",
@@ -58,7 +58,7 @@ def lemma_3(s: Case) -> Measurement:
 
 
 @claim(
-    "small-modification", source="Lemma 3, after Eq. 8",
+    "small-modification", sources="Lemma 3, after Eq. 8",
     statement=r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as "
     r"well",
     relation=up_to(2.0), case=WEAK, hypotheses=(weak_correlations,),
@@ -93,7 +93,7 @@ def small_modification(s: Case) -> Measurement:
 
 
 @claim(
-    "after-eq-30", source="after Eq. 30 (proof of Lemma 3)",
+    "after-eq-30", sources="after Eq. 30 (proof of Lemma 3)",
     statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
     relation=BELOW, case=WEAK, code=("plain_decoder", "h", "h_inverse"),
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
@@ -140,7 +140,7 @@ def plain_flow(
 
 
 @claim(
-    "y-star", source="Section 4, before Lemma 3",
+    "y-star", sources="Section 4, before Lemma 3",
     statement=r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite "
     r"entries and is not reached in finite steps",
     relation=ABOVE, case=WEAK, hypotheses=(uniform_classes,), code=("h", "decoder_error"),
@@ -167,7 +167,7 @@ def y_star(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-5", source="Theorem 5, Eq. 70",
+    "theorem-5", sources="Theorem 5, Eq. 70",
     statement=r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = "
     r"\operatorname{diag}(\theta_1, \ldots, \theta_K)$ solves the modified update (Eq. 26)",
     relation=EQUAL, case=WEAK, hypotheses=(weak_correlations, uniform_classes), tolerance=1e-12,
@@ -190,7 +190,7 @@ def theorem_5(s: Case) -> Measurement:
 
 
 @claim(
-    "corollary-1", source="Corollary 1, Eqs. 71-73",
+    "corollary-1", sources="Corollary 1, Eqs. 71-73",
     statement=r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
     r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert x_{T+1} "
     r"- \alpha_n \rVert_2 \le \epsilon$",
@@ -223,7 +223,7 @@ def corollary_1(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-1", source="Remark 1, Eqs. 40-43",
+    "remark-1", sources="Remark 1, Eqs. 40-43",
     statement=r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: "
     r"$w_n(N) = (1-\rho) (M-1) h^*(N/K) \zeta_n$",
     relation=EQUAL, case=WEAK, hypotheses=(weak_correlations, uniform_classes), tolerance=1e-6,

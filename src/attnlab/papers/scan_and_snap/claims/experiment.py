@@ -11,7 +11,7 @@ import xarray as xr
 from attnlab import measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
-from attnlab.dynamics import Sampled, Save, simulate
+from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
@@ -36,27 +36,36 @@ THRESHOLDS = np.geomspace(0.35, 8.0, 61)
 
 @cache
 def syn_medium_runs() -> xr.Dataset:
-    """Fig. 6's runs (5 queries) at the end, over (ratio, eta_z, seed)."""
+    """Train the runs of Fig. 6 (5 queries); return their end, over (ratio, eta_z, seed)."""
     s, steps = SYN_MEDIUM, int(SYN_MEDIUM.steps)
     eta_z = xr.DataArray(ETA_Z, dims="eta_z")
     run = simulate(
-        s.classes, Sampled(int(s.length), 128), eta_y=xr.DataArray(RATIOS, dims="ratio") * eta_z,
-        eta_z=eta_z, steps=steps, momentum=MOMENTUM, init="uniform", seeds=SEEDS,
-        save=Save(("attention", "logits"), at=[steps]), progress=False,
-    )  # fmt: skip
+        s.classes,
+        length=int(s.length),
+        batch_size=128,
+        eta_y=xr.DataArray(RATIOS, dims="ratio") * eta_z,
+        eta_z=eta_z,
+        steps=steps,
+        momentum=MOMENTUM,
+        init="uniform",
+        seeds=SEEDS,
+        what=("attention", "logits"),
+        at=[steps],
+        progress=False,
+    )
     return run.isel(step=0).assign_coords(ratio=RATIOS, eta_z=ETA_Z)
 
 
 @cache
 def recall_falls() -> xr.DataArray:
-    """The descent of recall over (ratio, eta_z), of the mean over seeds."""
+    """Return the descent of recall over (ratio, eta_z), of the mean over seeds."""
     run = syn_medium_runs()
     recall = measures.recall(run, THRESHOLDS / SYN_MEDIUM.classes.in_play.size).mean("seed")
     return measures.recall_fall(recall, upper=UPPER, lower=LOWER).transpose("ratio", "eta_z")
 
 
 @claim(
-    "fig4-eta-y", source="Section 8, Fig. 4",
+    "fig4-eta-y", sources="Section 8, Fig. 4",
     statement=r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse",
     relation=BELOW, case=SYN_SMALL_AS_PRINTED, figure="fig4", code=("attention_flow",),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
@@ -84,7 +93,7 @@ def fig4_eta_y(s: Case) -> Measurement:
 
 
 @claim(
-    "fig6-threshold", source="Section 8, Fig. 6",
+    "fig6-threshold", sources="Section 8, Fig. 6",
     statement=r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx "
     r"2$",
     relation=ABOVE, case=SYN_MEDIUM, figure="fig6", code=("attention_flow",),
@@ -115,17 +124,25 @@ def fig6_threshold(s: Case) -> Measurement:
 
 @cache
 def syn_small_runs() -> xr.Dataset:
-    """Fig. 4's runs on Syn-Small, eta_Z = 1, over (eta_y, seed, step)."""
+    """Train the runs of Fig. 4 on Syn-Small, eta_Z = 1, over (eta_y, seed, step)."""
     s = SYN_SMALL_AS_PRINTED
     return simulate(
-        s.classes, Sampled(int(s.length), 128), eta_y=list(ETA_Y), eta_z=s.eta_z,
-        steps=int(s.steps), momentum=MOMENTUM, seeds=SEEDS,
-        save=Save(("attention", "loss"), at=[0, 10, int(s.steps)]), progress=False,
-    )  # fmt: skip
+        s.classes,
+        length=int(s.length),
+        batch_size=128,
+        eta_y=list(ETA_Y),
+        eta_z=s.eta_z,
+        steps=int(s.steps),
+        momentum=MOMENTUM,
+        seeds=SEEDS,
+        what=("attention", "loss"),
+        at=[0, 10, int(s.steps)],
+        progress=False,
+    )
 
 
 @claim(
-    "fig6-eta-z", source="Section 8, Fig. 6",
+    "fig6-eta-z", sources="Section 8, Fig. 6",
     statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$", relation=BELOW,
     case=SYN_MEDIUM, figure="fig6", code=("attention_flow",),
     test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
@@ -144,7 +161,7 @@ def fig6_eta_z(s: Case) -> Measurement:
 
 
 @claim(
-    "fig11-recall", source="Appendix G, Fig. 11",
+    "fig11-recall", sources="Appendix G, Fig. 11",
     statement=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
     relation=BELOW, case=SYN_MEDIUM, figure="fig11", code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
@@ -163,7 +180,7 @@ def fig11_recall(s: Case) -> Measurement:
 
 
 @claim(
-    "fig12-recall", source="Appendix G, Fig. 12",
+    "fig12-recall", sources="Appendix G, Fig. 12",
     statement=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
     relation=ABOVE, case=SYN_MEDIUM, figure="fig12", code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
@@ -181,7 +198,7 @@ def fig12_recall(s: Case) -> Measurement:
 
 
 @claim(
-    "recall-sparsity", source="Appendix G",
+    "recall-sparsity", sources="Appendix G",
     statement="A sparser attention map gives a slower descent of the recall-threshold line",
     relation=AT_LEAST, case=SYN_MEDIUM, figure="fig11", code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
@@ -204,7 +221,7 @@ def recall_sparsity(s: Case) -> Measurement:
 
 
 @claim(
-    "fig7-freezes", source="Section 8, Fig. 7; abstract",
+    "fig7-freezes", sources="Section 8, Fig. 7; abstract",
     statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
     relation=BELOW, case=WEAK, figure="fig7", code=("attention_flow",),
     test="tests/papers/scan_and_snap/test_text_figures.py::"
@@ -220,7 +237,7 @@ def fig7_freezes(s: Case) -> Measurement:
 
 
 @claim(
-    "fig10-rate", source="Appendix G, Fig. 10",
+    "fig10-rate", sources="Appendix G, Fig. 10",
     statement="On WikiText a larger learning rate gives lower entropy of attention after training",
     relation=BELOW, case=WEAK, figure="fig10", code=("attention_flow",),
     test="tests/papers/scan_and_snap/test_text_figures.py::"
@@ -236,7 +253,7 @@ def fig10_rate(s: Case) -> Measurement:
 
 
 @claim(
-    "fig10-wikitext-103", source="Appendix G, Fig. 10",
+    "fig10-wikitext-103", sources="Appendix G, Fig. 10",
     statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
     relation=BELOW, case=WEAK, figure="fig10", code=("attention_flow",),
     test="tests/papers/scan_and_snap/test_text_figures.py::"

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Extended
+from attnlab.models import Extended
+from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
@@ -61,7 +61,7 @@ def _angles(s: Case, form: Form) -> NDArray[np.float64]:
 
 
 @claim(
-    "residual-exact", source="Section 7, residue connection",
+    "residual-exact", sources="Section 7, residue connection",
     statement=r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} "
     r"= \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$",
     relation=EQUAL, case=TWO_QUERIES, tolerance=1e-12, ours=True,
@@ -93,7 +93,7 @@ def residual_exact(s: Case) -> Measurement:
 
 
 @claim(
-    "residual-beta", source="Section 7, residue connection",
+    "residual-beta", sources="Section 7, residue connection",
     statement=r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) "
     r"= \psi(n'))$",
     relation=within(4.0), case=TWO_QUERIES,
@@ -134,7 +134,7 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
 
 
 @claim(
-    "residual-local-roles", source="Section 7, residue connection",
+    "residual-local-roles", sources="Section 7, residue connection",
     statement=r'With a residual connection Theorem 2 "now applies within each subset" '
     r'$\psi^{-1}(m)$ of a query',
     relation=ABOVE, case=TWO_QUERIES,
@@ -173,7 +173,7 @@ def residual_local_roles(s: Case) -> Measurement:
 
 
 @claim(
-    "position-bias", source="Section 7, positional encoding; Section 5, initial value as prior",
+    "position-bias", sources="Section 7, positional encoding; Section 5, initial value as prior",
     statement=r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) "
     r"\exp(z_0)$, is a prior on the contextual tokens",
     relation=EQUAL, case=WEAK, tolerance=3e-3, code=("logit_prior", "position_prior"),
@@ -237,7 +237,7 @@ def position_bias(s: Case) -> Measurement:
 
 
 @claim(
-    "heads-as-starts", source="Section 5, initial value as prior; Section 3",
+    "heads-as-starts", sources="Section 5, initial value as prior; Section 3",
     statement="Heads are different $Z_h(0)$, which decide which token wins", relation=EQUAL,
     case=WEAK, tolerance=0.5, code=("dominant_tokens", "head_flows"),
     test="test_priors.py::test_heads_are_flows_from_different_starts",
@@ -290,7 +290,7 @@ def heads_as_starts(s: Case) -> Measurement:
 
 
 @claim(
-    "multilayer-remark", source="Section 7, possible future extension to multi-layer cases",
+    "multilayer-remark", sources="Section 7, possible future extension to multi-layer cases",
     statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
     relation=BELOW, case=SYN_SMALL, hypotheses=ASSUMPTION_1, code=("attention_flow",),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",

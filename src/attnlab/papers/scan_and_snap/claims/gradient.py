@@ -24,7 +24,7 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
 
 
 @claim(
-    "theorem-1", source="Theorem 1, Eq. 9",
+    "theorem-1", sources="Theorem 1, Eq. 9",
     statement=r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - "
     r"\sum_{n' \ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: "
     r"our question)",
@@ -91,7 +91,7 @@ def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.
 
 
 @claim(
-    "eq-86", source="Eq. 86",
+    "eq-86", sources="Eq. 86",
     statement=r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
     r"(1+\theta_k) E'_{kn}\right]$",
     relation=EQUAL, case=WEAK, tolerance=1e-11, code=("iota",),
@@ -134,7 +134,7 @@ def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 @claim(
-    "eq-87", source="Eq. 87 and the line after Eq. 89",
+    "eq-87", sources="Eq. 87 and the line after Eq. 89",
     statement=r"$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert "
     r"\delta_2 \rvert < \frac{3}{M}$",
     relation=BELOW, case=WEAK, hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
@@ -151,7 +151,7 @@ def eq_87(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-89", source="Eq. 89 and the line after Eq. 89",
+    "eq-89", sources="Eq. 89 and the line after Eq. 89",
     statement=r"$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert "
     r"\delta_3 \rvert < \frac{3}{M}$",
     relation=BELOW, case=WEAK, hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
@@ -178,7 +178,7 @@ def overlapping() -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
 
 
 @claim(
-    "theorem-1a", source="Theorem 1(a), Eqs. 91-93",
+    "theorem-1a", sources="Theorem 1(a), Eqs. 91-93",
     statement=r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ "
     r"for every class $n$ and all $t$",
     relation=ABOVE, case=WEAK, hypotheses=THEOREM_1, code=("xi",),
@@ -204,7 +204,7 @@ def theorem_1a(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-93", source="Eq. 93, first inequality (proof of Theorem 1a)",
+    "eq-93", sources="Eq. 93, first inequality (proof of Theorem 1a)",
     statement=r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert "
     r"\lambda_i(E) \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
     relation=AT_LEAST, case=WEAK, tolerance=1e-12, code=("e_prime", "gram"),
@@ -229,7 +229,7 @@ def eq_93(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-1b", source="Theorem 1(b), Theorem 4",
+    "theorem-1b", sources="Theorem 1(b), Theorem 4",
     statement=r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
     r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
     r"M}\right)$",
@@ -261,7 +261,7 @@ def theorem_1b(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-1-plain", source="after Theorem 1 (Section 4), Remark 1",
+    "theorem-1-plain", sources="after Theorem 1 (Section 4), Remark 1",
     statement=r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem "
     r"1 still holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$",
     relation=LEADING, case=WEAK, hypotheses=THEOREM_1, tolerance=0.1,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Limit, Save, simulate
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
@@ -18,7 +18,7 @@ from ..cases import FIG3
 
 
 @claim(
-    "lemma-5", source="Lemma 5, Eqs. 31-33",
+    "lemma-5", sources="Lemma 5, Eqs. 31-33",
     statement=r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ "
     r"with $h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$",
     relation=EQUAL, case=FIG3, tolerance=1e-11, figure="fig8", code=("h_star", "class_logits"),
@@ -40,9 +40,17 @@ def lemma_5(case: Case) -> Measurement:
     # and attention does not move. An expected-gradient step is a visit at the rate eta_Y / K.
     apart = SequenceClasses([{0: 1.0}, {1: 1.0}], [2, 2], [3, 4], vocab_size=M)
     result = simulate(
-        apart, Limit(), eta_y=eta_y, eta_z=1.0, steps=int(steps[-1]),
-        momentum=0.0, save=Save("loss", at=steps.tolist()), dtype="float64", progress=False,
-    )  # fmt: skip
+        apart,
+        gradient="population",
+        eta_y=eta_y,
+        eta_z=1.0,
+        steps=int(steps[-1]),
+        momentum=0.0,
+        what="loss",
+        at=steps.tolist(),
+        dtype="float64",
+        progress=False,
+    )
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),
@@ -61,7 +69,7 @@ def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np
 
 
 @claim(
-    "lemma-6", source="Lemma 6, Eqs. 44, 45",
+    "lemma-6", sources="Lemma 6, Eqs. 44, 45",
     statement=r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ "
     r"has $\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$",
     relation=EQUAL, case=FIG3, tolerance=1e-9, figure="fig8", code=("h", "h_inverse"),
@@ -84,7 +92,7 @@ def _gap(steps: NDArray[np.int64], *, M: float, eta_y: float) -> NDArray[np.floa
 
 
 @claim(
-    "lemma-7", source="Lemma 7",
+    "lemma-7", sources="Lemma 7",
     statement=r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) "
     r"\ge h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$",
     relation=AT_MOST, case=FIG3, tolerance=1e-15, figure="fig8", code=("h_gap_bound", "h_lead"),
@@ -111,7 +119,7 @@ def lemma_7(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-7-proof", source="Lemma 7(b), proof",
+    "lemma-7-proof", sources="Lemma 7(b), proof",
     statement=r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* "
     r"- h \to 0$)",
     relation=AT_MOST, case=FIG3, figure="fig8", code=("h", "h_star"),
@@ -139,7 +147,7 @@ def lemma_7_proof(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-2", source="Remark 2",
+    "remark-2", sources="Remark 2",
     statement=r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ "
     r"for all $s > s_1$",
     relation=SETTLES, case=FIG3, tolerance=0.01, figure="fig8", code=("h_lead",),

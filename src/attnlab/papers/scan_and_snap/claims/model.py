@@ -14,7 +14,8 @@ from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS, trained
-from attnlab.dynamics import Extended, Limit, Sampled, Save, simulate
+from attnlab.models import Extended
+from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
 
@@ -60,7 +61,7 @@ def complex_slope(
 
 
 @claim(
-    "lemma-1", source="Lemma 1, Eqs. 3, 4",
+    "lemma-1", sources="Lemma 1, Eqs. 3, 4",
     statement=r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y "
     r"\operatorname{LN}(X^\top b_T) (x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - "
     r"\alpha)^\top Y^\top \frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top "
@@ -84,9 +85,17 @@ def lemma_1(s: Case) -> Measurement:
     # Training: the simulator's expected-gradient steps against Lemma 1 applied class by class.
     steps = 40
     result = simulate(
-        s.classes, Limit(), eta_y=s.eta_y, eta_z=s.eta_z, steps=steps,
-        momentum=0.0, save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
-    )  # fmt: skip
+        s.classes,
+        gradient="population",
+        eta_y=s.eta_y,
+        eta_z=s.eta_z,
+        steps=steps,
+        momentum=0.0,
+        what="logits",
+        at=[0, steps],
+        dtype="float64",
+        progress=False,
+    )
     simulated = logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
     for _ in range(steps):
@@ -106,7 +115,7 @@ def lemma_1(s: Case) -> Measurement:
 
 
 @claim(
-    "assumption-1", source="Assumption 1",
+    "assumption-1", sources="Assumption 1",
     statement=r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ "
     r"and $\eta_Y/\eta_Z$",
     relation=LEADING, case=SYN_SMALL, tolerance=0.05, ours=True,
@@ -139,7 +148,7 @@ def assumption_1(s: Case) -> Measurement:
 
 
 @claim(
-    "finite-length", source="Assumption 1(b), Section 8",
+    "finite-length", sources="Assumption 1(b), Section 8",
     statement=r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$",
     relation=AT_MOST, case=replace(WEAK, length=128.0),
     hypotheses=(query_from_next, long_sequences, fast_decoder, weak_correlations), ours=True,
@@ -158,9 +167,19 @@ def finite_length(s: Case) -> Measurement:
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
     steps = round(10 * transition_time(s))
     run = simulate(
-        s.classes, Sampled(length, 64), eta_y=s.eta_y, eta_z=s.eta_z, steps=steps, seeds=16,
-        momentum=0.0, save=Save("logits", at=[steps]), dtype="float64", progress=False,
-    )  # fmt: skip
+        s.classes,
+        length=length,
+        batch_size=64,
+        eta_y=s.eta_y,
+        eta_z=s.eta_z,
+        steps=steps,
+        seeds=16,
+        momentum=0.0,
+        what="logits",
+        at=[steps],
+        dtype="float64",
+        progress=False,
+    )
     z = logits(s, run.isel(step=0))
     fates = theory.token_fates(s)
     claimed = fates != 0
@@ -183,7 +202,7 @@ def finite_length(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-2", source="Lemma 2, Eq. 6",
+    "lemma-2", sources="Lemma 2, Eq. 6",
     statement=r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
     r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$",
     relation=LEADING, case=WEAK, tolerance=0.03, code=("attention_weights",),
@@ -211,7 +230,7 @@ def lemma_2(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-18", source="Lemma 18, Eqs. 134-136",
+    "lemma-18", sources="Lemma 18, Eqs. 134-136",
     statement=r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, "
     r"\mathbb{P}(l \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le "
     r"\mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$",
@@ -241,7 +260,7 @@ def lemma_18(s: Case) -> Measurement:
 
 
 @claim(
-    "row-sums", source="Section 3.1, after Lemma 1",
+    "row-sums", sources="Section 3.1, after Lemma 1",
     statement=r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j "
     r"Z_{ij}(t) = 0$",
     relation=EQUAL, case=WEAK, tolerance=1e-9, code=("sample_gradient",),
@@ -267,7 +286,7 @@ def row_sums(s: Case) -> Measurement:
 
 
 @claim(
-    "embedding-norm", source="Section 3, l2-normalization",
+    "embedding-norm", sources="Section 3, l2-normalization",
     statement=r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are "
     r"nearly orthogonal",
     relation=LEADING, case=WEAK, tolerance=0.1, code=("unit_attention",),
@@ -297,7 +316,7 @@ def embedding_norm(s: Case) -> Measurement:
 
 
 @claim(
-    "layer-norm", source="Section 3, l2-normalization",
+    "layer-norm", sources="Section 3, l2-normalization",
     statement="The analysis can be extended to standard LayerNorm, which also subtracts the mean",
     relation=LEADING, case=WEAK, hypotheses=(long_sequences, *EQ_10, single_common_token),
     tolerance=0.05, code=("centred_attention", "centred_velocity"),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
-from attnlab.data import symmetric
-from attnlab.dynamics import Sampled, Save, simulate
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import symmetric
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import BELOW
 
@@ -33,7 +33,7 @@ PRIOR = 1.0
 
 
 @claim(
-    "adam-subsets", source="Section 8, Fig. 5 (the paper leaves Adam for future work)",
+    "adam-subsets", sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
     statement="With Adam, different learning rates focus on different subsets of distinct tokens",
     relation=BELOW, case=SYN_SMALL, figure="fig5", code=("sign_fates",),
     test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
@@ -48,9 +48,16 @@ def adam_subsets(s: Case) -> Measurement:
     losing = int((theory.sign_fates(s)[distinct] < 0).sum())
     eta = xr.DataArray(list(ADAM_RATES), dims="rate")
     result = simulate(
-        s.classes, Sampled(), eta_y=eta, eta_z=eta, steps=ADAM_STEPS, optimizer="adam",
-        seeds=SEEDS, save=Save(what="attention", at=(ADAM_STEPS,)), progress=False,
-    )  # fmt: skip
+        s.classes,
+        eta_y=eta,
+        eta_z=eta,
+        steps=ADAM_STEPS,
+        optimizer="adam",
+        seeds=SEEDS,
+        what="attention",
+        at=(ADAM_STEPS,),
+        progress=False,
+    )
     end = result["attention"].isel(step=-1, token=s.classes.in_play)
     attention = end.transpose("rate", "seed", "sequence_class", "token").values
     ranks = np.argsort(np.argsort(-np.where(distinct, attention, -1.0), axis=-1), axis=-1)
@@ -73,7 +80,7 @@ def adam_subsets(s: Case) -> Measurement:
 
 
 @claim(
-    "spurious-tokens", source="Section 9",
+    "spurious-tokens", sources="Section 9",
     statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
     relation=BELOW, case=MANY_COMMON, code=("attention_velocity", "token_roles"),
     test="tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set",
@@ -107,12 +114,21 @@ def spurious_tokens(s: Case) -> Measurement:
         tokens = s.classes.in_play[common]
         start = np.zeros(s.M)
         start[tokens] = -prior
-        engine = Sampled(LENGTH, min(sequences or MANY, MANY), sequences=sequences)
         result = simulate(
-            s.classes, engine, eta_y=s.eta_y, eta_z=s.eta_z, steps=s.steps, seeds=SEEDS, init=start,
-            momentum=0.0, save=Save(what=("attention", "logits"), at=(int(s.steps),)),
+            s.classes,
+            length=LENGTH,
+            training_set=sequences,
+            batch_size=min(sequences or MANY, MANY),
+            eta_y=s.eta_y,
+            eta_z=s.eta_z,
+            steps=int(s.steps),
+            seeds=SEEDS,
+            init=start,
+            momentum=0.0,
+            what=("attention", "logits"),
+            at=(int(s.steps),),
             progress=False,
-        ).isel(step=-1, token=tokens)  # fmt: skip
+        ).isel(step=-1, token=tokens)
         moved = result["attention_logits"].isel(query=0).values + prior
         return moved, result["attention"].mean("sequence_class").values
 

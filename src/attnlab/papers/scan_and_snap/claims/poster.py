@@ -29,7 +29,7 @@ from .snapping import constant, growth_setting, integrate_theorem_4
 
 
 @claim(
-    "poster-quarter", source="poster and slides, Theorem 4",
+    "poster-quarter", sources="poster and slides, Theorem 4",
     statement=r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
     r"t}{K}\right)\right)$ as $t \to +\infty$",
     relation=within(10.0), case=FIG3, hypotheses=SECTION_6, code=("growth_bound", "snapping"),
@@ -50,7 +50,7 @@ def poster_quarter(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-start", source="poster and slides, Theorem 3",
+    "poster-start", sources="poster and slides, Theorem 3",
     statement=r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)",
     relation=EQUAL, case=FIG3, tolerance=1e-12, code=("growth_bound",),
     test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
@@ -69,7 +69,7 @@ def poster_start(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-faster", source="poster and slides, (c)",
+    "poster-faster", sources="poster and slides, (c)",
     statement=r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens",
     relation=ABOVE, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_velocity", "distinct_growth"),
@@ -96,7 +96,7 @@ def poster_faster(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-slightly", source="poster and slides, (2)",
+    "poster-slightly", sources="poster and slides, (2)",
     statement=r'Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$',
     relation=BELOW, case=WEAK.at(eta_y=0.225, eta_z=0.001),
     hypotheses=(rate_window, weak_correlations), code=("growth_bound", "attention_flow"),
@@ -124,7 +124,7 @@ def poster_slightly(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-z", source="poster and slides, reparameterization",
+    "poster-z", sources="poster and slides, reparameterization",
     statement=r"$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1",
     relation=EQUAL, case=WEAK, tolerance=1e-12, code=("attention_weights",),
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
@@ -151,7 +151,7 @@ def poster_z(s: Case) -> Measurement:
 
 
 @claim(
-    "slides-suppressed", source="slides, take-home message",
+    "slides-suppressed", sources="slides, take-home message",
     statement="Key tokens that do not co-occur a lot with the query token are suppressed",
     relation=BELOW, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_flow", "relative_gain"),
@@ -179,7 +179,7 @@ def slides_suppressed(s: Case) -> Measurement:
 
 
 @claim(
-    "slides-tf-idf", source="slides, winners-emergence",
+    "slides-tf-idf", sources="slides, winners-emergence",
     statement="Attention is a learnable TF-IDF: frequent in the class, rare across classes",
     relation=AT_LEAST, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_flow",), test="test_fates.py::test_theorem_2a_distinct_tokens_gain",

@@ -30,7 +30,7 @@ SLOW = 0.1  # of its peak speed
 
 
 @claim(
-    "snap-time", source=("Section 6 (a), Theorem 4", "slides"),
+    "snap-time", sources=("Section 6 (a), Theorem 4", "slides"),
     statement=r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps "
     r"earlier",
     relation=within(5.0), case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
@@ -81,7 +81,7 @@ def snap_time(s: Case) -> Measurement:
 
 
 @claim(
-    "both-rates-sparser", source=("Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"),
+    "both-rates-sparser", sources=("Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"),
     statement=r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, "
     r"hence sparser attention",
     relation=ABOVE, case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
@@ -117,7 +117,7 @@ def both_rates_sparser(s: Case) -> Measurement:
 
 
 @claim(
-    "eta-y-denser", source="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    "eta-y-denser", sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
     statement=r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: "
     r"denser attention",
     relation=BELOW, case=WEAK.at(eta_y=0.25, eta_z=0.001),

@@ -12,7 +12,7 @@ from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.auditing.runs import trained
-from attnlab.data import single_common
+from attnlab.tasks.classes import single_common
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
 
@@ -53,7 +53,7 @@ RARE_COMMON = Case(
 
 
 @claim(
-    "eq-13", source="Eq. 13, Section 6",
+    "eq-13", sources="Eq. 13, Section 6",
     statement=r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx "
     r"C_0^{-1} \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$",
     relation=LEADING, case=RARE_COMMON, hypotheses=(rate_window, *SECTION_6), tolerance=0.12,
@@ -84,7 +84,7 @@ def eq_13(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-4", source="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
+    "theorem-4", sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
     statement=r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} "
     r"\eta_Y \eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = "
     r"\frac{1}{4} \ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y "
@@ -133,7 +133,7 @@ def theorem_4(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-124", source="Eqs. 124, 129", statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
+    "eq-124", sources="Eqs. 124, 129", statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
     relation=EQUAL, case=FIG3, tolerance=1e-8, figure="fig9", code=("growth_bound",),
     test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
     number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
@@ -155,7 +155,7 @@ def eq_124(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-128", source="Eqs. 125-128",
+    "eq-128", sources="Eqs. 125-128",
     statement=r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
     r"\frac{K(M-1)^2}{2} h^2(t/K)$",
     relation=EQUAL, case=FIG3, tolerance=1e-10, code=("reduced_time",),
@@ -179,7 +179,7 @@ def eq_128(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-132", source="Eq. 132",
+    "eq-132", sources="Eq. 132",
     statement=r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} "
     r"\ln(2K(M-1)^2 M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed",
     relation=LEADING, case=FIG3, hypotheses=SECTION_6, tolerance=0.02,
@@ -216,7 +216,7 @@ def eq_132(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-132-condition", source="Appendix F (3), before Eq. 132",
+    "eq-132-condition", sources="Appendix F (3), before Eq. 132",
     statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$", relation=ABOVE,
     case=FIG3, hypotheses=SECTION_6, code=("reduced_time", "snapping"),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
@@ -249,7 +249,7 @@ def eq_132_condition(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-133", source="Eq. 133",
+    "eq-133", sources="Eq. 133",
     statement=r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
     r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed",
     relation=within(2.0), case=FIG3, hypotheses=SECTION_6, code=("growth_bound",),
@@ -274,7 +274,7 @@ def eq_133(s: Case) -> Measurement:
 
 
 @claim(
-    "b-at-t0", source="Appendix F (2), Fig. 9",
+    "b-at-t0", sources="Appendix F (2), Fig. 9",
     statement=r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M "
     r"\ln M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every "
     r"$\eta_Z$",
@@ -338,7 +338,7 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
 
 
 @claim(
-    "two-fates", source="Section 6, first paragraph",
+    "two-fates", sources="Section 6, first paragraph",
     statement=r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it "
     r"stays bounded they snap",
     relation=ABOVE, case=WEAK, code=("growth_bound", "growth_bounds"),
@@ -364,7 +364,7 @@ def two_fates(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-4-chi", source="Theorem 4, attention scanning",
+    "theorem-4-chi", sources="Theorem 4, attention scanning",
     statement=r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 "
     r"\eta_Y \eta_Z t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$",
     relation=AT_LEAST, case=FIG3, hypotheses=(rate_window, *SECTION_6), tolerance=0.01,

@@ -18,7 +18,7 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
 @claim(
-    "lemma-8", source="Lemma 8, Eqs. 50, 51",
+    "lemma-8", sources="Lemma 8, Eqs. 50, 51",
     statement=r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
     r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$ "
     r"and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$",
@@ -52,7 +52,7 @@ def lemma_8(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-3", source="Remark 3",
+    "remark-3", sources="Remark 3",
     statement=r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} "
     r"\gg \frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$",
     relation=much_greater(MUCH), case=FIG3, hypotheses=(large_vocabulary, rate_window),
@@ -71,7 +71,7 @@ def remark_3(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-9", source="Lemma 9, Eqs. 53-57",
+    "lemma-9", sources="Lemma 9, Eqs. 53-57",
     statement=r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and "
     r"$\gamma(t) = O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = "
     r"\frac{2(1+\omega_1) K \ln M}{\eta_Y}$",
@@ -117,7 +117,7 @@ def lemma_9(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-52", source="Eq. 52, proof of Lemma 9",
+    "eq-52", sources="Eq. 52, proof of Lemma 9",
     statement=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$", relation=ABOVE,
     case=FIG3, hypotheses=(large_vocabulary,), code=("transition_times",),
     test="test_speed.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",

@@ -18,7 +18,7 @@ from ..readings import logits, most_and_least_frequent, reduced, run_at
 
 
 @claim(
-    "summary-frequency", source="summary, Key Results and Mechanism 2",
+    "summary-frequency", sources="summary, Key Results and Mechanism 2",
     statement="Among distinct tokens, lower-frequency tokens gain attention faster", relation=ABOVE,
     case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_velocity", "distinct_growth"),
@@ -46,7 +46,7 @@ def summary_frequency(s: Case) -> Measurement:
 
 
 @claim(
-    "summary-theorem-2b", source="summary, Mechanism 1",
+    "summary-theorem-2b", sources="summary, Mechanism 1",
     statement=r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has "
     r"a distinct token",
     relation=BELOW, case=WEAK, code=("token_fates", "attention_velocity"),
@@ -73,7 +73,7 @@ def summary_theorem_2b(s: Case) -> Measurement:
 
 
 @claim(
-    "summary-slow-decoder", source="summary, Mechanism 1, break condition",
+    "summary-slow-decoder", sources="summary, Mechanism 1, break condition",
     statement=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not "
     r"emerge",
     relation=BELOW, case=SYN_SMALL, code=("attention_flow",),

@@ -48,7 +48,8 @@ def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = 
         return xr.Dataset(cells)
 
     found = text_runs.by_depth(recipe, measure, progress=progress, keep=keep)
-    return found.assign_attrs(seeds=len(recipe.training.seeds), steps=recipe.training.steps)
+    run = recipe.run(recipe.corpus)
+    return found.assign_attrs(seeds=run.grid.seeds.size, steps=run.motion.steps)
 
 
 def table(cells: xr.Dataset) -> Table:

@@ -29,11 +29,12 @@ class Recipe(TextRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        missing = set(self.moments) - set(self.training.record_steps.tolist())
+        run = self.run(self.corpus)
+        missing = set(self.moments) - set(run.record.clock(run.last, whole=True).tolist())
         if missing:
-            raise InputError(f"moments: step {min(missing)} is not measured (see measure_every)")
-        if not 1 <= self.words <= self.training.model.context:
-            raise InputError(f"words: expected 1 to {self.training.model.context}")
+            raise InputError(f"moments: step {min(missing)} is not recorded (see training.every)")
+        if not 1 <= self.words <= run.task.length:
+            raise InputError(f"words: expected 1 to {run.task.length}")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

@@ -14,12 +14,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.data import SequenceClasses, classes_from
-from attnlab.dynamics import Flow, Save, simulate
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.formulas import unit_attention
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses, classes_from
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,17 @@ def section_6(classes: str) -> Section6:
 def train(
     setting: Section6, *, eta_y: Any, eta_z: Any, times: NDArray[np.float64], progress: Progress
 ) -> xr.Dataset:
-    """The joint flow at `times`, for all rates at once: attention logits and loss."""
+    """Train the joint flow at all learning rates at once: attention logits and loss at `times`."""
     result = simulate(
-        setting.classes, Flow(), eta_y=eta_y, eta_z=eta_z, steps=float(times[-1]),
-        save=Save(what=("logits", "loss"), at=times.tolist()), dtype="float64", progress=progress,
-    )  # fmt: skip
+        setting.classes,
+        eta_y=eta_y,
+        eta_z=eta_z,
+        time=float(times[-1]),
+        what=("logits", "loss"),
+        at=times.tolist(),
+        dtype="float64",
+        progress=progress,
+    )
     return result.isel(seed=0, query=0, drop=True).sel(token=setting.tokens)
 
 

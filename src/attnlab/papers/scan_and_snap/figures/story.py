@@ -6,7 +6,7 @@ holds them against the paper's drawing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.dynamics import simulate
 from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
+from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
 
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
@@ -42,7 +42,7 @@ def data(
     moment: the start, the step by which shared words have lost half of what they lose, and the
     snap; t0_prime, t0: when theory has scanning end and snapping begin.
     """
-    simulation = replace(recipe.base, classes=recipe.base.sets[0])
+    simulation = as_simulation(recipe.base, classes=recipe.base.sets[0])
     result = simulate(simulation, progress=progress).squeeze(drop=True)  # one run
     said = predict(simulation, theory=recipe.theory).squeeze(drop=True)
     place = {"sequence_class": recipe.sequence_class}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import xarray as xr
 
@@ -15,10 +15,11 @@ from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
-from attnlab.text import Corpus, Training, open_corpus, train
+from attnlab.simulation import Diverged, Simulation, simulate, text_run
+from attnlab.tasks.text import Corpus, open_corpus
 
 # What decides a training's numbers, apart from its recipe.
-NUMBERS = ("measures", "dynamics", "text")
+NUMBERS = ("measures", "tasks", "models", "simulation")
 # Of the fastest change: attention below it has slowed to a quarter (docs/measures.md).
 SLOWED = 0.25
 
@@ -27,23 +28,33 @@ SLOWED = 0.25
 class CorpusRecipe(ExperimentRecipe):
     """An experiment on a text.
 
-    corpus, validation, vocab_size: as `open_corpus` takes them. training: how transformers are
-    trained on it.
+    corpus, validation, vocab_size: as `open_corpus` takes them. training: settings of `text_run`.
     """
 
     resumes: ClassVar[bool] = True
     corpus: str
     validation: str | None = None
     vocab_size: int | None = None
-    training: Training
+    training: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            self.run("builtin")  # any text: it is not read
+        except InputError as error:
+            raise InputError(f"training.{error}") from error
 
     def inputs(self) -> list[str]:
-        """The digest of the corpus."""
+        """Return the digest of the corpus."""
         return [self.text().digest]
 
     def text(self) -> Corpus:
-        """The corpus, with its digest."""
+        """Return the corpus, with its digest."""
         return open_corpus(self.corpus, vocab_size=self.vocab_size, validation=self.validation)
+
+    def run(self, corpus: Corpus | str | None = None, **settings: Any) -> Simulation:
+        """Return the run on the text, read unless it is given, with some settings replaced."""
+        return text_run(corpus or self.text(), **{**self.training, **settings})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,47 +77,50 @@ def check_depths(where: str, layers: tuple[int, ...]) -> None:
 def run(
     recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None
 ) -> list[xr.Dataset]:
-    """Train at each depth; the results of `train` in the order of `recipe.layers`."""
-    at = at_depths(replace(recipe.training, corpus=recipe.text()), recipe.layers)
-    return run_all(list(at.values()), progress=progress, keep=keep)
+    """Train at each depth; return the results in the order of `recipe.layers`."""
+    corpus = recipe.text()
+    runs = [recipe.run(corpus, layers=of) for of in recipe.layers]
+    return run_all(runs, progress=progress, keep=keep)
 
 
 def by_depth(
     recipe: TextRecipe, measure: Callable[[xr.Dataset], xr.Dataset], *, progress: Progress,
     keep: Path | None,
 ) -> xr.Dataset:  # fmt: skip
-    """Train at each depth; `measure` of each result, along `layers`."""
+    """Train at each depth; return `measure` of each result, along `layers`."""
     parts = [measure(result) for result in run(recipe, progress=progress, keep=keep)]
     together = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
     return together.assign_attrs(corpus=recipe.corpus)
 
 
-def at_depths(training: Training, layers: Sequence[int]) -> dict[int, Training]:
-    """The training at each of these depths."""
-    return {of: replace(training, model=replace(training.model, layers=of)) for of in layers}
-
-
 def run_all(
-    trainings: Sequence[Training], *, progress: Progress = False, keep: Path | None = None
+    runs: Sequence[Simulation], *, progress: Progress = False, keep: Path | None = None
 ) -> list[xr.Dataset]:
-    """The results of `train`, in order.
+    """Return the results in order, each with a dim `rate`, as results on record have it.
 
     progress: called with the fraction done, a layer counting as much as the decoder. keep: a folder
     where trainings are kept, found again, and gone on with if they were stopped.
     """
-    costs = [(of.model.layers + 1) * len(of.runs) * of.steps for of in trainings]
+    costs = [(of.model.layers + 1) * of.grid.runs * of.motion.steps for of in runs]
     results = []
-    for i, training in enumerate(trainings):
+    for i, run in enumerate(runs):
         out = None
         if keep is not None:
-            out = keep / f"text-{digest_of([training.digest, numerics(*NUMBERS)])[:20]}"
+            out = keep / f"text-{digest_of([run.digest, numerics(*NUMBERS)])[:20]}"
             claim(keep, [out.name])
 
         def report(fraction: float, done: int = sum(costs[:i]), own: int = costs[i]) -> None:
             if progress:
                 progress((done + fraction * own) / sum(costs))
 
-        results.append(train(training, out=out, progress=report))
+        try:
+            result = simulate(run, out=out, progress=report)
+        except Diverged as problem:
+            result = problem.dataset.reindex(step=run.record_steps)
+        if "diverged_step" not in result:
+            none = xr.full_like(result["train_loss"].isel(step=0, drop=True), -1.0)
+            result["diverged_step"] = none
+        results.append(result.rename(learning_rate="rate"))
     return results
 
 

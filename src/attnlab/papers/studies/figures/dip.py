@@ -9,7 +9,7 @@ reset, and its turning points are found run by run (`measures.turning_points`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import lgamma
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from attnlab.experiments.estimate import Median, Share, coverage, median, power,
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.turning import SHAPES, TURNS, turning_points
+from attnlab.models.transformer import Activation
 from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
-from attnlab.text import Training
-from attnlab.text.model import Activation
+from attnlab.simulation import Simulation
 
 PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
 RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
@@ -71,16 +71,17 @@ class Recipe(StudyRecipe, CorpusRecipe):
         for name, arm in self.arms.items():
             text_runs.check_depths(f"arms.{name}.layers", arm.layers)
 
-    def trainings(self) -> dict[tuple[str, int], Training]:
-        """By arm and depth."""
-        base = replace(self.training, corpus=self.text(), seeds=tuple(range(self.seeds)))
-        found: dict[tuple[str, int], Training] = {}
-        for name, arm in self.arms.items():
-            model = replace(base.model, activation=arm.activation)
-            own = replace(base, model=model, reset_moments=arm.reset_moments)
-            at = text_runs.at_depths(own, arm.layers)
-            found |= {(name, depth): training for depth, training in at.items()}
-        return found
+    def runs(self) -> dict[tuple[str, int], Simulation]:
+        """Return the runs by arm and depth."""
+        corpus = self.text()
+        return {
+            (name, depth): self.run(
+                corpus, layers=depth, activation=arm.activation, reset_moments=arm.reset_moments,
+                seeds=self.seeds,
+            )
+            for name, arm in self.arms.items()
+            for depth in arm.layers
+        }  # fmt: skip
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -92,7 +93,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     validation_loss: over (arm, layers, rate, seed, step). NaN where an arm has no such depth, and a
     depth no such layer.
     """
-    trainings = recipe.trainings()
+    trainings = recipe.runs()
     results = text_runs.run_all(list(trainings.values()), progress=progress, keep=keep)
     parts = []
     for (arm, depth), result in zip(trainings, results, strict=True):
@@ -107,7 +108,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     runs = runs.assign_coords(arm=np.asarray(list(recipe.arms), dtype=np.str_))  # for a file
     dims = ("arm", "layers", "rate", "seed", "step", "layer")
     return runs.transpose(*dims).assign_attrs(
-        corpus=recipe.corpus, turn=recipe.turn, context=recipe.training.model.context,
+        corpus=recipe.corpus, turn=recipe.turn, context=recipe.run(recipe.corpus).task.length,
         frequent_share=float(results[0]["frequent_share"]),
     )  # fmt: skip
 

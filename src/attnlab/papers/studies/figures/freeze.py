@@ -51,10 +51,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     moments = list(recipe.moments)
     later = [moment + recipe.gap for moment in moments]
     measured = sorted({*moments, *later})
-    training = replace(
-        recipe.training, seeds=tuple(range(recipe.seeds)), steps=measured[-1],
-        measure_every=tuple(measured),
-    )  # fmt: skip
+    training = {
+        **recipe.training,
+        "seeds": recipe.seeds,
+        "steps": measured[-1],
+        "at": (0, *measured),
+    }
 
     def measure(result: xr.Dataset) -> xr.Dataset:
         first = result.isel(layer=0, drop=True)

@@ -19,16 +19,17 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.data import SequenceClasses, classes_from
-from attnlab.dynamics import Extended, Limit, Save, simulate
 from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.estimate import Estimate, mean, numbers_of, share
 from attnlab.files.progress import Progress
 from attnlab.formulas import Setting
+from attnlab.models import Extended
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses, classes_from
 
 KEPT = 0.9  # favourites are called kept where more than this share of them wins
 TOGETHER = {"alone": "each head alone", "concatenate": "concatenated", "average": "averaged"}
@@ -126,10 +127,16 @@ def _logits(
     """z at the recorded steps: (setting, ratio, step, head, query, token), where there are any."""
     ratio = xr.DataArray(list(recipe.ratios), dims="ratio")
     result = simulate(
-        classes, Limit(), eta_y=np.minimum(ratio, 1.0), eta_z=np.minimum(1 / ratio, 1.0),
-        steps=recipe.records[-1], momentum=0.0, save=Save(what="logits", at=recipe.records),
+        classes,
+        gradient="population",
+        eta_y=np.minimum(ratio, 1.0),
+        eta_z=np.minimum(1 / ratio, 1.0),
+        steps=recipe.records[-1],
+        momentum=0.0,
+        what="logits",
+        at=recipe.records,
         **{"progress": False, **how},
-    )  # fmt: skip
+    )
     z = result["attention_logits"].isel(seed=0)
     return np.asarray(z.values, dtype=np.float64)
 

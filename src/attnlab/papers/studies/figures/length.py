@@ -25,8 +25,6 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.data import classes_from, single_common
-from attnlab.dynamics import Engine, Limit, Sampled, Save, simulate
 from attnlab.experiments import Estimate, Experiment, Judgement, Standing, StudyRecipe, jackknife
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates
@@ -34,6 +32,8 @@ from attnlab.experiments.estimate import COVERAGE, number_name, numbers_of, powe
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import classes_from, single_common
 
 NEAR = 0.1  # z is called near its limit at this deviation
 DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
@@ -104,12 +104,18 @@ def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.
     query = int(classes.query_index[0])
 
     def end(length: int | None, report: Progress) -> xr.DataArray:
-        engine = Limit() if length is None else Sampled(length, recipe.batch_size)
+        drawn = {"length": length, "batch_size": recipe.batch_size, "seeds": recipe.seeds}
         result = simulate(
-            classes, engine, eta_y=recipe.eta_y, eta_z=recipe.eta_z, steps=recipe.steps,
-            seeds=1 if length is None else recipe.seeds,
-            momentum=0.0, save=Save(what="logits", at=(recipe.steps,)), progress=report,
-        )  # fmt: skip
+            classes,
+            eta_y=recipe.eta_y,
+            eta_z=recipe.eta_z,
+            steps=recipe.steps,
+            momentum=0.0,
+            what="logits",
+            at=(recipe.steps,),
+            progress=report,
+            **({"gradient": "population"} if length is None else drawn),
+        )
         return result["attention_logits"].isel(step=-1).astype(np.float64)
 
     limit, *finite = [end(*turn) for turn in in_turn((None, *recipe.lengths), progress)]
@@ -156,15 +162,24 @@ def _turn(recipe: Recipe, common_prob: float, M: int, progress: Progress) -> xr.
     )
     length = round(predicted)
 
-    def end(engine: Engine, seeds: int, report: Progress) -> NDArray[np.float64]:
+    def end(settings: dict[str, Any], report: Progress) -> NDArray[np.float64]:
         result = simulate(
-            classes, engine, eta_y=turn.eta_y, eta_z=turn.eta_z, steps=steps, seeds=seeds,
-            momentum=0.0, save=Save(what="logits", at=(steps,)), dtype="float64", progress=report,
-        )  # fmt: skip
+            classes,
+            eta_y=turn.eta_y,
+            eta_z=turn.eta_z,
+            steps=steps,
+            momentum=0.0,
+            what="logits",
+            at=(steps,),
+            dtype="float64",
+            progress=report,
+            **settings,
+        )
         return np.asarray(result["attention_logits"].isel(step=-1, query=0, token=rarest))
 
-    turns = ((Limit(), 1), (Sampled(length, turn.batch_size), recipe.seeds))
-    limit, finite = [end(*each, report) for each, report in in_turn(turns, progress)]
+    drawn = {"length": length, "batch_size": turn.batch_size, "seeds": recipe.seeds}
+    turns: tuple[dict[str, Any], ...] = ({"gradient": "population"}, drawn)
+    limit, finite = [end(each, report) for each, report in in_turn(turns, progress)]
     found = {"rarest_length": length, "losing_length": predicted, "overlap": rho}
     return xr.Dataset({"rarest": ("seed", finite / limit), **found})
 

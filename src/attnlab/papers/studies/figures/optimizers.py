@@ -25,8 +25,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.data import SequenceClasses, classes_from, random
-from attnlab.dynamics import Limit, Optimizer, Sampled, Save, simulate
 from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean
@@ -35,6 +33,8 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
+from attnlab.simulation import Optimizer, simulate
+from attnlab.tasks.classes import SequenceClasses, classes_from, random
 
 RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
 VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
@@ -108,10 +108,18 @@ def _choices(recipe: Recipe, progress: Progress) -> xr.Dataset:
         choice = recipe.choices[name]
         eta = xr.DataArray(list(choice.etas), dims="rate")
         result = simulate(
-            classes, Sampled(recipe.length, recipe.batch_size), eta_y=eta, eta_z=eta,
-            optimizer=choice.optimizer, steps=recipe.steps, seeds=recipe.seeds,
-            save=Save(what=("logits", "loss"), geometric=RECORDS), progress=report,
-        )  # fmt: skip
+            classes,
+            length=recipe.length,
+            batch_size=recipe.batch_size,
+            eta_y=eta,
+            eta_z=eta,
+            steps=recipe.steps,
+            optimizer=choice.optimizer,
+            seeds=recipe.seeds,
+            what=("logits", "loss"),
+            geometric=RECORDS,
+            progress=report,
+        )
         at = {loss: at_loss(result, loss) for loss in recipe.losses}
         sharpening, straight = zip(*(lines(classes, z) for z in at.values()), strict=True)
         return xr.Dataset(
@@ -140,10 +148,18 @@ def _by_epsilon(recipe: Recipe, progress: Progress) -> xr.Dataset:
         adam = Optimizer("adam", epsilon=epsilon * first_gradient(classes))
         eta = xr.DataArray(np.array(law.etas) * (1 + epsilon), dims="speed")
         result = simulate(
-            classes, Limit(), eta_y=eta, eta_z=eta, steps=law.steps, init="uniform",
-            optimizer=adam, seeds=recipe.seeds,
-            save=Save(what=("logits", "loss"), geometric=RECORDS), progress=report,
-        )  # fmt: skip
+            classes,
+            gradient="population",
+            eta_y=eta,
+            eta_z=eta,
+            steps=law.steps,
+            optimizer=adam,
+            init="uniform",
+            seeds=recipe.seeds,
+            what=("logits", "loss"),
+            geometric=RECORDS,
+            progress=report,
+        )
         slope, _ = lines(classes, at_loss(result, recipe.matched))
         return xr.Dataset({"by_epsilon": (("speed", "seed"), slope)}, {"speed": list(law.etas)})
 
@@ -165,10 +181,17 @@ def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
             for seed in range(recipe.seeds)
         ]  # fmt: skip
         result = simulate(
-            drawn, Limit(), eta_y=law.etas[0] / 10, eta_z=law.etas[0] / 10, optimizer="adam",
-            steps=law.moves, save=Save(what="logits", at=(law.moves,)), progress=report,
+            drawn,
+            gradient="population",
+            eta_y=law.etas[0] / 10,
+            eta_z=law.etas[0] / 10,
+            steps=law.moves,
+            optimizer="adam",
+            what="logits",
+            at=(law.moves,),
             dtype="float64",
-        )  # fmt: skip
+            progress=report,
+        )
         z = result["attention_logits"].isel(seed=0, step=-1).values  # (draw, query, token)
         right = [_right(*of_draw) for of_draw in zip(drawn, z, strict=True)]
         rises = [own_output_rises(classes) for classes in drawn]

@@ -23,8 +23,6 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas
-from attnlab.data import random
-from attnlab.dynamics import Flow, Save, simulate
 from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates
@@ -33,6 +31,8 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import random
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,15 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
     common = np.flatnonzero(formulas.token_roles(P[0]).common)
     ratio = xr.DataArray(list(recipe.ratios), dims="ratio")
     result = simulate(
-        sets, Flow(), eta_y=recipe.eta_y, eta_z=recipe.eta_y / ratio, steps=recipe.steps,
-        dtype="float64", save=Save(what="logits", at=(recipe.steps,)), progress=progress,
-    )  # fmt: skip
+        sets,
+        eta_y=recipe.eta_y,
+        eta_z=recipe.eta_y / ratio,
+        time=recipe.steps,
+        what="logits",
+        at=(recipe.steps,),
+        dtype="float64",
+        progress=progress,
+    )
     logits = result["attention_logits"].transpose("setting", "ratio", ...)
     z = logits.isel(seed=0, time=-1, query=0).values[..., drawn]  # (draw, ratio, token)
     weight = P[:, None] * np.exp(z)[:, :, None]  # (draw, ratio, class, token)

@@ -17,13 +17,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.data import SequenceClasses, classes_from
-from attnlab.dynamics import AlibiPosition, Extended, LearnedPosition, Sampled, Save, simulate
 from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.estimate import jackknife, mean, numbers_of, share
 from attnlab.files.progress import Progress, in_turn
+from attnlab.models import AlibiPosition, Extended, LearnedPosition
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses, classes_from
 
 MEASURES = {
     "winner": "the most frequent wins",
@@ -67,12 +68,21 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     ]  # fmt: skip
     *pairs, learned = [
         simulate(
-            classes, Sampled(length, recipe.batch_size), eta_y=recipe.eta_y, eta_z=recipe.eta_z,
-            steps=recipe.steps, seeds=recipe.seeds, model=model, progress=report,
-            momentum=0.0, save=Save(what=("attention", "logits"), every=recipe.every),
+            classes,
+            model=model,
+            length=length,
+            batch_size=recipe.batch_size,
+            eta_y=recipe.eta_y,
+            eta_z=recipe.eta_z,
+            steps=recipe.steps,
+            momentum=0.0,
+            seeds=recipe.seeds,
+            what=("attention", "logits"),
+            every=recipe.every,
+            progress=report,
         )
         for (length, model), report in in_turn(turns, progress)
-    ]  # fmt: skip
+    ]
     slopes = xr.DataArray(list(recipe.slopes), dims="slope", name="slope")
     measured = [_measured(recipe, classes, result) for result in pairs]
     halves = [xr.concat(measured[i : i + slopes.size], slopes) for i in (0, slopes.size)]

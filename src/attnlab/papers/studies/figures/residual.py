@@ -20,8 +20,6 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.data import SequenceClasses
-from attnlab.dynamics import Extended, Limit, Save, simulate
 from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates
@@ -29,8 +27,11 @@ from attnlab.experiments.estimate import Share, numbers_of, share
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.formulas import Setting
+from attnlab.models import Extended
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import SequenceClasses
 
 LOCAL = 0.9  # roles are called local where they decide more than this share of the fates
 KINDS = ("everywhere", "within", "across", "own")
@@ -100,10 +101,17 @@ def _cell(
     gaining = []
     for residual, report in in_turn((False, True), progress):
         result = simulate(
-            sets, Limit(), eta_y=recipe.eta_y, eta_z=recipe.eta_y / ratio, steps=recipe.steps,
-            model=Extended(residual=residual), progress=report,
-            momentum=0.0, save=Save(what="logits", at=(recipe.steps,)),
-        )  # fmt: skip
+            sets,
+            model=Extended(residual=residual),
+            gradient="population",
+            eta_y=recipe.eta_y,
+            eta_z=recipe.eta_y / ratio,
+            steps=recipe.steps,
+            momentum=0.0,
+            what="logits",
+            at=(recipe.steps,),
+            progress=report,
+        )
         z = result["attention_logits"].isel(seed=0, step=-1).transpose("setting", "ratio", ...)
         gaining.append(count(z.values[..., drawn] > 0))  # (draw, ratio, kind)
     at_rest = np.zeros((queries, drawn.size))

@@ -22,8 +22,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.data import classes_from
-from attnlab.dynamics import Sampled, Save, simulate
 from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates, draw_mean
@@ -31,6 +29,8 @@ from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name,
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import classes_from
 
 Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
 
@@ -92,11 +92,20 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
         start[:, tokens] = -delta
         batch = recipe.batch_size if size is None else min(size, recipe.batch_size)
         result = simulate(
-            classes, Sampled(setting.length, batch, sequences=size), eta_y=recipe.eta_y,
-            eta_z=setting.eta_z, steps=recipe.steps, seeds=recipe.seeds, init=start,
-            momentum=0.0, save=Save(what=("attention", "logits"), at=(recipe.steps,)),
+            classes,
+            length=setting.length,
+            training_set=size,
+            batch_size=batch,
+            eta_y=recipe.eta_y,
+            eta_z=setting.eta_z,
+            steps=recipe.steps,
+            seeds=recipe.seeds,
+            init=start,
+            momentum=0.0,
+            what=("attention", "logits"),
+            at=(recipe.steps,),
             progress=report,
-        ).isel(step=-1, token=tokens)  # fmt: skip
+        ).isel(step=-1, token=tokens)
         moved = result["attention_logits"].values + delta  # (seed, query, token)
         grown.append(moved[:, classes.query_index])
         attention.append(result["attention"].values)  # (seed, class, token)

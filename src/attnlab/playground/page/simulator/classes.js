@@ -5,7 +5,7 @@
  * tokens are drawn from P(l|m,n): tokens[offsets[k]..offsets[k+1]], increasing, with `values`.
  */
 import { InputError } from "./errors.js"
-import { Real, closest, float, isMapping, isWhole, nine, pairs, quoted, repr, shown, within } from "./messages.js"
+import { Real, closest, isMapping, isWhole, nine, pairs, quoted, repr, shown, within } from "./messages.js"
 
 const SUM_TOLERANCE = 1e-6
 
@@ -249,7 +249,7 @@ function divided(where, weights, normalize, says) {
   for (const value of weights.values()) total += value
   if (normalize) {
     if (!(total > 0 && total < Infinity)) {
-      throw new InputError(`${where}: the weights sum to ${float(total)}, which cannot be normalised`)
+      throw new InputError(`${where}: the weights sum to ${total}, which cannot be normalised`)
     }
     return new Map([...weights].map(([key, value]) => [key, value / total]))
   }
@@ -267,7 +267,7 @@ function weight(where, given) {
     throw new InputError(`${where}: expected a number, got ${shown(value)}`)
   }
   if (!(value >= 0 && value < Infinity)) {
-    throw new InputError(`${where}: expected a finite number of at least 0, got ${float(value)}`)
+    throw new InputError(`${where}: expected a finite number of at least 0, got ${value}`)
   }
   return value
 }

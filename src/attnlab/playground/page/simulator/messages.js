@@ -1,9 +1,13 @@
-/** Values in messages, as the command line shows them (files/documents.py): Python's own spelling. */
+/** Values in messages, as the command line shows them (files/documents.py). */
 
-/** A number with a point or an exponent that happens to be whole: 5.0 is no size and no id. */
+/** A number with a point or an exponent that happens to be whole: 5.0 is not a size and not an id. */
 export class Real {
   constructor(value) {
     this.value = value
+  }
+
+  toString() {
+    return this.value.toFixed(1)
   }
 }
 
@@ -15,40 +19,24 @@ export function isMapping(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Real)
 }
 
-/** A number as Python prints a float: 5.0, 1e-05, inf. */
-export function float(value) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf"
-  const size = Math.abs(value)
-  if (size !== 0 && (size < 1e-4 || size >= 1e16)) return exponent(value.toExponential())
-  return Number.isInteger(value) ? `${Object.is(value, -0) ? "-0" : value}.0` : String(value)
-}
-
-/** A number with nine digits at most, as Python's `.9g`. */
+/** A number with nine digits at most. */
 export function nine(value) {
-  if (!Number.isFinite(value)) return float(value)
-  const [digits, power] = value.toExponential(8).split("e")
-  if (power < -4 || power >= 9) return exponent(`${Number(digits)}e${power}`)
   return String(Number(value.toPrecision(9)))
 }
 
-const exponent = (text) => text.replace(/e([-+])(\d)$/, "e$10$2")
-
+// what a terminal or a page would obey, and halves of surrogate pairs
 const OBEYED = /[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu
-const NOT_PRINTED = /^[\p{C}\p{Zl}\p{Zp}\p{Zs}]$/u
-const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" }
 
-function writtenOut(sign) {
-  if (SHORT[sign]) return SHORT[sign]
-  const code = sign.codePointAt(0), hex = code.toString(16)
-  return code < 0x100 ? `\\x${hex.padStart(2, "0")}` : code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`
+/** A text of somebody's, cut where it is long, with what would be obeyed written out. */
+export function brief(text, longest = 60) {
+  const signs = [...text]
+  const cut = signs.length > longest ? `${signs.slice(0, longest).join("")}...` : text
+  return cut.replace(OBEYED, (sign) => `\\u${sign.codePointAt(0).toString(16).padStart(4, "0")}`)
 }
 
-/** A text as Python's repr() has it. */
+/** A text in quotes. */
 export function repr(text) {
-  const mark = text.includes("'") && !text.includes('"') ? '"' : "'"
-  const inner = [...text].map((sign) => (sign === mark || sign === "\\" ? `\\${sign}`
-    : sign !== " " && NOT_PRINTED.test(sign) ? writtenOut(sign) : sign))
-  return `${mark}${inner.join("")}${mark}`
+  return text.includes("'") ? `"${brief(text)}"` : `'${brief(text)}'`
 }
 
 /** A value, short, and collections by their kind. */
@@ -56,39 +44,18 @@ export function shown(value) {
   if (Array.isArray(value)) return value.length ? "a list" : "an empty list"
   if (isMapping(value)) return pairs(value).length ? "a mapping" : "an empty mapping"
   if (value === null || value === undefined) return "nothing"
-  if (typeof value === "boolean") return value ? "True" : "False"
-  if (value instanceof Real) return float(value.value)
-  if (typeof value !== "string") return isWhole(value) ? String(value) : float(value)
-  const all = repr([...value].slice(0, 30).join(""))
-  if ([...all].length <= 30) return all
-  const signs = [...value]
-  const ends = [...repr(signs.slice(0, 13).join("") + signs.slice(-14).join(""))]
-  return `${ends.slice(0, 13).join("")}...${ends.slice(-14).join("")}`
+  return typeof value === "string" ? repr(brief(value, 30)) : String(value)
 }
 
 /** A value where a name is expected. */
 export function quoted(value) {
-  if (value === null || typeof value === "boolean") return `${JSON.stringify(value)}${IN_QUOTES}`
-  if (value instanceof Real || typeof value === "number") {
-    const number = value instanceof Real ? value.value : value
-    return `${Number.isFinite(number) ? float(number) : String(number)}${IN_QUOTES}`
-  }
-  return shown(value)
-}
-
-const IN_QUOTES = "; if that is a name, put it in quotes"
-const LONGEST_KEY = 60
-
-export function brief(key) {
-  const signs = [...key]
-  return signs.length > LONGEST_KEY ? `${signs.slice(0, LONGEST_KEY).join("")}...` : key
+  const isName = typeof value === "string" || isMapping(value) || Array.isArray(value)
+  return isName ? shown(value) : `${value}; if that is a name, put it in quotes`
 }
 
 /** The place that a key leads to: `classes[0].probs`. */
 export function within(where, key) {
-  const text = key instanceof Real || (typeof key === "number" && !isWhole(key)) ? float(key.value ?? key)
-    : key === null ? "None" : typeof key === "boolean" ? (key ? "True" : "False") : brief(String(key))
-  const name = text.replace(OBEYED, writtenOut)
+  const name = brief(String(key))
   return where ? `${where}.${name}` : name
 }
 

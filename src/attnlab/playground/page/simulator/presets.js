@@ -1,4 +1,4 @@
-/** Sequence classes by name, `family:classes=3,common=5`: the constructions of `attnlab.data`. */
+/** Sequence classes by name, `family:classes=3,common=5`: the constructions of `attnlab.tasks.classes`. */
 import { SequenceClasses } from "./classes.js"
 import { InputError } from "./errors.js"
 

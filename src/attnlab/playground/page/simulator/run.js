@@ -11,11 +11,8 @@ import { isKnown, optimiser } from "./optimisers.js"
 import { fromPreset, isPreset } from "./presets.js"
 import { Random } from "./random.js"
 import { batches, CountSampler } from "./sampling.js"
+import { settingsOf } from "./settings.js"
 
-export const DEFAULTS = {
-  engine: { name: "sampled", length: 128, batch_size: 128 },
-  optimizer: { name: "sgd" }, eta_y: 1, eta_z: 1, steps: 100, init: "zero", seeds: 1,
-}
 const MOST = { classes: 40, probabilities: 20_000, steps: 100_000, work: 6e9, recorded: 1e7 }
 
 /** The classes of a document: the text of a preset, or entry by entry. */
@@ -25,21 +22,18 @@ export function classesOf(document) {
 
 /** Why the page cannot compute a document itself; nothing where it can. */
 export function outside(document) {
-  const engine = document.engine ?? DEFAULTS.engine
-  const model = document.model ?? { name: "pairwise" }
-  const classes = document.classes
+  const settings = settingsOf(document)
+  const { classes, model, last, record } = settings
   if (Array.isArray(classes)) return "several sets of classes"
   if (typeof classes === "string" && !isPreset(classes)) return `the classes ${classes}`
   if (model.name !== "pairwise") return MODEL_WORDS(model)
-  if (engine.name === "flow") return "continuous time"
-  if (!["sampled", "limit"].includes(engine.name)) return `the engine ${engine.name}`
-  if (engine.sequences) return "a training set that is used again"
-  if (!isKnown(document.optimizer ?? DEFAULTS.optimizer)) return "this optimiser"
+  if (settings.isFlow) return "continuous time"
+  if (settings.trainingSet !== null) return "a training set that is used again"
+  if (settings.clip !== null || !isKnown(settings.optimizer)) return "this optimiser"
   const made = classesOf(classes)
   if (made.K > MOST.classes || made.size > MOST.probabilities) return "classes as large as these"
-  const { steps = DEFAULTS.steps } = document
-  if (steps > MOST.steps || work(made, document) > MOST.work) return "a run as long as this"
-  if (recordSteps(document.save, steps).length * made.size > MOST.recorded) return "a record as large as this"
+  if (last > MOST.steps || work(made, settings) > MOST.work) return "a run as long as this"
+  if (recordSteps(record, last).length * made.size > MOST.recorded) return "a record as large as this"
   return ""
 }
 
@@ -52,24 +46,24 @@ const MODEL_WORDS = (model) => {
   return parts.length ? parts.join(" and ") : `the model ${model.name}`
 }
 
-/** Multiplications, roughly. */
-function work(classes, document) {
-  const engine = document.engine ?? DEFAULTS.engine
-  const outputs = document.init === "uniform" ? classes.M : classes.targets.length + 1
+/** The number of multiplications, roughly. */
+function work(classes, { init, length, batch, last }) {
+  const outputs = init === "uniform" ? classes.M : classes.targets.length + 1
   const width = classes.size / classes.K
-  const rows = engine.name === "limit" ? classes.K
-    : (engine.batch_size ?? 128) * Math.min(1, (engine.length ?? 128) / width)
-  return (document.steps ?? 100) * (3 * rows * width * outputs + 2 * classes.size * outputs)
+  const rows = length === Infinity ? classes.K : batch * Math.min(1, length / width)
+  return last * (3 * rows * width * outputs + 2 * classes.size * outputs)
 }
 
-/** The steps at which `Save` records: `geometric`, `every`, `at`, or about 101 evenly. */
-export function recordSteps(save, last) {
+/** The steps that a Record takes: `geometric`, `every`, `at`, or about 101 evenly. */
+export function recordSteps({ at, every, geometric }, last) {
   const kept = new Set([0, last])
-  if (save?.at) return save.at.map(Number)
-  if (save?.every) {
-    for (let t = 0; t <= last; t += save.every) kept.add(t)
-  } else if (save?.geometric) {
-    const n = save.geometric
+  if (at) return at.map(Number)
+  if (every === "doubling") {
+    for (let t = 1; t <= last; t *= 2) kept.add(t)
+  } else if (every) {
+    for (let t = 0; t <= last; t += every) kept.add(t)
+  } else if (geometric) {
+    const n = geometric
     for (let i = 0; i < n; i++) {
       const t = roundHalfEven(Math.exp((Math.log(Math.max(last, 1)) * i) / (n - 1)))
       if (t <= last) kept.add(t)
@@ -91,16 +85,15 @@ export class Run {
   constructor(document, { counts = null } = {}) {
     const said = outside(document)
     if (said) throw new InputError(`the page does not compute ${said} itself`)
-    const given = { ...DEFAULTS, ...document }
-    this.classes = classesOf(given.classes)
-    this.engine = { ...(given.engine.name === "sampled" ? DEFAULTS.engine : {}), ...given.engine }
-    this.rates = [given.eta_y, given.eta_z]
+    const { classes, length, batch, init, seed, record, last, optimizer, momentum, etaY, etaZ } = settingsOf(document)
+    this.classes = classesOf(classes)
+    this.batch = batch
+    this.rates = [etaY, etaZ]
     this.given = counts
-    const seed = Array.isArray(given.seeds) ? given.seeds[0] : 0
     this.random = new Random(seed)
-    const random = given.init === "uniform"
-    this.whole = this.engine.name === "limit"
-    this.layout = new Layout(this.classes, { lump: this.whole && !random, symmetric: !random, start: startFrom(given.init) })
+    const random = init === "uniform"
+    this.whole = length === Infinity
+    this.layout = new Layout(this.classes, { lump: this.whole && !random, symmetric: !random, start: startFrom(init) })
     this.parameters = {
       Y: new Float64Array(this.layout.A * this.layout.J), Z: this.layout.zStart.slice(),
     }
@@ -112,12 +105,10 @@ export class Run {
     }
     this.gradient = new Gradient(this.layout)
     this.byClass = new Gradient(this.layout)
-    const how = { ...given.optimizer }
-    this.movers = [optimiser(how, this.parameters.Y.length), optimiser(how, this.parameters.Z.length)]
-    this.batches = this.whole || counts !== null ? null
-      : batches(given.classes, this.classes, this.engine, seed)
+    this.movers = [this.parameters.Y, this.parameters.Z].map((of) => optimiser({ ...optimizer, momentum }, of.length))
+    this.batches = this.whole || counts !== null ? null : batches(classes, this.classes, { length, batch, seed })
     this.hits = new Float64Array(this.classes.K)
-    const steps = recordSteps(given.save, Math.round(given.steps))
+    const steps = recordSteps(record, Math.round(last))
     const { K, size } = this.classes
     this.result = {
       clock: "step", steps: Float64Array.from(steps), attention: new Float64Array(steps.length * size),
@@ -132,7 +123,7 @@ export class Run {
     return this.recorded === this.result.steps.length
   }
 
-  /** Train for about so many milliseconds; whether the run is done. */
+  /** Train for about `milliseconds`; return whether the run is done. */
   advance(milliseconds) {
     const until = performance.now() + milliseconds
     while (!this.done) {
@@ -161,8 +152,7 @@ export class Run {
   }
 
   _addClasses() {
-    const { gradient, parameters, engine, classes, hits } = this
-    const batch = engine.batch_size ?? null
+    const { gradient, parameters, batch, classes, hits } = this
     if (batch !== null) {
       hits.fill(0)
       this.prior ??= new CountSampler(classes, 2)
@@ -184,7 +174,7 @@ export class Run {
     const { K, size } = classes, at = this.recorded * size
     if (!parameters.Z.every(Number.isFinite) || !parameters.Y.every(Number.isFinite)) {
       const name = parameters.Y.every(Number.isFinite) ? "the attention logits Z" : "the decoder Y"
-      throw new InputError(`the run diverged by step ${this.step}: ${name} became non-finite; lower the rates`)
+      throw new InputError(`the run diverged by step ${this.step}: ${name} became non-finite; lower the learning rates`)
     }
     writeAttention(layout, parameters.Z, result.attention, at)
     for (let i = 0; i < size; i++) {

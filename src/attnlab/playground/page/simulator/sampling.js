@@ -135,15 +135,15 @@ export class CountSampler {
 
 /** The sequences of each step of a seed, drawn when they are first asked for, and kept. */
 class Batches {
-  constructor(sampler, { length, batch_size }, seed) {
+  constructor(sampler, { length, batch, seed }) {
     const { classes } = sampler
     this.sampler = sampler
     this.random = new Random(seed)
-    this.rows = batch_size
+    this.rows = batch
     this.drawn = []
     const most = Math.min(length - 1, classes.size)
-    this.slots = new Int32Array(batch_size * most)
-    this.counts = new Float64Array(batch_size * most)
+    this.slots = new Int32Array(batch * most)
+    this.counts = new Float64Array(batch * most)
     this.slot = new Int32Array(most)
     this.count = new Float64Array(most)
   }
@@ -176,18 +176,18 @@ const KEPT_BYTES = 64e6
 const kept = { key: "", batches: null, name: "", sampler: null }
 
 /**
- * Runs that differ only in rates, steps or optimiser see the same sequences: those of the last seed
- * are kept, so that a slider draws nothing.
+ * The batches of a run. Runs that differ only in learning rates, steps or optimiser see the same
+ * sequences: those of the last seed are kept, so that a slider draws nothing.
  */
-export function batches(name, classes, engine, seed) {
-  const key = JSON.stringify([name, engine.length, engine.batch_size, seed])
+export function batches(name, classes, { length, batch, seed }) {
+  const key = JSON.stringify([name, length, batch, seed])
   const bytes = kept.batches === null ? 0
     : kept.batches.drawn.reduce((sum, of) => sum + 6 * of.slots.length, 0)
   if (kept.key !== key || bytes > KEPT_BYTES) {
-    const named = JSON.stringify([name, engine.length])
-    if (kept.name !== named) Object.assign(kept, { name: named, sampler: new CountSampler(classes, engine.length) })
+    const named = JSON.stringify([name, length])
+    if (kept.name !== named) Object.assign(kept, { name: named, sampler: new CountSampler(classes, length) })
     kept.key = key
-    kept.batches = new Batches(kept.sampler, engine, seed)
+    kept.batches = new Batches(kept.sampler, { length, batch, seed })
   }
   return kept.batches
 }

@@ -4,7 +4,7 @@
  * Time t counts batch-1 steps; a class that is drawn with probability p is seen p t times.
  */
 
-/** M h after so many visits: the root of exp(x) - 1 + (M - 1) x = M eta_Y visits (Eq. 45). */
+/** M h after a number of visits: the root of exp(x) - 1 + (M - 1) x = M eta_Y visits (Eq. 45). */
 export function scaledGrowth(visits, M, etaY) {
   const a = M - 1, c = M * etaY * visits
   if (c === 0) return 0

@@ -20,7 +20,7 @@ export class Eq10 {
     this.atol = 1e-9
   }
 
-  /** The solver's time for so many plain steps. */
+  /** The solver's time for a number of plain steps. */
   clock(plainSteps) {
     const { K, M } = this.contexts
     return this.even ? reducedTime(plainSteps, K, M, this.etaY, this.etaZ) : plainSteps

@@ -1,0 +1,14 @@
+from .papers import VARIABLE as VARIABLE
+from .papers import Fault as Fault
+from .papers import Paper as Paper
+from .papers import Reference as Reference
+from .papers import Section as Section
+from .papers import Shelf as Shelf
+from .papers import add_folder as add_folder
+from .papers import figure as figure
+from .papers import offered as offered
+from .papers import paper as paper
+from .papers import recipe_file as recipe_file
+from .papers import reference as reference
+from .papers import shelf as shelf
+from .papers import single as single

@@ -1,0 +1,660 @@
+"""Papers: what `paper.yaml` describes, references into their code, and where papers are found.
+
+Code is imported from a plain folder too, which no import path leads to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args
+
+import attnlab
+from attnlab.files.atomic import write_text
+from attnlab.files.documents import check_keys, did_you_mean, read_document, shown, within
+from attnlab.files.errors import InputError
+from attnlab.files.memory import size_words
+from attnlab.files.recipe import as_value
+
+Offer = Literal["theories", "tasks", "models", "presets", "figures"]
+Single = Literal["agreement", "expectation", "commentary", "maps", "opening"]
+
+GROUP = "attnlab.papers"  # of entry points
+BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
+NOUNS = {"theories": "theory", "tasks": "task", "models": "model", "presets": "preset", "figures": "figure"}
+
+# How to cite attnlab itself; a paper's entry is `Paper.citation`.
+ATTNLAB_BIBTEX = f"""\
+@software{{attnlab,
+  title   = {{attnlab: a laboratory for the training dynamics of attention}},
+  author  = {{{{The attnlab developers}}}},
+  version = {{{attnlab.__version__}}},
+  year    = {{2026}},
+}}"""
+
+MANIFEST, EXPECTED = "paper.yaml", "expected.json"
+MAX_MANIFEST, MAX_EXPECTED = 1_000_000, 20_000_000  # bytes
+CLOSE = 5e-3  # relative difference of numbers that count as the same on record
+OFFERS, SINGLES = get_args(Offer), get_args(Single)
+VARIABLE = "ATTNLAB_PAPERS"  # plain folders; child processes inherit it
+
+_PACKAGE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+# no slash or colon: "paper/figure", "name:k=v"
+_OFFERED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_TARGET = re.compile(rf"{_MODULE.pattern}:[A-Za-z_]\w*", re.ASCII)
+
+
+def import_from(folder: Path, package: str, module: str) -> ModuleType:
+    """Import `module`, which is relative to `package`, the package that stands in `folder`.
+
+    Raises whatever the code raises, and ImportError where `package` is another one by now.
+    """
+    find_plain_folders()
+    found = importlib.import_module(package)
+    if not same_folder(os.path.dirname(found.__file__ or ""), folder):
+        raise ImportError(f"{package} is already imported, from {found.__file__}; rename one")
+    return importlib.import_module(f"{package}.{module}")
+
+
+def folder_of(package: str) -> Path | None:
+    """Return where a top-level package stands, without importing it; None where there is none.
+
+    A module that is not a package gives its file, or its name where it has no file.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # a module that was put together by hand has no spec
+        return Path(package)
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or ())
+    return Path(places[0] if places else spec.origin or package)
+
+
+def same_folder(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Say whether two paths lead to one folder."""
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def plain_folders() -> Iterator[Path]:
+    """Yield the folders that the environment names."""
+    for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        yield Path(text).resolve()
+
+
+def find_plain_folders() -> None:
+    """Make the packages in plain folders importable, after everything else.
+
+    Their parents are not put on `sys.path`: everything beside a folder would become importable.
+    """
+    if _PlainFolders not in sys.meta_path:
+        sys.meta_path.append(_PlainFolders)
+
+
+class _PlainFolders:
+    """Finder of the packages in plain folders."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        for folder in plain_folders():
+            start = folder / "__init__.py"
+            if folder.name == name and start.is_file():
+                return importlib.util.spec_from_file_location(
+                    name, start, submodule_search_locations=[str(folder)]
+                )
+        return None
+
+
+if os.environ.get(VARIABLE):  # a worker process is sent values of a paper's classes
+    find_plain_folders()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section of a paper's claims.
+
+    section: its heading. modules: where its claims stand, relative to the paper's package. of:
+    whose statements they are.
+    """
+
+    section: str
+    modules: tuple[str, ...]
+    of: str = "the paper"
+
+    def __post_init__(self) -> None:
+        for i, module in enumerate(self.modules):
+            if not _MODULE.fullmatch(module):
+                raise InputError(
+                    f"modules[{i}]: expected a module such as claims.model, got {shown(module)}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """The fields of `paper.yaml`; its types are the schema."""
+
+    name: str
+    title: str
+    short: str
+    authors: str
+    year: int
+    question: str
+    reading: Literal["printed text", "as we know it", "ours"]
+    attnlab: str
+    venue: str = ""
+    doi: str | None = None
+    arxiv: str | None = None
+    bibtex: str | None = None
+    theories: dict[str, str] = field(default_factory=dict, hash=False)
+    tasks: dict[str, str] = field(default_factory=dict, hash=False)
+    models: dict[str, str] = field(default_factory=dict, hash=False)
+    presets: dict[str, str] = field(default_factory=dict, hash=False)
+    figures: dict[str, str] = field(default_factory=dict, hash=False)
+    claims: tuple[Section, ...] = ()
+    page: str | None = None
+    agreement: str | None = None
+    expectation: str | None = None
+    commentary: str | None = None
+    maps: str | None = None
+    opening: str | None = None
+
+    def __post_init__(self) -> None:
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+        if not _NAME.fullmatch(self.name):
+            raise InputError(
+                f"name: expected lower-case letters, digits and _, got {shown(self.name)}"
+            )
+        for key in ("title", "short", "authors", "question", "attnlab"):
+            if not getattr(self, key).strip():
+                raise InputError(f"{key}: expected text, got none; write it")
+        try:
+            SpecifierSet(self.attnlab)
+        except InvalidSpecifier:
+            raise InputError(
+                f'attnlab: expected versions such as ">=0.1,<1", got {shown(self.attnlab)}'
+            ) from None
+        if not 1 <= self.year <= 9999:
+            raise InputError(f"year: expected a year, got {self.year}")
+        if self.page is not None and (
+            Path(self.page).is_absolute() or ".." in Path(self.page).parts or not self.page
+        ):
+            raise InputError(f"page: expected a file inside the folder, got {shown(self.page)}")
+        for kind in OFFERS:
+            for name, target in getattr(self, kind).items():
+                _check_offer(within(kind, name), name, target)
+        for kind in SINGLES:
+            if (target := getattr(self, kind)) is not None:
+                _check_offer(kind, kind, target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper(_Manifest):
+    """A paper: the fields of its `paper.yaml`, and where it stands.
+
+    Parameters
+    ----------
+    name : str
+        The name of the folder, by which the paper is called in commands.
+    title, authors, venue, year, doi, arxiv, bibtex
+        The citation; without `bibtex`, an entry is made of the others.
+    short : str
+        The name in sentences.
+    question : str
+        What the paper asks.
+    reading : {"printed text", "as we know it", "ours"}
+        How we know what it says.
+    attnlab : str
+        The versions of attnlab that it works with, such as ``">=0.1,<1"``.
+    theories, tasks, models, presets, figures : dict of str
+        What it offers: references "module:name", relative to the package.
+    claims : tuple of Section
+        Where its claims stand.
+    page : str or None
+        The file of its page.
+    agreement, expectation, commentary, maps, opening : str or None
+        Single references that other parts of attnlab ask for; `opening` is an experiment whose
+        picture a report opens with.
+    folder : Path
+        Where it stands.
+    package : str
+        The name under which it is imported.
+    """
+
+    folder: Path
+    package: str
+
+    @cached_property
+    def expected(self) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+        """Recorded results of `expected.json`, by claim and by figure; empty where there is none.
+
+        Read when it is first asked for.
+        """
+        path = self.folder / EXPECTED
+        found: dict[str, dict[str, dict[str, Any]]] = {"claims": {}, "figures": {}}
+        if not path.exists():
+            return found
+        document = _read(path, most=MAX_EXPECTED)
+        try:
+            check_keys("", document, tuple(found), ())
+            for part, entries in document.items():
+                known = self.figures if part == "figures" else entries
+                needed = ("standing",) if part == "figures" else ()
+                check_keys(part, entries, known, ())
+                for name, entry in entries.items():
+                    check_keys(within(part, name), entry, entry, needed)
+                    standing = entry.get("standing", "")
+                    if not isinstance(standing, str):
+                        where = within(within(part, name), "standing")
+                        raise InputError(f"{where}: expected text, got {shown(standing)}")
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        return {**found, **document}
+
+    def record(self, part: Literal["claims", "figures"], entries: Mapping[str, Any]) -> Path:
+        """Replace one part of `expected.json`, and return its path; the other part stays."""
+        if "site-packages" in self.folder.parts:
+            raise InputError(f"record: {self.folder} is installed; record in a source checkout")
+        path = self.folder / EXPECTED
+        parts = {
+            name: dict(kept) for name, kept in {**self.expected, part: entries}.items() if kept
+        }
+        write_text(path, json.dumps(parts, indent=2) + "\n")
+        vars(self).pop("expected", None)  # read again when it is asked for
+        return path
+
+    @property
+    def citation(self) -> str:
+        """The BibTeX entry."""
+        if self.bibtex is not None:
+            return self.bibtex.strip()
+        fields = {
+            "title": f"{{{self.title}}}",  # twice in braces: BibTeX leaves its capitals alone
+            "author": f"{{{self.authors}}}",
+            "howpublished": self.venue,
+            "year": str(self.year),
+            "doi": self.doi,
+            "eprint": self.arxiv,
+        }
+        lines = [f"  {key} = {{{text}}}," for key, text in fields.items() if text]
+        return "\n".join([f"@misc{{{self.name},", *lines, "}"])
+
+    def recipe_file(self, figure: str, size: str = "") -> Path:
+        """Return the file of a figure's recipe; `size` is a folder of recipes at another size."""
+        return self.folder / "recipes" / size / f"{figure}.yaml"
+
+    def claim_modules(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (section, whose statements, module) of the claims, in the order of the sections."""
+        for part in self.claims:
+            for module in part.modules:
+                yield part.section, part.of, module
+
+    def load(self, module: str) -> ModuleType:
+        """Import a module of this paper; `module` is relative to the package.
+
+        An import that fails is an InputError that says what and why: one paper takes no other down.
+        """
+        try:
+            return import_from(self.folder, self.package, module)
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise InputError(
+                f"paper {self.name}: {module} cannot be imported: {reason}; mend "
+                f"{self.folder}, or take the paper away"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Something in a paper's code, named "module:name"; imported by `load` and not before."""
+
+    paper: Paper
+    target: str
+
+    def load(self) -> Any:
+        """Import the module and return what the reference names."""
+        module, _, name = self.target.partition(":")
+        try:
+            return getattr(self.paper.load(module), name)
+        except AttributeError as error:
+            raise InputError(
+                f"paper {self.paper.name}: {self.target}: {module} has no {name!r}; correct it in "
+                f"{self.paper.folder / MANIFEST}"
+            ) from error
+
+
+def recorded_number(value: float, before: float | None) -> float:
+    """Return a number as it goes on record: to four significant digits, or as it is recorded.
+
+    Rounding and solvers move a number by far less than `CLOSE`, so that one that is this close to
+    the recorded number is the same.
+    """
+    if before is not None and math.isclose(value, before, rel_tol=CLOSE, abs_tol=1e-12):
+        return before
+    return float(f"{value:.4g}")
+
+
+def read_paper(folder: Path, *, package: str) -> Paper:
+    """Read the paper in a folder, which is imported as `package`; only `paper.yaml` is read."""
+    path = folder / MANIFEST
+    document = _read(path, most=MAX_MANIFEST)
+    try:
+        check_keys("", document, _Manifest.__dataclass_fields__, ("name",))
+        sections = document.get("claims")
+        for i, part in enumerate(sections if isinstance(sections, list) else ()):
+            check_keys(f"claims[{i}]", part, Section.__dataclass_fields__, ("section", "modules"))
+        found: _Manifest = as_value("", document, _Manifest)
+        if found.name != folder.name:
+            raise InputError(
+                f"name: expected {folder.name!r}, as the folder is called, got {found.name!r}; "
+                "rename one of them"
+            )
+        if not (folder / "__init__.py").is_file():
+            raise InputError("the folder has no __init__.py; add an empty one")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return Paper(**vars(found), folder=folder, package=package)
+
+
+def _read(path: Path, *, most: int) -> Any:
+    if path.is_file() and path.stat().st_size > most:
+        raise InputError(f"{path}: larger than {size_words(most)}; keep results in other files")
+    return read_document(path, noun="papers", advice="see the papers that come with attnlab")
+
+
+def _check_offer(where: str, name: str, target: str) -> None:
+    if not _OFFERED.fullmatch(name):
+        raise InputError(f"{where}: expected a name of letters, digits, -, _ and '.'; rename it")
+    if not _TARGET.fullmatch(target):
+        raise InputError(
+            f'{where}: expected a reference such as "predict:Printed", got {shown(target)}'
+        )
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A paper, or something that it offers, that cannot be used: its name, where, and why."""
+
+    name: str
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The papers that can be used, by year and name; what cannot; what they offer, by kind."""
+
+    papers: tuple[Paper, ...]
+    faults: tuple[Fault, ...]
+    offers: dict[str, dict[str, Reference]] = field(repr=False, hash=False)
+
+
+def shelf() -> Shelf:
+    """Find the papers: those that come with attnlab, installed packages, and plain folders.
+
+    Only each paper's `paper.yaml` is read. A paper that cannot be used is named among the faults.
+
+    Returns
+    -------
+    Shelf
+        The papers and the faults; the same value until the plain folders change.
+
+    Examples
+    --------
+    >>> from attnlab.shelf import shelf
+    >>> [fault.reason for fault in shelf().faults]
+    []
+    """
+    return _find(os.environ.get(VARIABLE, ""))
+
+
+def add_folder(path: str | os.PathLike[str]) -> Paper:
+    """Add the paper in a plain folder, for this process and the processes that it starts.
+
+    Parameters
+    ----------
+    path : path
+        A folder with a `paper.yaml`.
+
+    Returns
+    -------
+    Paper
+        The paper. A folder that is on the shelf already is not added again.
+    """
+    folder = Path(path).resolve()
+    if os.pathsep in str(folder):
+        raise InputError(f"{folder}: a paper's path cannot have {os.pathsep!r} in it; move it")
+    before = os.environ.get(VARIABLE)
+    if not any(same_folder(known.folder, folder) for known in shelf().papers):
+        os.environ[VARIABLE] = os.pathsep.join(filter(None, [before, str(folder)]))
+    for known in shelf().papers:
+        if same_folder(known.folder, folder):
+            return known
+    reasons = [fault.reason for fault in shelf().faults if fault.where == str(folder)]
+    if before is None:
+        del os.environ[VARIABLE]
+    else:
+        os.environ[VARIABLE] = before
+    raise InputError(reasons[-1])
+
+
+def paper(name: str) -> Paper:
+    """Return the paper of this name; of one that cannot be used, say why.
+
+    Parameters
+    ----------
+    name : str
+        The paper's name, which is that of its folder.
+    """
+    found = {known.name: known for known in shelf().papers}
+    if name in found:
+        return found[name]
+    for fault in shelf().faults:
+        if fault.name == name:
+            raise InputError(f"paper: {name!r} cannot be used: {fault.reason}")
+    raise InputError(f"paper: {name!r} is not on the shelf; {did_you_mean(name, found)}")
+
+
+def offered(kind: Offer) -> dict[str, Reference]:
+    """Return what all papers offer of a kind, by name; figures by "paper/figure".
+
+    Parameters
+    ----------
+    kind : {"theories", "tasks", "models", "presets", "figures"}
+        What is offered.
+    """
+    return dict(shelf().offers[kind])
+
+
+def import_offered(kind: Offer) -> None:
+    """Import what all papers offer of a kind; a broken paper takes no other down."""
+    for offer in offered(kind).values():
+        with suppress(InputError):
+            offer.load()
+
+
+def reference(kind: Offer, name: str) -> Reference:
+    """Return the reference of this kind and name.
+
+    Parameters
+    ----------
+    kind : {"theories", "tasks", "models", "presets", "figures"}
+        What is offered.
+    name : str
+        The name in the paper's `paper.yaml`; of a figure, "paper/figure".
+    """
+    known = shelf().offers[kind]
+    if name in known:
+        return known[name]
+    lost = ", ".join(fault.name for fault in shelf().faults)
+    ending = f"; cannot be used: {lost} (attnlab papers says why)" if lost else ""
+    raise InputError(
+        f"{NOUNS[kind]}: {name!r} is not on the shelf; {did_you_mean(name, known)}{ending}"
+    )
+
+
+def single(kind: Single) -> list[tuple[Paper, Reference]]:
+    """Return the papers that have this single reference, with it, in the order of the shelf.
+
+    Parameters
+    ----------
+    kind : str
+        The field of `paper.yaml`: "agreement", "expectation", "commentary" and so on.
+    """
+    targets = [(known, getattr(known, kind)) for known in shelf().papers]
+    return [(known, Reference(known, target)) for known, target in targets if target is not None]
+
+
+def figure(name: str) -> tuple[Paper, str, Reference]:
+    """Return the paper, the name and the reference of a figure.
+
+    Parameters
+    ----------
+    name : str
+        ``"fig6"``, where one paper alone has a figure of that name, or ``"paper/fig6"``.
+    """
+    known = shelf().offers["figures"]
+    whose, slash, short = name.rpartition("/")
+    if slash:
+        choices = [f"{paper(whose).name}/{short}"]
+    else:
+        choices = [full for full in known if full.endswith(f"/{short}")]
+    if len(choices) > 1:
+        raise InputError(f"figure: several papers have {short!r}; say {' or '.join(choices)}")
+    if not choices or choices[0] not in known:
+        names = [full for full in known if full.startswith(f"{whose}/")] if slash else known
+        words = names if slash else [full.partition("/")[2] for full in names]
+        of = f"of {whose}" if slash else "on the shelf"
+        raise InputError(f"figure: {name!r} is not {of}; {did_you_mean(name, words)}")
+    found = known[choices[0]]
+    return found.paper, short, found
+
+
+def recipe_file(name: str) -> Path:
+    """Return the file of a recipe: the file itself, or that of a figure by its name.
+
+    Parameters
+    ----------
+    name : str
+        A file, or a figure as `figure` takes it.
+    """
+    if os.path.splitext(name)[1] or os.path.exists(name):
+        return Path(name)
+    whose, short, _ = figure(name)
+    return whose.recipe_file(short)
+
+
+@lru_cache(maxsize=8)
+def _find(_: str) -> Shelf:  # the environment is what it is kept by
+    papers: dict[str, Paper] = {}
+    faults: list[Fault] = []
+    for source in (_built_in(), _installed(), _plain()):
+        for found in sorted(source, key=_by_year):
+            if isinstance(found, Fault):
+                faults.append(found)
+                continue
+            kept = papers.setdefault(found.name, found)
+            if not same_folder(kept.folder, found.folder):
+                reason = f"{found.folder}: {kept.folder} has this name too; rename one of them"
+                faults.append(Fault(found.name, str(found.folder), reason))
+    owners: dict[tuple[str, str], Paper] = {}
+    for known in papers.values():  # earlier sources first: nobody takes over a name of attnlab's
+        for kind in OFFERS:
+            for name in getattr(known, kind):
+                owner = owners.setdefault((kind, _full(kind, known, name)), known)
+                if owner is not known:
+                    reason = (
+                        f"{known.folder / MANIFEST}: {kind}.{name}: {owner.name} offers a "
+                        f"{NOUNS[kind]} of this name; rename it"
+                    )
+                    faults.append(Fault(name, str(known.folder), reason))
+    ordered = tuple(sorted(papers.values(), key=_by_year))
+    offers = {
+        kind: {
+            full: Reference(known, target)
+            for known in ordered
+            for name, target in getattr(known, kind).items()
+            for full in [_full(kind, known, name)]
+            if owners[kind, full] is known
+        }
+        for kind in OFFERS
+    }
+    return Shelf(ordered, tuple(faults), offers)
+
+
+def _by_year(found: Paper | Fault) -> tuple[int, str]:
+    return (found.year if isinstance(found, Paper) else 0, found.name)
+
+
+def _full(kind: str, known: Paper, name: str) -> str:
+    """Return the name under which something is offered; figures may repeat across papers."""
+    return f"{known.name}/{name}" if kind == "figures" else name
+
+
+def _built_in() -> Iterator[Paper | Fault]:
+    for path in BUILT_IN.glob(f"*/{MANIFEST}"):
+        yield _paper_in(path.parent, package=f"attnlab.papers.{path.parent.name}")
+
+
+def _installed() -> Iterator[Paper | Fault]:
+    try:
+        points = list(metadata.entry_points(group=GROUP))
+    except Exception as error:  # a damaged file of any installed package
+        yield Fault("installed packages", GROUP, f"entry points: cannot be read: {error}")
+        return
+    for point in points:
+        where = f'entry point {point.name} = "{point.value}"'
+        if not _PACKAGE.fullmatch(point.value):
+            reason = (
+                f"{where}: expected a top-level package, such as own_paper, so that finding it "
+                "imports nothing; move the paper to the top level of its distribution"
+            )
+            yield Fault(point.name, where, reason)
+            continue
+        folder = folder_of(point.value)
+        if folder is None:
+            reason = f"{where}: there is no package {point.value}; install it again, or remove it"
+            yield Fault(point.name, where, reason)
+        else:
+            yield _paper_in(folder, package=point.value)
+
+
+def _plain() -> Iterator[Paper | Fault]:
+    for folder in plain_folders():
+        other = folder_of(folder.name) if _PACKAGE.fullmatch(folder.name) else None
+        if other is None or same_folder(other, folder):
+            yield _paper_in(folder, package=folder.name)
+        else:
+            reason = f"{folder}: a Python module has this name too ({other}); rename the folder"
+            yield Fault(folder.name, str(folder), reason)
+
+
+def _paper_in(folder: Path, *, package: str) -> Paper | Fault:
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        found = read_paper(folder.resolve(), package=package)
+        here = attnlab.__version__
+        if not SpecifierSet(found.attnlab).contains(here, prereleases=True):
+            raise InputError(
+                f"{folder / MANIFEST}: attnlab: needs {found.attnlab}, this is {here}; install a "
+                "version of attnlab or of the paper that fits"
+            )
+    except InputError as error:
+        return Fault(folder.name, str(folder), str(error))
+    return found

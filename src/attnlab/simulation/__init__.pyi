@@ -1,0 +1,17 @@
+from .divergence import Diverged as Diverged
+from .learner import Learner as Learner
+from .learner import TaskLearner as TaskLearner
+from .motion import Batches as Batches
+from .motion import Flow as Flow
+from .motion import Gradient as Gradient
+from .motion import Motion as Motion
+from .motion import Population as Population
+from .motion import Steps as Steps
+from .optimizers import Optimizer as Optimizer
+from .rates import Piecewise as Piecewise
+from .record import Record as Record
+from .simulation import Simulation as Simulation
+from .simulation import as_simulation as as_simulation
+from .stopping import Interrupted as Interrupted
+from .trainer import simulate as simulate
+from .usual import text_run as text_run

@@ -1,0 +1,133 @@
+"""Labels: arrays of runs as a Dataset of the common schema, and back to what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.models.sequence import SequenceModel
+from attnlab.simulation.rates import Grid
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.classes.presets import classes_from
+
+PER_TOKEN = {"attention", "attention_logits"}
+
+
+def label(
+    sets: Sequence[SequenceClasses],
+    grid: Grid,
+    values: Mapping[str, NDArray[Any]],
+    *,
+    clock: str,
+    steps: NDArray[Any],
+    model: SequenceModel,
+) -> xr.Dataset:
+    """Arrays (setting, seed, rate point, step, ...) with their dims and coords.
+
+    steps: the steps or times along the dim `clock`.
+
+    Beside them stand what they are about: P(l|m,n) where there are tokens, and the classes' query,
+    next token and prior. An axis of heads is there where the model has several.
+    """
+    outer = ("setting", *grid.dims())
+    head = ("head",) if model.heads > 1 else ()
+    inner = {
+        "loss": (),
+        "attention": (*head, "sequence_class", "token"),
+        "attention_logits": (*head, "query", "token"),
+        **model.extra_dims(),
+    }
+    per_class = (*head, "sequence_class")  # the statistics
+    variables: dict[str, Any] = {
+        name: ((*outer, clock, *inner.get(name, per_class)), grid.label(array))
+        for name, array in values.items()
+    }
+    coords: dict[Any, Any] = {
+        **grid.coords(),
+        clock: steps,
+        "sequence_class": np.arange(len(sets[0])),
+        "query_token": (("setting", "sequence_class"), [of.query for of in sets]),
+        "next_token": (("setting", "sequence_class"), [of.next_token for of in sets]),
+        "prior": (("setting", "sequence_class"), [of.prior for of in sets]),
+    }
+    if head:
+        coords["head"] = np.arange(model.heads)
+    for name in model.extra_dims().keys() & values.keys():
+        dims = model.extra_dims()[name]
+        sizes = dict(zip(dims, values[name].shape[-len(dims) :], strict=True)) if dims else {}
+        coords.update(model.extra_coords(sizes))
+    if PER_TOKEN & set(values):
+        coords["token"] = np.arange(sets[0].vocab_size)
+        if sets[0].names is not None:
+            coords["token_name"] = (("setting", "token"), [of.names for of in sets])
+        probs = [of.probs for of in sets]
+        variables["probability"] = (("setting", "sequence_class", "token"), probs)
+    if "attention_logits" in values:
+        coords["query"] = sets[0].queries
+    return xr.Dataset(variables, coords)
+
+
+def of_one_set(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset without its dim `setting`, which has one entry; tokens that have names are then
+    labelled by them, so that ``.sel(token="goal")`` works; `token_id` has their numbers, and
+    `query_name` and `next_name` the names of each class's query and next token."""
+    dataset = dataset.squeeze("setting")
+    if "token_name" not in dataset.coords:
+        return dataset
+    names, numbers = dataset["token_name"].values, dataset["token"].values
+    return dataset.drop_vars("token_name").assign_coords(
+        token=names, token_id=("token", numbers),
+        query_name=("sequence_class", names[dataset["query_token"]]),
+        next_name=("sequence_class", names[dataset["next_token"]]),
+    )  # fmt: skip
+
+
+def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[SequenceClasses, ...]:
+    """The classes that a result is about: from its probabilities, else from where they came from.
+
+    written: origin and digest of each set, which what is found must have.
+    """
+    if not isinstance(written, list):
+        return _one_set(result, written)
+    if "setting" not in result.dims:
+        return _chosen_set(result, written)
+    sets = [result.isel(setting=i) for i in range(len(written))]
+    return tuple(_one_set(of, item) for of, item in zip(sets, written, strict=True))
+
+
+def _chosen_set(result: xr.Dataset, written: Sequence[Mapping[str, Any]]) -> SequenceClasses:
+    """The one of several sets that `.isel(setting=i)` left: the one with these probabilities."""
+    if "probability" in result:
+        for item in written:
+            with suppress(InputError):
+                return _one_set(result, item)
+    raise InputError(
+        "result: it is not known which of several sets of classes it is about; record attention, "
+        "with which their probabilities are kept"
+    )
+
+
+def _one_set(result: xr.Dataset, written: Mapping[str, Any]) -> SequenceClasses:
+    origin = str(written["origin"])
+    if "probability" in result and "prior" in result.coords:
+        named = "token" if "token_id" in result.coords else "token_name"
+        names = result[named].values.tolist() if named in result.coords else None
+        found = SequenceClasses(
+            result["probability"].transpose("sequence_class", "token").values,
+            result["query_token"].values, result["next_token"].values, result["prior"].values,
+            names=names, origin=origin,
+        )  # fmt: skip
+    else:
+        found = classes_from(origin)
+    if found.digest != written["digest"]:
+        raise InputError(
+            f"result: its classes cannot be made again from {origin}; record attention, with which "
+            "their probabilities are kept"
+        )
+    return found

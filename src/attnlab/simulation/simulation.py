@@ -1,0 +1,694 @@
+"""Simulation: one frozen value that says everything about a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pkgutil import resolve_name
+from typing import Any, Literal, get_args
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.defaults import ETA_Y, ETA_Z, LENGTH
+from attnlab.files.documents import check_keys, did_you_mean, shown
+from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named, Numbers, as_value, default_of, plain
+from attnlab.models.base import LossName, Model
+from attnlab.models.sequence import SequenceModel
+from attnlab.simulation.fields import Path, Setting, find_setting, with_settings
+from attnlab.simulation.labels import classes_of
+from attnlab.simulation.learner import Learner, TaskLearner
+from attnlab.simulation.motion import Batches, Gradient, Motion, Population, Steps
+from attnlab.simulation.optimizers import Optimizer
+from attnlab.simulation.rates import NAME, Grid, Piecewise, Rate, as_rate, as_seeds, make_grid
+from attnlab.simulation.record import EXACT_NAMES, Record
+from attnlab.simulation.start import checked_init, initial_logits
+from attnlab.tasks.base import Task
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.sequences import Classes, Sequences, read_sets
+
+Precision = Literal["default", "highest", "bfloat16"]
+Dtype = Literal["float32", "float64"]
+PARTS = ("motion", "gradient", "record", "model")  # values inside a run, beside its task
+WHEN = {"every", "geometric", "at"}  # settings of a record, of which one is given
+BASES: dict[str, type[Named]] = {
+    "task": Task,
+    "model": Model,
+    "motion": Motion,
+    "gradient": Gradient,
+}
+
+
+@dataclass(frozen=True)
+class RateDocument:
+    """A learning rate along dims, as it stands in a file: values nested as the dims are."""
+
+    dims: tuple[str, ...]
+    values: Numbers
+    coords: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A training as a value: what is learned, what learns, how, and what is recorded.
+
+    A value is checked when it is made, equal to others by content, and changed by
+    `dataclasses.replace`, or by `as_simulation` with the flat names of settings inside it.
+
+    Parameters
+    ----------
+    task : Task, Learner, SequenceClasses, str or sequence of classes
+        What is learned. Classes, or the name of a preset ("syn-medium:num_last=3") or file, stand
+        for `Sequences` of them: of 128 tokens, or of infinite length where the gradient is that of
+        the population. A `Learner` needs no model and no loss.
+    model : Model, optional
+        What learns; on sequence classes `Pairwise()` (Y and Z) by default.
+    motion : Motion, optional
+        How parameters move: `Steps(steps, optimizer, clip)` or `Flow(time, solver)`.
+    gradient : Gradient, optional
+        Where the gradient comes from: `Batches(size)`, or `Population()`, the default of the flow
+        and of learners.
+    learning_rate : float, sequence, DataArray, Piecewise, function, None or mapping, optional
+        Learning rate of all groups of parameters, or a mapping of groups to theirs. A list becomes
+        a dim of its name, `learning_rate` or `learning_rate_<group>`; a DataArray keeps its dims;
+        all run together. `Piecewise` or a function of the step is a schedule; None keeps a group
+        fixed: no gradient, no decay.
+    eta_y : float, sequence, DataArray, Piecewise, function or None, optional
+        Learning rate of the decoder Y of sequence-class models (their group `decoder`).
+    eta_z : float, sequence, DataArray, Piecewise, function or None, optional
+        Learning rate of their attention logits Z (the group `attention`).
+    loss : str, optional
+        "cross_entropy" (with labels or probabilities), "square", "logistic", or "task", its own.
+    init : str, array_like, mapping or Dataset, optional
+        Start of the parameters. On sequence classes "zero"; "uniform", each entry of Y and Z
+        uniform in +-1/sqrt(M) (`Embedded` says what it draws); or logits z(0), an array (query,
+        token) or (token,), with Y(0) = 0; with several heads also (head, query, token). Of other
+        models the model's own, arrays by group, or a result that has recorded parameters.
+    seeds : int or sequence, optional
+        Number of seeds, or their list. A seed fixes the data and the start; runs that differ only
+        in learning rates see the same data, so that their differences have little noise.
+    independent : bool, optional
+        Let each combination of task, model, motion and learning rates draw data and start of its
+        own, so that cells are independent.
+    record : Record, optional
+        What to record and when.
+    dtype : {"float32", "float64"}, optional
+        Type of all numbers.
+    precision : {"default", "highest", "bfloat16"}, optional
+        Precision of matrix products outside the exact path: the device's default, float32, or the
+        default with the decoder's products in bfloat16.
+    exact : bool, optional
+        Take the exact path of sequence classes where there is one; off only to check it.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> run = attnlab.Simulation("syn-small", eta_y=[1, 2], motion=attnlab.Steps(20))
+    >>> run.task.length, run.gradient.size, run.grid.points
+    (128, 128, 2)
+    """
+
+    task: Any
+    model: Any = None
+    motion: Any = field(default_factory=Steps)
+    gradient: Any = None
+    learning_rate: Any = None
+    eta_y: Any = ETA_Y
+    eta_z: Any = ETA_Z
+    loss: LossName = "cross_entropy"
+    init: Any = None
+    seeds: int | Sequence[int] = 1
+    independent: bool = False
+    record: Record = field(default_factory=Record)
+    dtype: Dtype = "float32"
+    precision: Precision = "default"
+    exact: bool = True
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        for name, base in BASES.items():
+            if name != "task" and isinstance(getattr(self, name), str):
+                put(name, as_value(name, getattr(self, name), base))
+        of_learner = isinstance(self.task, Learner)
+        if self.gradient is None:
+            put("gradient", self._usual_gradient(of_learner))
+        if not of_learner and not isinstance(self.task, Task):
+            infinite = self.gradient.size is None
+            put("task", Sequences(self.task, length="inf" if infinite else LENGTH))
+        if self.model is None and not of_learner and self.task.usual_model:
+            put("model", resolve_name(self.task.usual_model)())
+        if of_learner != (self.model is None):
+            raise InputError("model: expected a model for a task, and None for a learner")
+        for name, base in BASES.items():
+            value = getattr(self, name)
+            if not isinstance(value, base) and not (of_learner and name in ("task", "model")):
+                known = ", ".join(kind.__name__ for kind in base.kinds().values())
+                raise InputError(f"{name}: expected one of {known}, got {value!r}")
+            _require_value(name, value)
+        for name, kind in (("loss", LossName), ("dtype", Dtype), ("precision", Precision)):
+            if getattr(self, name) not in get_args(kind):
+                choices = ", ".join(map(repr, get_args(kind)))
+                raise InputError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
+        if isinstance(self.task, Sequences) and self.loss != "cross_entropy":
+            raise InputError("loss: targets of sequence classes are tokens; use 'cross_entropy'")
+        if self.motion.needs_population and self.gradient.size is not None:
+            raise InputError("gradient: a flow needs Population(); or take Steps")
+        self.motion.check(self.dtype)
+        put("seeds", tuple(as_seeds(self.seeds).tolist()))
+        self._put_rates(put)
+        of_sequences = isinstance(self.task, Sequences) and self.gradient.size is None
+        if of_sequences and not (self.task.infinite or self.task.training_set):
+            raise InputError(
+                f"gradient: the population of sequences of {self.task.length} tokens cannot be "
+                "listed; give length=inf, a training_set, or Batches"
+            )
+        if self.is_exact:
+            given = "zero" if self.init is None else self.init
+            put("init", checked_init(self.sets[0], given, heads=self.model.heads))
+        elif self.init is not None:
+            put("init", self.learner.checked_start(self))
+        self._check_record()
+        if self.model is not None:
+            self.model.check(self)
+
+    def _check_record(self) -> None:
+        """Refuse what cannot be recorded, as far as the names alone tell."""
+        if self.is_exact:
+            for name in self.record.what or ():
+                if name not in EXACT_NAMES:
+                    hint = did_you_mean(name, EXACT_NAMES)
+                    raise InputError(f"what: {name!r} cannot be recorded; {hint}")
+        if self.record.evaluate and (self.is_exact or self.model is None):
+            kind = "the exact path" if self.is_exact else "a learner"
+            remedy = "take exact=False" if self.is_exact else "leave it out"
+            raise InputError(f"evaluate: {kind} has no other tasks; {remedy}")
+
+    def _usual_gradient(self, of_learner: bool) -> Gradient:
+        whole = of_learner or self.motion.needs_population
+        return Population() if whole else Batches()
+
+    def _put_rates(self, put: Any) -> None:
+        """Keep learning rates as numbers, schedules or DataArrays, by symbol if there are any."""
+        given = self.learning_rate
+        if given is None and not self.symbols:
+            raise InputError(f"{NAME}: missing; give one number, or a mapping of groups to numbers")
+        if given is not None and self.symbols:
+            by_group = given if isinstance(given, Mapping) else dict.fromkeys(self.symbols, given)
+            for group in by_group:
+                if group not in self.symbols:
+                    known = ", ".join(self.symbols)
+                    raise InputError(f"{NAME}: the groups are {known}, got {group!r}")
+            for group, symbol in self.symbols.items():
+                put(symbol, by_group.get(group, getattr(self, symbol)))
+            put(NAME, None)
+        if self.symbols and all(getattr(self, of) is None for of in self.symbols.values()):
+            names = " or ".join(self.symbols.values())
+            raise InputError(f"{NAME}: no group moves; give a number to {names}")
+        for symbol in self.symbols.values():
+            put(symbol, as_rate(symbol, getattr(self, symbol), self.dtype))
+        if isinstance(self.learning_rate, Mapping):
+            rates = {
+                str(group): as_rate(f"{NAME}_{group}", rate, self.dtype)
+                for group, rate in self.learning_rate.items()
+            }
+            put(NAME, rates)
+        elif self.learning_rate is not None:
+            put(NAME, as_rate(NAME, self.learning_rate, self.dtype))
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    @property
+    def symbols(self) -> Mapping[str, str]:
+        """Symbols of the learning rates of the model's groups, where it has any."""
+        return {} if self.model is None else self.model.symbols
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the run takes the exact path of sequence classes."""
+        has_path = isinstance(self.task, Sequences) and bool(getattr(self.model, "exact", ""))
+        return has_path and self.exact
+
+    @property
+    def classes(self) -> Any:
+        """The sequence classes of the task, one set or several."""
+        if not isinstance(self.task, Sequences):
+            raise InputError(f"task: expected sequence classes, got {type(self.task).__name__}")
+        return self.task.classes
+
+    @property
+    def sets(self) -> tuple[SequenceClasses, ...]:
+        """The sets of classes, one or several."""
+        return self.classes if isinstance(self.classes, tuple) else (self.classes,)
+
+    @property
+    def clock(self) -> Literal["step", "time"]:
+        """The dim along which runs are recorded."""
+        clock: Literal["step", "time"] = self.motion.clock
+        return clock
+
+    @property
+    def last(self) -> float:
+        """The last step or time."""
+        last: float = self.motion.last
+        return last
+
+    @cached_property
+    def learner(self) -> Learner:
+        """The learner that the trainer runs."""
+        if isinstance(self.task, Learner):
+            return self.task
+        if self.task.learner and self.exact:
+            made: Learner = resolve_name(self.task.learner)(self)
+            return made
+        return TaskLearner(self.task, self.model, self.loss, self.precision)
+
+    @cached_property
+    def tables(self) -> list[Any]:
+        """Arrays that all seeds share, for each setting that runs beside others."""
+        return self.learner.tables(self)
+
+    @property
+    def title(self) -> str:
+        """A few words for progress bars."""
+        return self.sets[0].origin if isinstance(self.task, Sequences) else "training"
+
+    def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
+        """Return two words that tell a run's cell from others."""
+        text = self.learner.cell(self, int(setting), int(point))
+        digest = hashlib.sha256(text.encode()).digest()
+        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The runs, by seed and by learning rates."""
+        seeds = np.asarray(self.seeds, dtype=np.int64)
+        if self.symbols:
+            rates = {group: getattr(self, symbol) for group, symbol in self.symbols.items()}
+            return make_grid(rates, self.symbols, seeds, self.dtype)
+        groups, fixed = self.learner.groups(self), self.learner.fixed
+        by_group = _by_group(self.learning_rate, groups, fixed)
+        one = not isinstance(self.learning_rate, Mapping)
+        names = {group: NAME if one else f"{NAME}_{group}" for group in groups}
+        return make_grid(by_group, names, seeds, self.dtype)
+
+    @property
+    def optimizers(self) -> dict[str, Optimizer]:
+        """The optimizers of the groups that move; none in a flow."""
+        found: dict[str, Optimizer] = self.motion.optimizers(self.grid.moving, self._momentum)
+        return found
+
+    @property
+    def momentum(self) -> float:
+        """Momentum of the optimizers; 0 where groups that move differ in it."""
+        found = {of.momentum or 0.0 for of in self.optimizers.values()}
+        return found.pop() if len(found) == 1 else 0.0
+
+    @property
+    def _momentum(self) -> float:
+        return getattr(self.task, "momentum", 0.0)
+
+    @cached_property
+    def record_steps(self) -> NDArray[Any]:
+        """The steps, or flow times, at which runs are recorded."""
+        return self.record.clock(
+            self.last,
+            whole=self.clock == "step",
+            bytes_per_record=self.bytes_per_record,
+        )
+
+    @property
+    def bytes_per_record(self) -> int:
+        """Bytes of one record of all runs."""
+        known = None if self.model is None else self.model.record_numbers(self)
+        numbers = self.learner.record_numbers(self) if known is None else known
+        return int(numbers * self.grid.runs * np.dtype(self.dtype).itemsize)
+
+    def start_logits(self, classes: SequenceClasses) -> NDArray[np.float64]:
+        """Return z(0) of one of the sets, (query, token) or (head, query, token)."""
+        return initial_logits(
+            classes, self.init, heads=self.model.heads, neutral=self.model.neutral_logit
+        )
+
+    # -- identity and documents -------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """A content hash: equal for equal simulations."""
+        content = {"spec": _without_origins(self.spec), "data": self._data_digests()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, Simulation) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def _data_digests(self) -> Any:
+        if isinstance(self.task, Sequences):
+            return [[of.digest, of.names] for of in self.sets]
+        return getattr(self.task, "digest", None)
+
+    def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
+        """Return all of it as plain values, as a recipe file has them."""
+        return self._document(defaults=defaults)
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """All of it with every default written out, as a result carries it; `of` reads it.
+
+        Classes can be large: they are named here, and a result has their probabilities.
+        """
+        return self._document(defaults=True)
+
+    def _document(self, *, defaults: bool) -> dict[str, Any]:
+        seeds = list(self.seeds)  # type: ignore[arg-type]
+        usual = {of.name: plain(default_of(of)) for of in fields(self)}
+        found: dict[str, Any] = {}
+        for item in fields(self):
+            name, value = item.name, getattr(self, item.name)
+            if name in ("eta_y", "eta_z") and name not in self.symbols.values():
+                continue
+            if name == "seeds":
+                value = len(seeds) if seeds == list(range(len(seeds))) else seeds
+            elif name in ("eta_y", "eta_z", NAME):
+                value = rate_document(value)
+            elif name == "init":
+                value = _listed(value)
+            else:
+                value = plain(value, defaults=defaults)
+            if defaults or name in ("task", "model", "motion") or value != usual[name]:
+                found[name] = value
+        return found
+
+    @classmethod
+    def from_document(cls, document: Any) -> Simulation:
+        """Return the simulation that a document describes; errors name field and remedy."""
+        if isinstance(document, dict):
+            refuse_old(document)
+        check_keys("", document, FIELD_KINDS, ("task",))
+        return cls(**{name: read_field(name, of) for name, of in document.items()})
+
+    @classmethod
+    def of(cls, result: xr.Dataset) -> Simulation:
+        """Return the simulation that a labelled result was made from."""
+        try:
+            spec = json.loads(result.attrs["spec"])
+        except (KeyError, TypeError, json.JSONDecodeError):
+            spec = None
+        if not isinstance(spec, dict):
+            raise InputError("result: not one that simulate() or predict() made")
+        refuse_old(spec)
+        if "task" not in spec:
+            raise InputError("result: not one that simulate() or predict() made")
+        spec["task"] = _task_of(result, spec["task"])
+        others = spec["record"].pop("evaluate")
+        record = read_field("record", spec.pop("record"))
+        evaluate = {
+            name: read_field("task", _task_of(xr.Dataset(), task)) for name, task in others.items()
+        }
+        fields_of = {name: read_field(name, of) for name, of in spec.items()}
+        return cls(**fields_of, record=replace(record, evaluate=evaluate))
+
+
+def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any) -> Simulation:
+    """Return a simulation, or what makes one: its task and any settings, by their flat names.
+
+    With a simulation, the settings given replace its own. One of `every`, `geometric` and `at`
+    replaces the others.
+
+    Parameters
+    ----------
+    given : Simulation, Task, Learner, SequenceClasses, str or sequence of classes
+        A simulation, or its task.
+    **settings
+        Fields of `Simulation`, and fields of the values inside it: length, training_set, steps,
+        optimizer, momentum, time, batch_size, every, heads, ...
+
+    Returns
+    -------
+    Simulation
+        The value.
+
+    Examples
+    --------
+    >>> from attnlab.simulation import as_simulation
+    >>> as_simulation("syn-small", eta_y=2.0, length=64, steps=10).task.length
+    64
+    """
+    own = {of.name for of in fields(Simulation)}
+    chosen = dict(settings)
+    if WHEN & chosen.keys():
+        chosen = {**dict.fromkeys(WHEN), **chosen}
+    direct = {name: of for name, of in chosen.items() if name in own}
+    for name in BASES.keys() & direct.keys() - {"task"}:
+        if isinstance(direct[name], str):
+            direct[name] = as_value(name, direct[name], BASES[name])
+    base = given if isinstance(given, Simulation) else None
+    if "task" in direct and base is None:
+        raise InputError("task: given twice; it is the first argument")
+    inside = {name: of for name, of in chosen.items() if name not in own}
+    parts = _placed(inside, given, direct)
+    if base is not None:
+        made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
+        return replace(base, **{**direct, **made})
+    task: Any = given
+    if "task" in parts:
+        task, of = parts.pop("task")
+        motion, _ = parts.get("motion", (direct.get("motion", Steps()), {}))
+        whole = motion.needs_population or (direct.get("gradient") or Batches()).size is None
+        length = "inf" if whole and ("training_set",) not in of else LENGTH
+        of = {("length",): length, **of} if not isinstance(given, Task) else of
+        task = with_settings(task, of)
+    made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
+    return Simulation(task, **{**direct, **made})
+
+
+def _placed(
+    inside: Mapping[str, Any], given: Any, direct: Mapping[str, Any]
+) -> dict[str, tuple[Any, dict[Path, Any]]]:
+    """Sort settings by the value that they are inside of, each with that value by default."""
+    base = given if isinstance(given, Simulation) else None
+    task = direct.get("task", base.task) if base else given
+    of_task = type(task) if isinstance(task, (Task, Learner)) else Sequences
+    own = {name: getattr(base, name) for name in PARTS} if base else {}
+    values = parts_of(of_task, {**own, **direct})
+    found: dict[str, tuple[Any, dict[Path, Any]]] = {}
+    for name, value in inside.items():
+        home, setting = setting_named(name, of_task, values)
+        kind = of_task if home == "task" else type(values[home])
+        if setting.kind is not kind:
+            if home in found or home in direct or values[home] not in (None, kind()):
+                raise InputError(
+                    f"{name}: belongs to {setting.kind.__name__}, and the {home} here is "
+                    f"{kind.__name__}; give the {home} itself"
+                )
+            values[home] = setting.kind()
+        if home not in found:
+            start = values[home] if home != "task" else task
+            if home == "task" and not isinstance(task, (Task, Learner)):
+                start = Sequences(task)
+            found[home] = start, {}
+        found[home][1][setting.path] = value
+    return found
+
+
+def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return motion, gradient, record and model of a run on such a task: as given, or the usual."""
+    model = given.get("model")
+    if model is None and (usual := getattr(task, "usual_model", "")):
+        model = resolve_name(usual)()
+    return {
+        "motion": given.get("motion") or Steps(),
+        "gradient": given.get("gradient") or Batches(),
+        "record": given.get("record") or Record(),
+        "model": model,
+    }
+
+
+def setting_named(
+    name: str, task: type, parts: Mapping[str, Any], also: Sequence[str] = ()
+) -> tuple[str, Setting]:
+    """Return the home and the setting of a flat name, or of a path, in a run of these parts.
+
+    also: other names that an error suggests.
+    """
+    kinds = {home: type(of) for home, of in parts.items() if of is not None}
+    # the run last, for the names that an error suggests
+    kinds |= {"task": task, "run": Simulation}
+    bases = {home: BASES[home] for home in ("model", "motion", "gradient")}
+    if isinstance(parts["model"], SequenceModel):
+        bases["model"] = SequenceModel
+    return find_setting(name, kinds, bases, also)
+
+
+def refuse_old(document: Mapping[str, Any]) -> None:
+    """Refuse the fields that version 0.1 had, and say what they are now."""
+    for name, now in OLD.items():
+        if name in document and name not in FIELD_KINDS:
+            raise InputError(f"{name}: was a field of version 0.1; now {now}")
+
+
+PlainRate = float | tuple[float, ...] | None  # as a text can give it; `_read_rate` takes more
+OLD = {
+    "classes": "task: the name of the classes, or {name: sequences, classes: ..., length: ...}",
+    "engine": (
+        "sampled is task: {name: sequences, length: T} with gradient: {name: batches, size: N}, "
+        "limit is gradient: population, and flow is motion: {name: flow, time: t}"
+    ),
+    "corpus": "task: {name: text, corpus: ...}",
+    "optimizer": "motion: {name: steps, optimizer: ...}",
+    "steps": "motion: {name: steps, steps: ...} or {name: flow, time: ...}",
+    "save": "record",
+    "lump": "task: {name: sequences, lump: ...}",
+    "rates": NAME,
+    "measure_every": "record: {every: ...}",
+}
+FIELD_KINDS: dict[str, Any] = {
+    "task": Any,
+    "model": Model | None,
+    "motion": Motion,
+    "gradient": Gradient,
+    NAME: PlainRate,
+    "eta_y": PlainRate,
+    "eta_z": PlainRate,
+    "loss": LossName,
+    "init": Literal["zero", "uniform"] | Numbers | dict[str, Any] | None,
+    "seeds": int | tuple[int, ...],
+    "independent": bool,
+    "record": Record,
+    "dtype": Dtype,
+    "precision": Precision,
+    "exact": bool,
+}
+
+
+def read_field(name: str, value: Any) -> Any:
+    """Return a field as its document gives it; a task may be a value already."""
+    if name == "task":
+        if isinstance(value, Task):
+            return value
+        if isinstance(value, dict) and isinstance(value.get("name"), str):
+            of_learner = value["name"] in Learner.kinds() and value["name"] not in Task.kinds()
+            return as_value("task", value, Learner if of_learner else Task)
+        return read_sets("task", value)
+    if name in ("eta_y", "eta_z", NAME):
+        return _read_rate(name, value)
+    read = as_value(name, value, FIELD_KINDS[name])
+    return _arrays(read) if name == "init" and isinstance(read, dict) else read
+
+
+def _read_rate(where: str, value: Any) -> Any:
+    """Return a learning rate, or those of groups, as a document gives it."""
+    if isinstance(value, dict) and not {"dims", "at"} & value.keys():
+        return {group: _read_rate(f"{where}.{group}", of) for group, of in value.items()}
+    if isinstance(value, str) and "." in value:
+        raise InputError(
+            f"{where}: {value} is a function, which a file cannot hold; give it from Python"
+        )
+    if isinstance(value, dict):
+        read = as_value(where, value, Piecewise if "at" in value else RateDocument)
+    else:
+        read = as_value(where, value, PlainRate)
+    if isinstance(read, RateDocument):
+        coords = {dim: list(of) for dim, of in read.coords.items()}
+        return xr.DataArray(np.asarray(read.values), dims=read.dims, coords=coords)
+    return list(read) if isinstance(read, tuple) else read
+
+
+def _arrays(groups: Any) -> Any:
+    """Return the arrays of a start, which a document has as lists."""
+    if isinstance(groups, dict):
+        return {name: _arrays(of) for name, of in groups.items()}
+    try:
+        return np.asarray(groups, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"init: expected numbers by group, got {shown(groups)}") from None
+
+
+def _task_of(result: xr.Dataset, task: Any) -> Any:
+    """Return the task of a result's spec, with the classes that the result has."""
+    if not isinstance(task, dict) or task.get("name") != Sequences.called():
+        return task
+    settings = {name: of for name, of in task.items() if name not in ("name", "classes")}
+    return Sequences(classes_of(result, task["classes"]), **settings)
+
+
+def _without_origins(document: Any) -> Any:
+    """Return a document without the origins of classes: their digests tell what they are."""
+    if isinstance(document, list):
+        return [_without_origins(of) for of in document]
+    if not isinstance(document, dict):
+        return document
+    drop = "origin" if "digest" in document else None
+    return {name: _without_origins(of) for name, of in document.items() if name != drop}
+
+
+def rate_document(rate: Any) -> Any:
+    """Return a learning rate as a file has it."""
+    if isinstance(rate, Mapping):
+        return {group: rate_document(of) for group, of in rate.items()}
+    if isinstance(rate, xr.DataArray):
+        coords = {str(dim): rate[dim].values.tolist() for dim in rate.dims if dim in rate.coords}
+        return {"dims": list(map(str, rate.dims)), "values": rate.values.tolist(), "coords": coords}
+    if isinstance(rate, Piecewise):
+        return plain(rate)
+    return f"{rate.__module__}.{rate.__qualname__}" if callable(rate) else rate
+
+
+def _by_group(given: Any, groups: Sequence[str], fixed: Sequence[str]) -> dict[str, Rate]:
+    """Return the learning rate of each group; None for fixed ones."""
+    if not isinstance(given, Mapping):
+        return {name: None if name in fixed else given for name in groups}
+    for name in given:
+        if name not in groups:
+            raise InputError(f"{NAME}: the groups are {', '.join(groups)}, got {name!r}")
+        if name in fixed and given[name] is not None:
+            raise InputError(f"{NAME}: the group {name!r} is fixed by the model; give None")
+    for name in groups:
+        if name not in given and name not in fixed:
+            raise InputError(f"{NAME}: missing for the group {name!r}; give None to keep it fixed")
+    if all(given.get(name) is None for name in groups):
+        raise InputError(f"{NAME}: no group moves; give a number to one of {', '.join(groups)}")
+    return {name: given.get(name) for name in groups}
+
+
+def _listed(init: Any) -> Any:
+    """Return a start as plain values; a result by the digest of its spec."""
+    if isinstance(init, Mapping) and not isinstance(init, xr.Dataset):
+        return {name: _listed(of) for name, of in init.items()}
+    if isinstance(init, xr.Dataset):
+        return {"result": hashlib.sha256(init.attrs.get("spec", "").encode()).hexdigest()}
+    return init if init is None or isinstance(init, str) else np.asarray(init).tolist()
+
+
+def _require_value(name: str, value: Any) -> None:
+    """Refuse what cannot be a static argument of compiled programs."""
+    if value is None:
+        return
+    params = getattr(type(value), "__dataclass_params__", None)
+    if params is None or not params.frozen or not params.eq:
+        raise InputError(
+            f"{name}: {type(value).__name__} is not a frozen dataclass; write "
+            "@dataclass(frozen=True) above the class"
+        )
+    base = Learner if isinstance(value, Learner) else BASES[name]
+    for item in fields(value):
+        if callable(getattr(base, item.name, None)):
+            raise InputError(
+                f"{name}: the field {item.name!r} of {type(value).__name__} hides a method of "
+                f"{base.__name__}; rename it"
+            )
+    try:
+        hash(value)
+    except TypeError as problem:
+        raise InputError(
+            f"{name}: {type(value).__name__} has a field that cannot be hashed ({problem}); use "
+            "numbers, strings and tuples"
+        ) from None

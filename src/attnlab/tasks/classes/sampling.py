@@ -1,0 +1,297 @@
+"""Exact sampling of sequences: token counts at a cost that does not grow with length.
+
+Without positions a sequence matters only through its token counts. Those are multinomial, and a
+multinomial over the S tokens of a class is a binary tree of S - 1 binomials. A binomial of any
+size is a sum of independent binomials of the digits of its size, Bin(n, p) = sum over i of
+Bin(d_i r^i, p) for n = sum of d_i r^i, and each of those is one look-up in an alias table. So a
+sequence of T tokens costs O(S log T) look-ups, with few of them: two digits reach T = 10^4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.tasks.classes.alias import AliasTable, alias_table
+from attnlab.tasks.classes.classes import SequenceClasses
+
+# Larger digits mean fewer look-ups and larger tables; the tables stay within this.
+TABLE_BYTES = 32 * 2**20
+DIGIT_BITS = (7, 5, 3, 2, 1)
+# A binomial lies outside mean +- (6.7 sd + 16) with probability below 2**-33, the resolution of
+# a draw, for every size and p.
+WINDOW_SDS, WINDOW_EXTRA = 6.7, 16
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class BinomialDigit:
+    """Binomials of the sizes d * unit, d = 0, 1, ..., for each of several probabilities."""
+
+    table: AliasTable  # row = probability * digits + d
+    lowest: Any  # (rows,) the count that column 0 stands for
+    digits: int = field(metadata={"static": True})
+    shift: int = field(metadata={"static": True})  # unit = 2**shift
+
+    def draw(self, size: jax.Array, probability: jax.Array, words: jax.Array) -> jax.Array:
+        """The part of Bin(size, p) that this digit of `size` contributes."""
+        # Only the highest digit can have a number of values that is no power of two, and there
+        # the remainder changes nothing.
+        digit = (size >> self.shift) % self.digits
+        row = probability * self.digits + digit
+        return jnp.asarray(self.lowest)[row] + self.table.draw(row, words)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class CountSampler:
+    """Draws the token counts of sequences of a fixed length from their classes."""
+
+    node_probability: Any  # (classes, nodes) index of the probability of going left
+    binomial: tuple[BinomialDigit, ...]
+    depth: int = field(metadata={"static": True})
+    width: int = field(metadata={"static": True})  # tokens of the largest support
+    draws: int = field(metadata={"static": True})  # contextual tokens per sequence, T - 1
+
+    @property
+    def words(self) -> int:
+        """Random words that the counts of one sequence take."""
+        return len(self.binomial) * ((1 << self.depth) - 1)
+
+    def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """Counts (sequence, slot) of the sequences' classes; slot s is the s-th support token."""
+        shape = (*sequence_class.shape, self.words)
+        return self.counts(jax.random.bits(key, shape, jnp.uint32), sequence_class)
+
+    def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """The same from random words (sequence, self.words)."""
+        nodes = (1 << self.depth) - 1
+        words = words.reshape(*sequence_class.shape, len(self.binomial), nodes)
+        probability = jnp.asarray(self.node_probability)[sequence_class]
+        counts = jnp.full((*sequence_class.shape, 1), self.draws, jnp.int32)
+        for level in range(self.depth):
+            here = slice((1 << level) - 1, (2 << level) - 1)
+            left = sum(
+                digit.draw(counts, probability[..., here], words[..., i, here])
+                for i, digit in enumerate(self.binomial)
+            )
+            counts = jnp.stack([left, counts - left], axis=-1).reshape(*sequence_class.shape, -1)
+        return counts[..., : self.width]
+
+
+@lru_cache(maxsize=32)
+def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | TokenSampler:
+    """Prepare exact multinomial counts for sequences of `length` tokens, query included.
+
+    The cost of a draw is the smaller of the support (a tree of binomials) and of T (its tokens).
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        What is drawn from.
+    length : int
+        T, query included.
+
+    Returns
+    -------
+    sampler
+        Draws the token counts of sequences.
+    """
+    _require_length(length)
+    draws = length - 1
+    widths = np.diff(classes.offsets)
+    if draws < widths.max() // 2:
+        return token_sampler(classes, length)
+    depth = max(0, int(widths.max() - 1).bit_length())
+    leaves = np.zeros((len(classes), 1 << depth))
+    slot = np.arange(classes.num_nonzeros) - np.repeat(classes.offsets[:-1], widths)
+    leaves[classes.class_of_entry, slot] = classes.values
+    levels = []
+    mass = leaves
+    while mass.shape[1] > 1:
+        left, right = mass[:, 0::2], mass[:, 1::2]
+        total = left + right
+        levels.append(np.divide(left, total, out=np.zeros_like(left), where=total > 0))
+        mass = total
+    going_left = np.concatenate([*reversed(levels), np.zeros((len(classes), 0))], axis=1)
+    probabilities, index = np.unique(going_left, return_inverse=True)
+    return CountSampler(
+        node_probability=index.reshape(going_left.shape).astype(np.int32),
+        binomial=_binomial_digits(probabilities, draws) if depth else (),
+        depth=depth,
+        width=int(widths.max()),
+        draws=draws,
+    )
+
+
+def _binomial_digits(p: NDArray[np.float64], largest: int) -> tuple[BinomialDigit, ...]:
+    # tables of few different sizes: classes that differ a little share their compiled programs
+    p = np.pad(p, (0, (1 << (p.size - 1).bit_length()) - p.size), mode="edge")
+    plans = [_digit_plan(p, largest, bits) for bits in DIGIT_BITS]
+    fitting = [plan for plan in plans if _plan_bytes(p, plan) <= TABLE_BYTES]
+    plan = fitting[0] if fitting else min(plans, key=lambda plan: _plan_bytes(p, plan))
+    return tuple(_binomial_digit(p, *digit) for digit in plan)
+
+
+def _digit_plan(p: NDArray[np.float64], largest: int, bits: int) -> list[tuple[int, int, int]]:
+    """(shift, number of digits, window width) from the lowest digit to the highest."""
+    plan = []
+    for shift in range(0, largest.bit_length(), bits):
+        digits = min(1 << bits, (largest >> shift) + 1)
+        size = (digits - 1) << shift
+        sd = np.sqrt(size * np.max(p * (1 - p), initial=0.0))
+        window = min(size + 1, 2 * int(np.ceil(WINDOW_SDS * sd + WINDOW_EXTRA)) + 1)
+        plan.append((shift, digits, 1 << (window - 1).bit_length()))
+    return plan
+
+
+def _plan_bytes(p: NDArray[np.float64], plan: list[tuple[int, int, int]]) -> int:
+    return sum(4 * p.size * digits * width for _, digits, width in plan)
+
+
+def _binomial_digit(p: NDArray[np.float64], shift: int, digits: int, width: int) -> BinomialDigit:
+    size = np.arange(digits, dtype=np.int64) << shift
+    p = p[:, None, None]
+    mean = np.rint(size * p[..., 0]).astype(np.int64)
+    lowest = np.clip(mean - width // 2, 0, np.maximum(size - width + 1, 0))
+    count = lowest[..., None] + np.arange(width)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # log of pmf(k) / pmf(k - 1), summed up from the bottom of the window
+        ratio = np.log((size[:, None] - count + 1) / count) + np.log(p) - np.log1p(-p)
+    inside = count <= size[:, None]
+    ratio[..., 0] = 0.0
+    log_pmf = np.cumsum(np.where(inside, ratio, 0.0), axis=-1)
+    log_pmf = np.where(inside, log_pmf, -np.inf)
+    log_pmf = np.where(p == 0, np.where(count == 0, 0.0, -np.inf), log_pmf)
+    log_pmf = np.where(p == 1, np.where(count == size[:, None], 0.0, -np.inf), log_pmf)
+    pmf = np.exp(log_pmf - log_pmf.max(axis=-1, keepdims=True))
+    pmf /= pmf.sum(axis=-1, keepdims=True)
+    return BinomialDigit(
+        table=alias_table(pmf.reshape(-1, width)),
+        lowest=lowest.reshape(-1).astype(np.int32),
+        digits=digits,
+        shift=shift,
+    )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TokenSampler:
+    """Draws plain token sequences, for models in which position matters."""
+
+    table: AliasTable
+    tokens: Any  # (classes, width) support of each class
+    draws: int = field(metadata={"static": True})
+
+    @property
+    def words(self) -> int:
+        """Random words that one sequence takes."""
+        return self.draws
+
+    def draw(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """Token ids (sequence, position) of the T - 1 contextual tokens."""
+        words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
+        return self.sequences(words, sequence_class)
+
+    def sequences(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """The same from random words (sequence, self.words)."""
+        slots = self._slots(words, sequence_class)
+        return jnp.asarray(self.tokens)[sequence_class[..., None], slots]
+
+    def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """Counts (sequence, slot): cheaper than a tree where a support is longer than T."""
+        words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
+        return self.counts(words, sequence_class)
+
+    def _slots(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        return self.table.draw(jnp.broadcast_to(sequence_class[..., None], words.shape), words)
+
+    def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """The same from random words (sequence, self.words)."""
+        slots = self._slots(words, sequence_class)
+        empty = jnp.zeros((*sequence_class.shape, self.tokens.shape[1]), jnp.int32)
+        return jax.vmap(lambda row, at: row.at[at].add(1))(empty, slots)
+
+
+@lru_cache(maxsize=32)
+def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
+    """Prepare token sequences of `length` tokens, query included.
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        What is drawn from.
+    length : int
+        T, query included.
+
+    Returns
+    -------
+    sampler
+        Draws the tokens of sequences, in order.
+    """
+    _require_length(length)
+    widths = np.diff(classes.offsets)
+    slot = np.arange(classes.num_nonzeros) - np.repeat(classes.offsets[:-1], widths)
+    probs = np.zeros((len(classes), int(widths.max())))
+    tokens = np.zeros(probs.shape, dtype=np.int64)
+    probs[classes.class_of_entry, slot] = classes.values
+    tokens[classes.class_of_entry, slot] = classes.tokens
+    probs /= probs.sum(axis=1, keepdims=True)
+    return TokenSampler(alias_table(probs), tokens.astype(np.int32), length - 1)
+
+
+@lru_cache(maxsize=32)
+def class_table(classes: SequenceClasses) -> AliasTable:
+    """The alias table of the class prior; draw with row 0.
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        Whose prior it is.
+
+    Returns
+    -------
+    AliasTable
+        For `draw_classes`.
+    """
+    return alias_table(classes.prior[None] / classes.prior.sum())
+
+
+def draw_classes(table: AliasTable, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Class indices of independent sequences, by their prior.
+
+    Parameters
+    ----------
+    table : AliasTable
+        Of `class_table`.
+    key : jax.Array
+        JAX's random key.
+    shape : tuple
+        Of the result.
+
+    Returns
+    -------
+    array
+        Class indices.
+    """
+    return classes_from_words(table, jax.random.bits(key, shape, jnp.uint32))
+
+
+def classes_from_words(table: AliasTable, words: jax.Array) -> jax.Array:
+    """The same from one random word for each sequence."""
+    return table.draw(jnp.zeros(words.shape, jnp.int32), words)
+
+
+def _require_length(length: int) -> None:
+    if int(length) != length or not 2 <= length < 2**31:
+        raise InputError(
+            f"length: expected a whole number from 2 (one contextual token and the query) "
+            f"to 2^31 - 1, got {length}"
+        )

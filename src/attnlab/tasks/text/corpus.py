@@ -1,0 +1,202 @@
+"""Corpus: a text as token ids, in a part to learn from and a part to judge by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.tasks.text import bpe
+from attnlab.tasks.text.cache import cache_folder, keep_arrays, read_arrays
+from attnlab.tasks.text.sources import RawText, read_source
+from attnlab.tasks.text.words import count_vocabulary, number_words, split_words
+
+Tokens = Literal["word", "bpe"]
+# Part of the cache's keys: raise it when the same text gives other tokens.
+TOKEN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """A corpus by name, which is read when it is used; the fields are those of `open_corpus`.
+
+    Parameters
+    ----------
+    name : str, optional
+        As `open_corpus` takes it.
+    tokens : {"word", "bpe"}, optional
+        "word" or "bpe".
+    vocab_size : int, optional
+        Keep so many tokens.
+    validation : str, optional
+        A text file to judge by.
+    digest : str, optional
+        Of the corpus that it was; a text that has changed since is refused.
+    """
+
+    name: str = "builtin"
+    tokens: Tokens = "word"
+    vocab_size: int | None = None
+    validation: str | None = None
+    digest: str | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        _check(self.tokens, self.vocab_size)
+
+    def open(self) -> Corpus:
+        """Read it."""
+        corpus = open_corpus(
+            self.name, tokens=self.tokens, vocab_size=self.vocab_size, validation=self.validation
+        )
+        if self.digest not in (None, corpus.digest):
+            raise InputError(f"corpus: {self.name} is another text than it was; take the old one")
+        return corpus
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A text as token ids.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    tokens : {"word", "bpe"}
+        "word" (basic English, lower case) or "bpe" (bytes and pairs).
+    vocabulary : tuple
+        The tokens as text, in the order of their ids, from the training part.
+    train, validation : NDArray[np.int32]
+        Token ids in the order of the text; read-only.
+    digest : str
+        SHA-256 of the vocabulary and both parts. Corpora with the same are equal.
+    source : Source, optional
+        How it can be opened again.
+    """
+
+    name: str
+    tokens: Tokens
+    vocabulary: tuple[str, ...]
+    train: NDArray[np.int32]
+    validation: NDArray[np.int32]
+    digest: str
+    source: Source | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, Corpus) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of tokens."""
+        return len(self.vocabulary)
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of <unk>; None for byte-pair tokens, which know every text."""
+        return 0 if self.tokens == "word" else None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some token ids; words are joined by spaces."""
+        tokens = [self.vocabulary[int(i)] for i in ids]
+        return " ".join(tokens) if self.tokens == "word" else bpe.join_pairs(tokens)
+
+    def __repr__(self) -> str:
+        return (
+            f"Corpus({self.name!r}: {len(self.train):,} + {len(self.validation):,} "
+            f"{self.tokens} tokens, vocabulary {self.vocab_size:,})"
+        )
+
+
+def open_corpus(
+    source: str | Path,
+    *,
+    tokens: Tokens = "word",
+    vocab_size: int | None = None,
+    validation: str | Path | None = None,
+    cache: Path | None = None,
+) -> Corpus:
+    """Read a text and number its tokens, or take them from the cache.
+
+    Parameters
+    ----------
+    source : str or path
+        "builtin" (the standard library's documentation topics), "wikitext-2", "wikitext-103", a
+        text file, or a folder; see `attnlab.tasks.text.sources.read_source`.
+    tokens : {"word", "bpe"}, optional
+        "word", lower-cased basic English, or "bpe", byte pairs (extra `text`).
+    vocab_size : int, optional
+        Keep so many tokens, <unk> among them; all words by default, 4096 for "bpe".
+    validation : str or path, optional
+        A text file to judge by, instead of the source's own part or its last tenth.
+    cache : path, optional
+        The folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
+    """
+    _check(tokens, vocab_size)
+    text = read_source(source, validation)
+    key = _digest(
+        f"{TOKEN_VERSION} {tokens} {vocab_size}".encode(),
+        text.train.encode(),
+        text.validation.encode(),
+    )
+    folder = cache_folder() if cache is None else cache
+    path = folder / "tokens" / f"{key}.npz"
+    arrays = read_arrays(path)
+    if arrays is None:
+        arrays = _number(text, tokens, vocab_size)
+        keep_arrays(path, arrays, inside=folder)
+    train, held = arrays["train"].astype(np.int32), arrays["validation"].astype(np.int32)
+    letters = arrays["vocabulary"].tobytes()
+    for part in (train, held):
+        part.setflags(write=False)
+    return Corpus(
+        name=text.name,
+        tokens=tokens,
+        vocabulary=tuple(letters.decode().split("\n")),
+        train=train,
+        validation=held,
+        digest=_digest(letters, train.tobytes(), held.tobytes()),
+        source=Source(
+            str(source), tokens, vocab_size, None if validation is None else str(validation)
+        ),
+    )
+
+
+def _check(tokens: Any, vocab_size: int | None) -> None:
+    if tokens not in get_args(Tokens):
+        raise InputError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
+    if vocab_size is not None and vocab_size < 2:
+        raise InputError(f"vocab_size: expected at least 2, got {vocab_size}")
+
+
+def _number(
+    text: RawText, tokens: Tokens, vocab_size: int | None
+) -> dict[str, NDArray[np.generic]]:
+    """The ids of both parts, and the vocabulary as UTF-8 lines (no token has a line's end)."""
+    if tokens == "word":
+        words = list(split_words(text.train))
+        vocabulary = count_vocabulary(words, vocab_size)
+        train = number_words(words, vocabulary)
+        held = number_words(split_words(text.validation), vocabulary)
+    else:
+        tokenizer = bpe.learn_pairs(text.train, vocab_size)
+        vocabulary = bpe.pair_vocabulary(tokenizer)
+        train = bpe.number_pairs(text.train, tokenizer)
+        held = bpe.number_pairs(text.validation, tokenizer)
+    letters = np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)
+    return {"vocabulary": letters, "train": train, "validation": held}
+
+
+def _digest(*parts: bytes) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(len(part).to_bytes(8, "little"))
+        sha.update(part)
+    return sha.hexdigest()
