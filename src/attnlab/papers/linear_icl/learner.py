@@ -1,0 +1,160 @@
+"""Learners of in-context regression on moments: a step does not depend on the number of sequences.
+
+`PopulationRegression` has the expected loss, where the blocks of labels stay zero and A is all that
+counts. `SampleRegression` has a fixed training set, through the Gram matrix of the cubic features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.files.errors import InputError
+from attnlab.models.base import Params
+from attnlab.simulation.learner import Learner
+from attnlab.tasks import Batch
+
+from .model import LABEL_BLOCKS, LinearAttention
+from .task import InContextRegression
+
+TEST_SEQUENCES = 10_000
+
+
+class Moments(NamedTuple):
+    """Moments of a set of sequences: E[f f^T], E[f y_q], E[y_q^2] of their features f."""
+
+    gram: jax.Array
+    cross: jax.Array
+    power: jax.Array
+
+    def loss(self, coefficients: jax.Array) -> jax.Array:
+        """Return E (y_q - f . coefficients)^2."""
+        T = coefficients.ravel()
+        return self.power - 2 * self.cross @ T + T @ self.gram @ T
+
+
+def moments(batch: Batch) -> Moments:
+    """Return the moments of the features (X X^T/N)_ab x_qc, (D + 1)^2 D of them."""
+    sequences, y = batch.inputs, batch.target
+    P, N, D = len(y), sequences.shape[1] - 1, sequences.shape[2] - 1
+    second = jnp.einsum("pna,pnb->pab", sequences, sequences) / N
+    f = (second[..., None] * sequences[:, N, None, None, :D]).reshape(P, -1)
+    return Moments(f.T @ f / P, y @ f / P, (y**2).mean())
+
+
+@dataclass(frozen=True)
+class PopulationRegression(Learner):
+    """The expected loss of linear attention whose blocks of labels are zero.
+
+    L(A) = tr Lambda - 2 tr(Lambda^2 A) + tr(Lambda A^T Lambda Gamma A). In the population the
+    blocks stay zero: y_hat - y_q is odd in w, and the factor beside it in their gradient is even.
+    The paper's flow, dW/dt = -1/2 dL/dW, is ``Flow(time, learning_rate=0.5)``.
+
+    Parameters
+    ----------
+    task : InContextRegression
+        Spectrum and number of examples; all tasks are fresh.
+    model : LinearAttention
+        Heads, rank and start.
+    """
+
+    task: InContextRegression
+    model: LinearAttention
+
+    def __post_init__(self) -> None:
+        if self.task.fresh < 1 or self.task.noise:
+            raise InputError(
+                "task: with a shared task or noise the blocks of labels leave zero, and the "
+                "expected loss is not one of A; use SampleRegression"
+            )
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """Dims of A and of the components."""
+        return {**self.model.dims, "learned": ("component",)}
+
+    def init(self, key: jax.Array, data: Any) -> Params:
+        """Return the model's weights at the start, without the blocks that stay zero."""
+        drawn = self.model.init(key, self.task, data)
+        return {name: of for name, of in drawn.items() if name not in LABEL_BLOCKS}
+
+    def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
+        """Return L(A)."""
+        lam, A = jnp.asarray(self.task.spectrum), self._matrix(params)
+        square = ((lam * _gamma(self.task))[:, None] * A**2 * lam).sum()
+        return lam.sum() - 2 * lam**2 @ jnp.diag(A) + square
+
+    def capture(self, data: Any, params: Params, probe: Any) -> dict[str, jax.Array]:
+        """Return A and a_d = gamma_d A_dd, which goes from 0 to 1 as component d is learned."""
+        A = self._matrix(params)
+        return {"matrix": A, "learned": _gamma(self.task) * jnp.diag(A)}
+
+    def _matrix(self, params: Params) -> jax.Array:
+        if self.model.rank is None:
+            return jnp.einsum("h,hcd->cd", params["value"], params["key_query"])
+        return jnp.einsum("h,hrc,hrd->cd", params["value"], params["key"], params["query"])
+
+
+@dataclass(frozen=True)
+class SampleRegression(Learner):
+    """Linear attention on a fixed training set, with all its blocks.
+
+    `in_context_loss` and `in_weight_loss` are those of new sequences: with tasks of their own; and
+    with the shared task and a context of noise.
+
+    Parameters
+    ----------
+    task : InContextRegression
+        The training set.
+    model : LinearAttention
+        Heads, rank and start.
+    """
+
+    task: InContextRegression
+    model: LinearAttention
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """Dims of A and of the components."""
+        return {**self.model.dims, "learned": ("component",)}
+
+    def draw(self, key: jax.Array) -> dict[str, Moments]:
+        """Draw the training set and two sets of test sequences, and return their moments."""
+        tests = {
+            "in_context": replace(self.task, fresh=1.0, noise=False),
+            "in_weight": replace(self.task, fresh=0.0, noise=True),
+        }
+        of_training, *others = jax.random.split(key, 3)
+        found = {"training": moments(self.task.draw(of_training))}
+        for of, (name, task) in zip(others, tests.items(), strict=True):
+            found[name] = moments(task.batch((), of, jnp.int32(0), TEST_SEQUENCES))
+        return found
+
+    def init(self, key: jax.Array, data: Any) -> Params:
+        """Return the model's weights at the start."""
+        return self.model.init(key, self.task, data)
+
+    def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
+        """Return the mean loss of the training set."""
+        return data["training"].loss(self._coefficients(params))
+
+    def capture(self, data: Any, params: Params, probe: Any) -> dict[str, jax.Array]:
+        """Return A, a_d = gamma_d A_dd, the leak into the blocks of labels and the test losses."""
+        found = self.model.measures(params)
+        T = self._coefficients(params)
+        learned = _gamma(self.task) * jnp.diag(found["matrix"])
+        tests = {f"{name}_loss": data[name].loss(T) for name in ("in_context", "in_weight")}
+        return {**found, "learned": learned, **tests}
+
+    def _coefficients(self, params: Params) -> jax.Array:
+        W, M = self.model.weights(params)
+        return jnp.einsum("ha,hbc->abc", W, M)
+
+
+def _gamma(task: InContextRegression) -> jax.Array:
+    lam, N = jnp.asarray(task.spectrum), task.examples
+    return (1 + 1 / N) * lam + lam.sum() / N

@@ -1,0 +1,172 @@
+"""CrossAttention: one attention layer with fixed values, and normalised gradient descent.
+
+    s_i = softmax(X_i W z_i),    f_i = v^T X_i^T s_i    or    f_i = sum_k relu(V^T X_i^T s_i)_k
+
+W is trained, or its factors K, Q with W = K Q^T. Late in training almost all attention is on one
+token, and the gradient must be computed with care: see `attend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from attnlab.files.errors import InputError, require_whole
+from attnlab.models import Model
+from attnlab.models.base import Params
+from attnlab.tasks import Task
+
+EPSILON = 2.2e-16  # of the released code
+
+
+@jax.custom_jvp
+def attend(logits: jax.Array, values: jax.Array, log_scale: jax.Array) -> jax.Array:
+    """Return softmax(logits) @ values, (n, T) and (n, T, h) to (n, h), with an accurate slope.
+
+    The slope by a logit is s_t sum_tau s_tau (u_t - u_tau), from logs of s: the usual
+    s_t (u_t - sum_tau s_tau u_tau) cancels at the token that has nearly all weight, and a
+    normalised step would amplify what rounding leaves. The slope is multiplied by e^log_scale, so
+    that it need not underflow; an optimizer that ignores the gradient's length does not notice.
+    Values and log_scale are constants: nothing is differentiated by them.
+    """
+    return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
+
+
+@attend.defjvp
+def _slope(
+    primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
+    logits, values, log_scale = primals
+    logs = jax.nn.log_softmax(logits)
+    pairs = logs[:, :, None] + logs[:, None, :] + log_scale
+    # a token with itself has no difference, and e^log_scale may overflow there
+    weights = jnp.exp(jnp.where(jnp.eye(logs.shape[1], dtype=bool), -jnp.inf, pairs))
+    differences = values[:, :, None] - values[:, None, :]
+    slope = jnp.einsum("ntu,ntuh,nt->nh", weights, differences, tangents[0])
+    return attend(logits, values, log_scale), slope
+
+
+def largest_other(logs: jax.Array) -> jax.Array:
+    """Return the largest of logs of attention weights (n, T), the selected tokens' left out."""
+    selected = jnp.arange(logs.shape[1]) == logs.argmax(axis=1, keepdims=True)
+    return jnp.where(selected, -jnp.inf, logs).max()
+
+
+@dataclass(frozen=True)
+class CrossAttention(Model):
+    """Attention from a query vector with fixed values, on `TokenSelection`.
+
+    Groups: `attention` (W), or `key` and `query` (K and Q); `value` (V) never moves. Recorded are
+    `attention` (s), `log_attention`, and `matrix`, which is W or K Q^T. The start is uniform in
+    +-scale/sqrt(d); a run's `init` gives others, as Q = 0 and K = 0.1 N(0, 1) of planar pictures.
+
+    Parameters
+    ----------
+    width : int, optional
+        m, columns of K and Q; None trains W itself.
+    hidden : int, optional
+        0 takes the task's values, f = v^T X^T s; else columns of V, Gaussian of Frobenius norm 1,
+        and f is the sum of relu(V^T X^T s).
+    scale : float, optional
+        Factor of the start; 0 for W = 0.
+    scaled_gradient : bool, optional
+        Multiply the gradient by the inverse of the largest attention weight that is not a selected
+        token's, for `normalised` steps that go on where those weights underflow.
+    """
+
+    width: int | None = None
+    hidden: int = 0
+    scale: float = 1.0
+    scaled_gradient: bool = False
+
+    def __post_init__(self) -> None:
+        require_whole("hidden", self.hidden, 0)
+        if self.width is not None:
+            require_whole("width", self.width, 1)
+        if not 0 <= self.scale < np.inf:
+            raise InputError(f"scale: expected a number of at least 0, got {self.scale}")
+        if self.width is not None and not self.scale:
+            raise InputError("scale: factors that are both 0 never move; give more than 0")
+
+    @property
+    def dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Dims of what is captured."""
+        by_token = dict.fromkeys(("attention", "log_attention"), ("sequence", "token"))
+        return {**by_token, "matrix": ("key_dim", "query_dim")}
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The values never move."""
+        return ("value",) if self.hidden else ()
+
+    def init(self, key: jax.Array, task: Task, data: Any) -> Params:
+        """Return W, or K and Q, and V where there is one."""
+        d, k = data["x"].shape[-1], data["z"].shape[-1]
+        of_value, of_weights = jax.random.split(key)
+        bound = self.scale / np.sqrt(d)
+        # K above Q: one call of the generator, which takes long to compile
+        shape = (d, k) if self.width is None else (d + k, self.width)
+        drawn = jax.random.uniform(of_weights, shape, minval=-bound, maxval=bound)
+        params: Params = (
+            {"attention": drawn} if self.width is None else {"key": drawn[:d], "query": drawn[d:]}
+        )
+        if self.hidden:
+            V = jax.random.normal(of_value, (d, self.hidden))
+            params["value"] = V / jnp.linalg.norm(V)
+        return params
+
+    def apply(
+        self, params: Params, inputs: Any, *, key: jax.Array | None = None
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return f, (n,), the attention weights and W."""
+        x, z, values = inputs
+        W = params["attention"] if self.width is None else params["key"] @ params["query"].T
+        logits = jnp.einsum("ntd,dk,nk->nt", x, W, z)
+        logs = jax.nn.log_softmax(logits)
+        log_scale = -largest_other(logs) if self.scaled_gradient else jnp.zeros_like(logs[0, 0])
+        if self.hidden:
+            outputs = jax.nn.relu(attend(logits, x @ params["value"], log_scale)).sum(axis=-1)
+        else:
+            outputs = attend(logits, values[..., None], log_scale)[:, 0]
+        return outputs, {"attention": jnp.exp(logs), "log_attention": logs, "matrix": W}
+
+
+def normalised(learning_rate: Any) -> optax.GradientTransformation:
+    """Return the optimizer W <- W - learning_rate g / |g|, each group with its own norm.
+
+    The gradient is divided by its largest entry first: squares of entries below 1e-154 underflow.
+    A gradient of 0 makes no step.
+    """
+
+    def update(
+        gradient: Any, state: optax.OptState, params: Any = None
+    ) -> tuple[Any, optax.OptState]:
+        largest = optax.tree.norm(gradient, ord=jnp.inf)
+        safe = jnp.where(largest > 0, largest, 1.0)
+        unit = jax.tree.map(lambda leaf: leaf / safe, gradient)
+        length = jnp.where(largest > 0, optax.tree.norm(unit), 1.0)
+        return jax.tree.map(lambda leaf: -learning_rate * leaf / length, unit), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def released(learning_rate: Any) -> optax.GradientTransformation:
+    """Return the released code's steps, W <- W - learning_rate g / (|g| + 2.2e-16).
+
+    They end once |g| is that small: W stays where attention weights are about 1e-16.
+    """
+    return optax.chain(optax.normalize_by_update_norm(eps=EPSILON), optax.scale(-learning_rate))
+
+
+def released_factors(learning_rate: Any) -> optax.GradientTransformation:
+    """Return the released code's steps for K and Q: `released` with the ridge 2.2e-16 |K|^2.
+
+    Once the loss is as small as that, they minimise the two together, on the regularisation path.
+    """
+    return optax.chain(optax.add_decayed_weights(2 * EPSILON), released(learning_rate))

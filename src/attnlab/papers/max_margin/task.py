@@ -1,0 +1,95 @@
+"""TokenSelection: sequences of random unit vectors, of which the best token is to be found.
+
+The instances are those of the released code; equal scores are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.files.errors import InputError, require_whole
+from attnlab.tasks import Batch, Task
+
+Query = Literal["cross", "self", "none"]
+Scores = Literal["random", "equal"]
+BEST, REST = 0.6, 0.1  # scores of the best token and of the others, where those are equal
+
+
+@dataclass(frozen=True)
+class TokenSelection(Task):
+    """n sequences of T tokens with a query vector and a label y = +-1 each.
+
+    Tokens x_it, queries z_i and values v are independent and uniform on the sphere, labels are fair
+    signs. A token's score is gamma_it = y_i v^T x_it. The n sequences are the population.
+
+    Parameters
+    ----------
+    sequences, length, vocab_size : int, optional
+        n, T and d, the width of the vectors.
+    query : {"cross", "self", "none"}, optional
+        z_i is drawn, or x_i1, or the number 1: then W is a single vector p, (d, 1).
+    scores : {"random", "equal"}, optional
+        With "equal", the component of x_it along v is replaced so that one random token of each
+        sequence has the score 0.6 and the others 0.1, plus `spread` times a number that is uniform
+        in [-1, 1].
+    spread : float, optional
+        By how much the scores of the others differ; below 0.5, so that the best stays the best.
+    """
+
+    sequences: int = 4
+    length: int = 5
+    vocab_size: int = 8
+    query: Query = "cross"
+    scores: Scores = "random"
+    spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("sequences", 1), ("length", 2), ("vocab_size", 1)):
+            require_whole(name, getattr(self, name), least)
+        for name, known in (("query", Query), ("scores", Scores)):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"{name}: expected one of {get_args(known)}, got {getattr(self, name)!r}"
+                )
+        if not 0 <= self.spread < BEST - REST:
+            raise InputError(f"spread: expected a number in [0, 0.5), got {self.spread}")
+        if self.spread and self.scores == "random":
+            raise InputError("spread: belongs to equal scores; leave it out, or scores='equal'")
+
+    @property
+    def outputs(self) -> int:
+        """One number for each sequence, whose sign predicts the label."""
+        return 1
+
+    def draw(self, key: jax.Array) -> dict[str, jax.Array]:
+        """Draw x (n, T, d), z (n, k), y (n,) and, for each token, v^T x and its score (n, T)."""
+        n, T, d = self.sequences, self.length, self.vocab_size
+        shapes = ((n, T, d), (n, d), (d,), (n,), (n, T), (n, T))
+        sizes = [math.prod(shape) for shape in shapes]
+        # one call of the generator for everything: it takes long to compile
+        parts = jnp.split(jax.random.normal(key, (sum(sizes),)), np.cumsum(sizes)[:-1].tolist())
+        x, z, v, sign, order, rest = (
+            part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)
+        )
+        x, z, v = (of / jnp.linalg.norm(of, axis=-1, keepdims=True) for of in (x, z, v))
+        y = jnp.where(sign < 0, -1.0, 1.0)
+        values = x @ v
+        if self.scores == "equal":
+            best = jnp.arange(T) == order.argmax(axis=1, keepdims=True)
+            uniform = 2 * jax.scipy.special.ndtr(rest) - 1
+            wanted = jnp.where(best, BEST, REST + self.spread * uniform) * y[:, None]
+            x = x + (wanted - values)[..., None] * v
+            # x @ v would be equal up to rounding only, and rounding decides late in training
+            values = wanted
+        z = {"cross": z, "self": x[:, 0], "none": jnp.ones((n, 1), x.dtype)}[self.query]
+        return {"x": x, "z": z, "y": y, "values": values, "scores": y[:, None] * values}
+
+    def population(self, data: Any) -> Batch:
+        """Return tokens, queries and values of the sequences, with their labels."""
+        return Batch((data["x"], data["z"], data["values"]), data["y"])
