@@ -172,7 +172,7 @@ def test_fields_codes_and_schema_are_those_of_the_code(site):
     known = {line.name for line in fields(Simulation)}
     offering = {one.name for one in shelf().papers}
     for kind in (of for base in (Task, Model, Motion, Gradient) for of in base.kinds().values()):
-        owner = kind.__module__.split(".")[:3]  # a test's own kinds, and papers that are not offered
+        owner = kind.__module__.split(".")[:3]  # leave out kinds of tests and of papers not offered
         if owner[0] == "attnlab" and (owner[1] != "papers" or owner[2] in offering):
             known |= {line.name for line in fields(kind)}
     assert {name for name in known if f'">{name}</span>' not in text("recipes")} == set()

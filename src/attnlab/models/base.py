@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named
 from attnlab.shelf.papers import import_offered
 

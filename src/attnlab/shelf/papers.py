@@ -34,7 +34,13 @@ Single = Literal["agreement", "expectation", "commentary", "maps", "opening"]
 
 GROUP = "attnlab.papers"  # of entry points
 BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
-NOUNS = {"theories": "theory", "tasks": "task", "models": "model", "presets": "preset", "figures": "figure"}
+NOUNS = {
+    "theories": "theory",
+    "tasks": "task",
+    "models": "model",
+    "presets": "preset",
+    "figures": "figure",
+}
 
 # How to cite attnlab itself; a paper's entry is `Paper.citation`.
 ATTNLAB_BIBTEX = f"""\
