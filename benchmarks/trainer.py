@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> None:
     with numbers(run):
         ((stack,),) = stacks(run)
         groups = [Stepping(stack, some, Pace()) for some in stack.groups()]
+        groups[0].compile()
         for group in groups:
             group.begin()
         groups[0].call(1)

@@ -1,5 +1,6 @@
 """Groups of runs: divergence to its step, and programs that are compiled once."""
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -10,6 +11,7 @@ from attnlab import (
     Batches,
     Diverged,
     Extended,
+    Flow,
     MarkovChains,
     Population,
     Record,
@@ -19,8 +21,6 @@ from attnlab import (
     simulate,
 )
 from attnlab.papers.scan_and_snap.classes import syn_small
-from attnlab.simulation import trainer
-from attnlab.simulation.groups import Stepping
 from attnlab.tasks.classes import single_common
 
 # momentum carries Y past the largest float32 although the loss is long zero
@@ -105,20 +105,36 @@ def test_the_step_of_divergence_does_not_depend_on_the_records():
 # -- programs and progress ------------------------------------------------------------------------
 
 
-def test_a_compiled_program_is_not_run_to_be_compiled_again(monkeypatch):
-    calls = []
-    call = Stepping.call
-    monkeypatch.setattr(trainer, "PACES", {})
-    monkeypatch.setattr(
-        Stepping, "call", lambda group, count: calls.append(count) or call(group, count)
+@pytest.fixture
+def compilations():
+    """Collect the names of compiled functions while a test runs."""
+    names = []
+
+    def listen(event, duration, fun_name=None, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize("motion", [Steps(9), Flow(9.0)], ids=["steps", "flow"])
+def test_each_program_is_compiled_once_for_all_learning_rates(motion, compilations):
+    # a shape that no other test has compiled
+    run = Simulation(
+        single_common(num_classes=3, distinct=5, common_prob=0.3, vocab_size=37),
+        gradient=Population(),
+        eta_y=0.5,
+        motion=motion,
     )
-    run = Simulation("syn-small", gradient=Population(), eta_y=0.5, eta_z=0.5, motion=Steps(9))
     first = simulate(run, progress=False)
-    assert calls[0] == 0
-    calls.clear()
-    again = simulate(run, eta_y=0.6, progress=False)  # another learning rate, the same program
-    assert 0 not in calls
-    assert sum(calls) == 9
+    flow = motion.clock == "time"
+    assert compilations.count("jit(begin)") == 1 + flow
+    assert compilations.count("jit(advance)") == compilations.count("jit(record)") == 1
+    compilations.clear()
+    again = simulate(run, eta_y=0.6, progress=False)
+    assert compilations == []
     assert not first.equals(again)
     xr.testing.assert_equal(first, simulate(run, progress=False))
 

@@ -9,7 +9,7 @@ from bowl import Bowl
 
 from attnlab import Batches, Flow, Interrupted, Population, Simulation, Steps, simulate
 from attnlab.simulation import stopping, trainer
-from attnlab.simulation.groups import RUNS_AT_ONCE
+from attnlab.simulation.groups import RUNS_AT_ONCE, Group
 from attnlab.simulation.stopping import Pace, answering
 
 CLASSES = Simulation("syn-small", gradient=Population(), motion=Steps(50))
@@ -44,7 +44,7 @@ def test_runs_that_had_not_begun_are_nan(keyboard, monkeypatch):
 
 def test_without_a_record_there_is_no_dataset(keyboard, monkeypatch):
     monkeypatch.setattr(trainer, "PACES", {})
-    monkeypatch.setattr(trainer, "_compile", lambda group, run: keyboard.press())
+    monkeypatch.setattr(Group, "compile", lambda group: keyboard.press())
     with pytest.raises(Interrupted, match="^stopped at step 0 of 50") as stopped:
         simulate(CLASSES)
     assert stopped.value.dataset is None

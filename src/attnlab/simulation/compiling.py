@@ -49,11 +49,20 @@ class Compiled:
             options = SMALL
         return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
 
-    def __call__(self, plan: Any, *arguments: Any) -> Any:
+    def _jitted(self, plan: Any) -> Any:
         plain = jax.config.read("jax_disable_most_optimizations")
         effort = self.effort or plan.learner.effort
-        made = self._made(jax.default_backend(), effort, plain)
-        return made(plan, *arguments)
+        return self._made(jax.default_backend(), effort, plain)
+
+    def __call__(self, plan: Any, *arguments: Any) -> Any:
+        return self._jitted(plan)(plan, *arguments)
+
+    def trace(self, plan: Any, *arguments: Any) -> jax.stages.Traced:
+        """Trace a call from the shapes of its arguments, and compute nothing.
+
+        What is lowered and compiled from it is what a call with arrays of these shapes runs.
+        """
+        return self._jitted(plan).trace(plan, *arguments)
 
 
 def compiled(

@@ -8,6 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -127,17 +128,13 @@ class Stack:
             for some_points in _cut(points, self.at_once[1]):
                 yield self.settings, some_seeds, some_points
 
-    def begin(self, runs: Indices) -> tuple[program.Kept, program.State]:
-        """Draw the data and the start of the runs with these settings, seeds and points."""
+    def beginning(self, runs: Indices) -> tuple[Any, ...]:
+        """Return the arguments of `program.begin` for these settings, seeds and points."""
         settings, some_seeds, points = runs
         seeds = np.asarray(self.run.seeds, dtype=np.uint32)[some_seeds]
         cell = self.run.cell(settings[0], points[0]) if self.run.independent else None
         start = program.start_of(self.run)
-        with ONE_BEGINS:
-            begun: tuple[program.Kept, program.State] = jax.block_until_ready(
-                program.begin(self.plan, self.tables, seeds, cell, self.rates(points), start)
-            )
-        return begun
+        return self.plan, self.tables, seeds, cell, self.rates(points), start
 
 
 def stacks(run: Simulation) -> Iterator[list[Stack]]:
@@ -225,8 +222,8 @@ class Group(ABC):
         """Make one call into compiled code towards a step or time; return whether all arrived."""
 
     @abstractmethod
-    def compile(self) -> None:
-        """Have `advance` compiled, and take no step."""
+    def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
+        """Trace what follows `program.begin`, from the shapes of what that returns."""
 
     @abstractmethod
     def states(self) -> program.State:
@@ -247,8 +244,24 @@ class Group(ABC):
         if self.begun:
             return
         self.begun = True
-        self.kept, states = self.stack.begin(self.runs)
+        with ONE_BEGINS:
+            begun = program.begin(*self.stack.beginning(self.runs))
+            self.kept, states = jax.block_until_ready(begun)
         self.start(states)
+
+    def compile(self) -> None:
+        """Compile the programs of these runs side by side, and run none of them.
+
+        Tracing holds Python's lock and the compiler does not: one program is compiled while the
+        next is traced.
+        """
+        with ThreadPoolExecutor() as pool:
+            begin = program.begin.trace(*self.stack.beginning(self.runs))
+            work = [pool.submit(begin.lower().compile)]
+            for traced in self.trace(*begin.out_info):
+                work.append(pool.submit(traced.lower().compile))
+            for compiling in work:
+                compiling.result()
 
     def go(self, report: Report, stopping: Stopping, after_call: Any) -> None:
         """Advance from record to record, to the end, until every run has failed or until asked to
@@ -363,8 +376,10 @@ class Stepping(Group):
     def fraction(self) -> float:
         return self.step / max(int(self.clock[-1]), 1)
 
-    def compile(self) -> None:
-        self.call(0)
+    def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
+        shared, zero = (self.plan, self.stack.tables, kept, states), np.int32(0)
+        yield program.advance.trace(*shared, self.rates, zero, zero)
+        yield program.record.trace(*shared, zero)
 
     def advance(self, target: int) -> bool:
         count = min(int(target) - self.step, self.pace.steps)
@@ -469,8 +484,16 @@ class Flowing(Group):
         passed, last = (np.log1p(t / flow.FIRST_STEP) for t in (self.times, self.clock[-1]))
         return float(passed.mean() / last) if last else 1.0
 
-    def compile(self) -> None:
-        self.call(0.0, 0)
+    def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
+        shared = self.plan, self.implicit, self.stack.tables, kept
+        limits = flow.limits_of(self.run.motion, self.run.dtype, 0)
+        begin = flow.begin.trace(*shared, states.params, self.rates, limits)
+        yield begin
+        now, zero = begin.out_info, np.asarray(0, self.run.dtype)
+        yield flow.advance.trace(*shared, now, self.rates, zero, limits)
+        there = dict(zip(self.plan.moving, now.there, strict=True))
+        there = program.State(there, (), ())
+        yield program.record.trace(self.plan, self.stack.tables, kept, there, np.int32(0))
 
     def advance(self, target: float) -> bool:
         before, begun = np.asarray(self.state.taken), time.perf_counter()

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
@@ -156,7 +156,7 @@ class Trainer:
                 pace = PACES.get(programs, Pace())
                 made = [kind(stack, runs, pace) for stack in alike for runs in stack.groups()]
                 if programs not in PACES:
-                    _compile(made[0], self.run)
+                    made[0].compile()
                     PACES[programs] = pace
                 self.groups += made
                 if stopping.asked:
@@ -301,18 +301,6 @@ def _leaves(document: Mapping[str, Any]) -> dict[str, Any]:
         inner = _leaves(value) if isinstance(value, Mapping) else None
         found |= {name: value} if inner is None else {f"{name}.{n}": v for n, v in inner.items()}
     return found
-
-
-def _compile(group: Group, run: Simulation) -> None:
-    """Compile what the groups share, once: take no step, and record nothing."""
-    group.begin()
-
-    def in_thread(work: Callable[[], Any]) -> None:
-        with numbers(run):
-            work()
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(in_thread, (group.compile, group.observe)))
 
 
 def _labelled(run: Simulation, recorded: Recorded) -> xr.Dataset:
