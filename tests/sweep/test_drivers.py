@@ -9,8 +9,6 @@ import struct
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -256,13 +254,20 @@ def state(pid):
         return "Z"
 
 
-def test_no_worker_hears_the_terminals_ctrl_c():
-    resource_tracker._resource_tracker._stop()  # it is started anew, and its starter listens again
-    with ThreadPoolExecutor(1) as thread:
-        worker = thread.submit(local._Worker).result()
-    try:
-        facts = Path(f"/proc/{worker.process.pid}/status").read_text()
-    finally:
-        worker.end()
-    (blocked,) = re.findall(r"SigBlk:\t(.*)", facts)
+def test_no_worker_hears_the_terminals_ctrl_c(tmp_path):
+    # in a process of its own: the first worker starts Python's resource tracker, which listens
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from pathlib import Path\n"
+        "from attnlab.sweeping import local\n"
+        "if __name__ == '__main__':\n"
+        "    with ThreadPoolExecutor(1) as thread:\n"
+        "        worker = thread.submit(local._Worker).result()\n"
+        "    print(Path(f'/proc/{worker.process.pid}/status').read_text())\n"
+        "    worker.end()\n"
+    )
+    path = tmp_path / "driver.py"
+    path.write_text(code)
+    facts = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
+    (blocked,) = re.findall(r"SigBlk:\t(.*)", facts.stdout)
     assert int(blocked, 16) >> (signal.SIGINT - 1) & 1
