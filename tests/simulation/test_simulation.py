@@ -69,7 +69,7 @@ SIMULATIONS = {
     "logits": Simulation(NAMED, **WHOLE, init=[0.0, 1.0, 0.0, 0.0, 0.5, 0.0]),
     "several": Simulation([NAMED, NAMED.with_prior([0.5, 0.5])], **WHOLE),
     "general path": Simulation(
-        "syn-small", **WHOLE, exact=False, init={"attention": np.eye(34)},
+        "syn-small", **WHOLE, init={"attention": np.eye(34)},
         record=Record(evaluate={"short": Sequences("syn-small", length=4)}),
     ),
     "chains": CHAINS,

@@ -87,8 +87,9 @@ class Simulation:
     init : str, array_like, mapping or Dataset, optional
         Start of the parameters. On sequence classes "zero"; "uniform", each entry of Y and Z
         uniform in +-1/sqrt(M) (`Embedded` says what it draws); or logits z(0), an array (query,
-        token) or (token,), with Y(0) = 0; with several heads also (head, query, token). Of other
-        models the model's own, arrays by group, or a result that has recorded parameters.
+        token) or (token,), with Y(0) = 0; with several heads also (head, query, token). Of any
+        model its own, arrays by group, or a result that has recorded parameters (on sequence
+        classes these two take the general path).
     seeds : int or sequence, optional
         Number of seeds, or their list. A seed fixes the data and the start; runs that differ only
         in learning rates see the same data, so that their differences have little noise.
@@ -233,7 +234,8 @@ class Simulation:
     def is_exact(self) -> bool:
         """True if the run takes the exact path of sequence classes."""
         has_path = isinstance(self.task, Sequences) and bool(getattr(self.model, "exact", ""))
-        return has_path and self.exact
+        # its layout rests on a symmetric decoder, which a start by group need not have
+        return has_path and self.exact and not isinstance(self.init, Mapping)
 
     @property
     def classes(self) -> Any:

@@ -49,8 +49,8 @@ ADVICE = {
 
 
 def learner_of(run: Simulation) -> Learner:
-    """Return the exact learner of a run, or the general one where its model has no exact path."""
-    if getattr(run.model, "exact", ""):
+    """Return the exact learner of a run, or the general one where the run has no exact path."""
+    if run.is_exact:
         model = resolve_name(run.model.exact)(run.model)
         return ExactLearner(model, is_random(run.init))
     return TaskLearner(run.task, run.model, run.loss, run.precision)
