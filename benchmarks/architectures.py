@@ -47,45 +47,79 @@ LEAST, NEAR = 6, 1e-5  # keys that a counted query sees; how near is right
 HIDDEN = 60.0  # a gap in a row's logits that only a mask makes (Swin's is -100) in such a model
 MOST, SECONDS = 30_000_000, 120  # parameters of a model, and how long it may take
 SIZES = (
-    (WIDTH, "hidden_size d_model n_embd dim emb_dim embed_dim embedding_size word_embed_proj_dim "
-     "decoder_hidden_size encoder_hidden_size lru_width out_hidden_size output_hidden_size "
-     "projection_dim embedding_dim model_dim hidden_dim width embedding_hidden_size image_size"),
-    (HEADS, "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
-     "decoder_attention_heads mamba_n_heads mamba_num_heads linear_num_key_heads "
-     "linear_num_value_heads index_n_heads"),
-    (2, "num_key_value_heads num_kv_heads num_local_experts num_experts n_routed_experts "
-     "moe_num_experts num_key_value_head attn_layer_period num_kv_shared_layers"),
-    (1, "num_experts_per_tok num_experts_per_token n_group topk_group moe_topk n_shared_experts "
-     "first_k_dense_replace mamba_n_groups n_groups attn_layer_offset"),
-    (WIDTH // HEADS, "head_dim d_kv attention_head_dim kv_channels d_head v_head_dim "
-     "qk_rope_head_dim qk_nope_head_dim attention_head_size index_head_dim linear_key_head_dim "
-     "linear_value_head_dim hidden_size_per_layer_input"),
+    (
+        WIDTH,
+        "hidden_size d_model n_embd dim emb_dim embed_dim embedding_size word_embed_proj_dim "
+        "decoder_hidden_size encoder_hidden_size lru_width out_hidden_size output_hidden_size "
+        "projection_dim embedding_dim model_dim hidden_dim width embedding_hidden_size image_size",
+    ),
+    (
+        HEADS,
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
+        "decoder_attention_heads mamba_n_heads mamba_num_heads linear_num_key_heads "
+        "linear_num_value_heads index_n_heads",
+    ),
+    (
+        2,
+        "num_key_value_heads num_kv_heads num_local_experts num_experts n_routed_experts "
+        "moe_num_experts num_key_value_head attn_layer_period num_kv_shared_layers",
+    ),
+    (
+        1,
+        "num_experts_per_tok num_experts_per_token n_group topk_group moe_topk n_shared_experts "
+        "first_k_dense_replace mamba_n_groups n_groups attn_layer_offset",
+    ),
+    (
+        WIDTH // HEADS,
+        "head_dim d_kv attention_head_dim kv_channels d_head v_head_dim "
+        "qk_rope_head_dim qk_nope_head_dim attention_head_size index_head_dim linear_key_head_dim "
+        "linear_value_head_dim hidden_size_per_layer_input",
+    ),
     (8, "rotary_dim patch_size"),
-    (32, "q_lora_rank kv_lora_rank mamba_d_state mamba_chunk_size chunk_size mamba_d_head "
-     "mamba_head_dim"),
-    (2 * WIDTH, "intermediate_size d_ff ffn_dim n_inner ffn_hidden_size encoder_ffn_dim mlp_dim "
-     "decoder_ffn_dim d_inner moe_intermediate_size shared_expert_intermediate_size "
-     "shared_intermediate_size mamba_d_ssm"),
-    (LAYERS, "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
-     "num_decoder_layers num_encoder_layers"),
-    (VOCABULARY, "vocab_size encoder_vocab_size decoder_vocab_size src_vocab_size tgt_vocab_size "
-     "vocab_size_per_layer_input"),
-    (256, "max_position_embeddings n_positions max_seq_len max_sequence_length max_seq_length "
-     "max_source_positions max_target_positions"),
-    (WINDOW, "sliding_window window_size attention_window local_attention_window "
-     "sliding_window_size attention_window_size local_attention attention_chunk_size"),
-)  # fmt: skip
+    (
+        32,
+        "q_lora_rank kv_lora_rank mamba_d_state mamba_chunk_size chunk_size mamba_d_head "
+        "mamba_head_dim",
+    ),
+    (
+        2 * WIDTH,
+        "intermediate_size d_ff ffn_dim n_inner ffn_hidden_size encoder_ffn_dim mlp_dim "
+        "decoder_ffn_dim d_inner moe_intermediate_size shared_expert_intermediate_size "
+        "shared_intermediate_size mamba_d_ssm",
+    ),
+    (
+        LAYERS,
+        "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
+        "num_decoder_layers num_encoder_layers",
+    ),
+    (
+        VOCABULARY,
+        "vocab_size encoder_vocab_size decoder_vocab_size src_vocab_size tgt_vocab_size "
+        "vocab_size_per_layer_input",
+    ),
+    (
+        256,
+        "max_position_embeddings n_positions max_seq_len max_sequence_length max_seq_length "
+        "max_source_positions max_target_positions",
+    ),
+    (
+        WINDOW,
+        "sliding_window window_size attention_window local_attention_window "
+        "sliding_window_size attention_window_size local_attention attention_chunk_size",
+    ),
+)
 SIZE_OF = {name: size for size, names in SIZES for name in names.split()}
 LISTS = {"attention_types": [[["global", "local"], LAYERS // 2]], "attn_layer_indices": [1, 3]}
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 # what else is tried where these sizes do not go together
 VARIANTS: tuple[dict[str, int], ...] = (
-    {}, {"num_key_value_heads": HEADS}, {"head_dim": 2 * WIDTH}, {"window_size": 4},
+    {},
+    {"num_key_value_heads": HEADS},
+    {"head_dim": 2 * WIDTH},
+    {"window_size": 4},
     {"window_size": 4, "patch_size": 2},
-)  # fmt: skip
-KINDS = (
-    "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "CAUSAL_LM",
-)  # fmt: skip
+)
+KINDS = ("MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "CAUSAL_LM")
 
 
 class NotBuilt(BaseException):
@@ -189,10 +223,14 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
     start = (visible & real[:, None, :, None]).any(1).any(1).int().argmax(-1)[:, None, None]
     entropy = m.entropy(maps)
     rows = {
-        "visible_keys": number, "entropy": entropy, "participation": m.participation(maps),
-        "relative_entropy": m.relative_entropy(entropy, number), "top_mass": m.top_mass(maps),
-        "keys_for": m.keys_for(maps).float(), "sink_mass": places.sink_mass(maps, start=start),
-    }  # fmt: skip
+        "visible_keys": number,
+        "entropy": entropy,
+        "participation": m.participation(maps),
+        "relative_entropy": m.relative_entropy(entropy, number),
+        "top_mass": m.top_mass(maps),
+        "keys_for": m.keys_for(maps).float(),
+        "sink_mass": places.sink_mass(maps, start=start),
+    }
     if found.kind.item() == "self":
         rows |= {"self_mass": places.self_mass(maps), "mean_distance": places.mean_distance(maps)}
     wanted = {}
@@ -310,7 +348,7 @@ def inputs_of(model: Any, shape: int) -> dict[str, Any]:
         "pixel_values": ((2, *image), (2, getattr(config, "num_frames", 8), *image)),
         "input_features": ((2, bins, 512), (2, 512, bins)),
         "input_values": ((2, 16_000), (2, 1, 16_000)),
-    }  # fmt: skip
+    }
     given: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
     if "input_ids" not in takes:
         del given["attention_mask"]

@@ -30,10 +30,20 @@ def panel(num_last: int, seeds: int = SEEDS, *, independent: bool = False) -> xr
     z = xr.DataArray(list(ETA_Z), dims="eta_z", coords={"eta_z": list(ETA_Z)})
     r = xr.DataArray(list(RATIO), dims="ratio", coords={"ratio": list(RATIO)})
     return simulate(
-        syn_medium(num_last=num_last), length=128, batch_size=128, eta_y=r * z, eta_z=z, steps=100,
-        momentum=0.9, init="uniform", seeds=seeds, independent=independent, what="statistics",
-        at=[100], progress=False,
-    )  # fmt: skip
+        syn_medium(num_last=num_last),
+        length=128,
+        batch_size=128,
+        eta_y=r * z,
+        eta_z=z,
+        steps=100,
+        momentum=0.9,
+        init="uniform",
+        seeds=seeds,
+        independent=independent,
+        what="statistics",
+        at=[100],
+        progress=False,
+    )
 
 
 def grid() -> float:

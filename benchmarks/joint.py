@@ -23,10 +23,19 @@ def main(arguments: list[str]) -> None:
     def step_seconds(classes: str, model: Model) -> float:
         begun = time.perf_counter()
         simulate(
-            classes, gradient=Population(), eta_y=[0.1, 0.2, 0.3, 0.4], eta_z=0.1, steps=STEPS,
-            seeds=4, momentum=0.0, init="uniform", model=model, what="loss", at=[STEPS],
+            classes,
+            gradient=Population(),
+            eta_y=[0.1, 0.2, 0.3, 0.4],
+            eta_z=0.1,
+            steps=STEPS,
+            seeds=4,
+            momentum=0.0,
+            init="uniform",
+            model=model,
+            what="loss",
+            at=[STEPS],
             progress=False,
-        )  # fmt: skip
+        )
         return (time.perf_counter() - begun) / STEPS
 
     models = {

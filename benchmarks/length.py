@@ -14,9 +14,17 @@ def main(arguments: list[str]) -> None:
         def run() -> float:
             begun = time.perf_counter()
             simulate(
-                "syn-small", length=length, batch_size=128, eta_y=0.1, eta_z=0.1, steps=STEPS,
-                momentum=0.0, what="loss", at=[STEPS], progress=False,
-            )  # fmt: skip
+                "syn-small",
+                length=length,
+                batch_size=128,
+                eta_y=0.1,
+                eta_z=0.1,
+                steps=STEPS,
+                momentum=0.0,
+                what="loss",
+                at=[STEPS],
+                progress=False,
+            )
             return time.perf_counter() - begun
 
         run()

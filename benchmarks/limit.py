@@ -16,9 +16,16 @@ def main(arguments: list[str]) -> None:
     def run() -> float:
         begun = time.perf_counter()
         simulate(
-            "syn-small", gradient=Population(), eta_y=0.1, eta_z=0.1, steps=STEPS, momentum=0.0,
-            what="loss", at=[STEPS], progress=False,
-        )  # fmt: skip
+            "syn-small",
+            gradient=Population(),
+            eta_y=0.1,
+            eta_z=0.1,
+            steps=STEPS,
+            momentum=0.0,
+            what="loss",
+            at=[STEPS],
+            progress=False,
+        )
         return time.perf_counter() - begun
 
     cold = run()

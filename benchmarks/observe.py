@@ -295,12 +295,14 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
     found["retained_mass"], found["output_error"] = (
         of_later.mean(2)
         for of_later in kv_cache.retained(
-            maps[:, :, -later:], kv_cache.cache_limits(visible[None, None, -later:], start),
-            value=value, sink=None,
+            maps[:, :, -later:],
+            kv_cache.cache_limits(visible[None, None, -later:], start),
+            value=value,
+            sink=None,
             heavy=maps[:, :, MIN_KEYS - 1 : -later].sum(2),
             window=maps[:, :, -later - voters : -later].sum(2),
         )
-    )  # fmt: skip
+    )
     fixed = maps[:, :, length // 8 - 1 :: length // 8].clone()
     if before is not None:
         earlier, earlier_heavy = before
@@ -336,9 +338,14 @@ def long(device: str, quick: bool) -> None:
 
     length, layers = (1024, 1) if quick else (32_768, 4)
     config = LlamaConfig(  # as wide as TinyLlama
-        vocab_size=1024, hidden_size=2048, intermediate_size=5632, num_hidden_layers=layers,
-        num_attention_heads=32, num_key_value_heads=4, max_position_embeddings=length,
-    )  # fmt: skip
+        vocab_size=1024,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=layers,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        max_position_embeddings=length,
+    )
     with torch.device(device):
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
     ids = torch.randint(0, 1024, (1, length))
@@ -436,17 +443,28 @@ def training(device: str, *, observed: bool) -> list[Any]:
 
 
 def gpt2(
-    layers: int, heads: int, width: int, vocabulary: int, context: int, device: str,
+    layers: int,
+    heads: int,
+    width: int,
+    vocabulary: int,
+    context: int,
+    device: str,
     attention: str = "sdpa",
-) -> Any:  # fmt: skip
+) -> Any:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
     config = GPT2Config(
-        n_layer=layers, n_head=heads, n_embd=width, vocab_size=vocabulary, n_positions=context,
-        bos_token_id=0, eos_token_id=0, attn_implementation=attention,
-    )  # fmt: skip
+        n_layer=layers,
+        n_head=heads,
+        n_embd=width,
+        vocab_size=vocabulary,
+        n_positions=context,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation=attention,
+    )
     return GPT2LMHeadModel(config).to(device)
 
 

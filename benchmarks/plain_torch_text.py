@@ -45,9 +45,15 @@ class Loop:
     """One run; `advance` takes steps and gives the last loss. half: products in bfloat16."""
 
     def __init__(
-        self, ids: NDArray[np.int32], vocab_size: int, layers: int, rate: float,
-        optimizer: str = "SGD", device: str = "cpu", half: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        ids: NDArray[np.int32],
+        vocab_size: int,
+        layers: int,
+        rate: float,
+        optimizer: str = "SGD",
+        device: str = "cpu",
+        half: bool = False,
+    ) -> None:
         torch.manual_seed(0)
         self.model = Transformer(vocab_size, layers).to(device)
         self.optimizer = getattr(torch.optim, optimizer)(self.model.parameters(), lr=rate)

@@ -33,10 +33,14 @@ import chromium  # noqa: E402
 
 DOCUMENT: dict[str, Any] = {
     "task": {"name": "sequences", "classes": "family", "length": 128},
-    "gradient": {"name": "batches", "size": 128}, "eta_y": 1, "eta_z": 1, "init": "zero",
+    "gradient": {"name": "batches", "size": 128},
+    "eta_y": 1,
+    "eta_z": 1,
+    "init": "zero",
     "motion": {"name": "steps", "steps": 100, "optimizer": {"name": "sgd", "momentum": 0.9}},
-    "seeds": [0], "record": {"geometric": 100},
-}  # fmt: skip
+    "seeds": [0],
+    "record": {"geometric": 100},
+}
 SLIDERS = {"eta_y": range(2, 9), "eta_z": range(2, 9), "common_mass": range(1, 8), "seed": range(9)}
 MEASURE = """
 ([name, index]) => new Promise((done, failed) => {
@@ -72,8 +76,11 @@ BARS = """
 def report(name: str, milliseconds: list[float]) -> None:
     ordered = sorted(milliseconds)
     p95 = ordered[min(round(0.95 * len(ordered)), len(ordered) - 1)]
-    print(f"{name:34} median {statistics.median(ordered):6.0f} ms   p95 {p95:6.0f} ms   "
-          f"n = {len(ordered)}", flush=True)  # fmt: skip
+    print(
+        f"{name:34} median {statistics.median(ordered):6.0f} ms   p95 {p95:6.0f} ms   "
+        f"n = {len(ordered)}",
+        flush=True,
+    )
 
 
 @contextmanager
@@ -169,9 +176,10 @@ def pictures(browser: Any, address: str, folder: Path) -> None:
     for name, width, height in (("playground", 1280, 1200), ("playground-phone", 375, 1500)):
         for scheme, suffix in (("light", ""), ("dark", "-dark")):
             page = browser.new_page(
-                viewport={"width": width, "height": height}, color_scheme=scheme,
+                viewport={"width": width, "height": height},
+                color_scheme=scheme,
                 reduced_motion="reduce",
-            )  # fmt: skip
+            )
             page.add_init_script("localStorage.setItem('attnlab-tour-done', '1')")
             page.goto(address)
             page.wait_for_selector("path.line.sgd[d^=M]", state="attached")

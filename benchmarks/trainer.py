@@ -43,9 +43,14 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     task = MarkovChains(vocab_size=3, length=given.length)
     run = Simulation(
-        task, Transformer(layers=given.layers, dim=16), motion=Steps(given.steps, "adamw"),
-        gradient=Batches(BATCH), learning_rate=3e-3, seeds=given.runs, record=Record("loss"),
-    )  # fmt: skip
+        task,
+        Transformer(layers=given.layers, dim=16),
+        motion=Steps(given.steps, "adamw"),
+        gradient=Batches(BATCH),
+        learning_rate=3e-3,
+        seeds=given.runs,
+        record=Record("loss"),
+    )
     cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     begun = time.perf_counter()
     with numbers(run):

@@ -20,10 +20,19 @@ def main(arguments: list[str]) -> None:
     def step_seconds(model: Model) -> float:
         begun = time.perf_counter()
         simulate(
-            "syn-small", length=128, batch_size=128, eta_y=[0.1, 0.2, 0.3, 0.4], eta_z=0.1,
-            steps=STEPS, seeds=4, momentum=0.9, model=model, what="loss", at=[STEPS],
+            "syn-small",
+            length=128,
+            batch_size=128,
+            eta_y=[0.1, 0.2, 0.3, 0.4],
+            eta_z=0.1,
+            steps=STEPS,
+            seeds=4,
+            momentum=0.9,
+            model=model,
+            what="loss",
+            at=[STEPS],
             progress=False,
-        )  # fmt: skip
+        )
         return (time.perf_counter() - begun) / STEPS
 
     variants = {
@@ -39,10 +48,14 @@ def main(arguments: list[str]) -> None:
         "learned": Extended(position="learned"),
         "learned, 4 heads": Extended(position="learned", heads=4),
         "all": Extended(
-            residual=True, normalization="layer", heads=4, combine="concatenate",
-            position="learned", attend_self=True,
+            residual=True,
+            normalization="layer",
+            heads=4,
+            combine="concatenate",
+            position="learned",
+            attend_self=True,
         ),
-    }  # fmt: skip
+    }
     step_seconds(Pairwise())
     print(f"{'variant':22} {'ms a step':>10} {'ratio':>7}")
     for name, model in variants.items():

@@ -37,9 +37,18 @@ def build(out: Path) -> int:
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as work:
         made, doctrees = Path(work, "html"), Path(work, "doctrees")
         failed = _sphinx(
-            "--quiet", "--fail-on-warning", "--keep-going", "--builder", "html",
-            "-D", f"nb_execution_cache_path={kept}", "-d", str(doctrees), str(DOCS), str(made),
-        )  # fmt: skip
+            "--quiet",
+            "--fail-on-warning",
+            "--keep-going",
+            "--builder",
+            "html",
+            "-D",
+            f"nb_execution_cache_path={kept}",
+            "-d",
+            str(doctrees),
+            str(DOCS),
+            str(made),
+        )
         if not failed:
             for part in ("objects.inv", ".buildinfo"):  # for other sites and other builds
                 (made / part).unlink(missing_ok=True)

@@ -17,16 +17,27 @@ corpus = open_corpus("builtin", vocab_size=1000)
 rows = corpus.train[: len(corpus.train) // CONTEXT * CONTEXT].reshape(-1, CONTEXT)
 examples = [{"input_ids": row.tolist(), "labels": row.tolist()} for row in rows]
 config = GPT2Config(
-    vocab_size=corpus.vocab_size, n_positions=CONTEXT, n_layer=2, n_head=4, n_embd=64,
-    bos_token_id=0, eos_token_id=0,
-)  # fmt: skip
+    vocab_size=corpus.vocab_size,
+    n_positions=CONTEXT,
+    n_layer=2,
+    n_head=4,
+    n_embd=64,
+    bos_token_id=0,
+    eos_token_id=0,
+)
 model = GPT2LMHeadModel(config)
 
 observer = attnlab.observe(model, probe=rows[:8], every=max(1, STEPS // 20))
 settings = TrainingArguments(
-    "trained", max_steps=STEPS, per_device_train_batch_size=16, learning_rate=3e-3,
-    save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True,
-)  # fmt: skip
+    "trained",
+    max_steps=STEPS,
+    per_device_train_batch_size=16,
+    learning_rate=3e-3,
+    save_strategy="no",
+    report_to="none",
+    disable_tqdm=True,
+    use_cpu=True,
+)
 callbacks = [observer.callback()]
 Trainer(model, settings, train_dataset=examples, callbacks=callbacks).train()
 

@@ -27,10 +27,7 @@ class LowRank(SequenceModel):
         """Y(0) = 0 and B(0) = 0, so that z(0) = 0, while A lets it move."""
         M = task.vocab_size
         A = jax.random.normal(key, (M, self.rank)) / self.rank**0.5
-        return {
-            "decoder": jnp.zeros((M, M)),
-            "attention": {"A": A, "B": jnp.zeros((M, self.rank))},
-        }
+        return {"decoder": jnp.zeros((M, M)), "attention": {"A": A, "B": jnp.zeros((M, self.rank))}}
 
     def apply(self, params, inputs, *, key=None):
         """Attend by Eq. 5 to the tokens of a sequence, or of a class for T to infinity; decode."""
@@ -45,9 +42,13 @@ class LowRank(SequenceModel):
 if __name__ == "__main__":
     classes = attnlab.classes_from("syn-medium:num_last=4")
     run = attnlab.Simulation(
-        classes, LowRank(2), gradient="population", motion=attnlab.Steps(500), eta_z=10.0,
+        classes,
+        LowRank(2),
+        gradient="population",
+        motion=attnlab.Steps(500),
+        eta_z=10.0,
         record=attnlab.Record(what="attention", at=(0, 500)),
-    )  # fmt: skip
+    )
     attnlab.save(attnlab.simulate(run), "low_rank.nc")
     assert attnlab.Simulation.of(attnlab.load("low_rank.nc")) == run
     swept = attnlab.sweep(run, grid={"rank": [1, 2, 4]}, seeds=5)

@@ -17,22 +17,41 @@ from xdist.scheduler import LoadScopeScheduling
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
 # time than it takes to optimise them, and so do those of files that test no numbers.
 AS_SHIPPED = {
-    "simulation", "formulas", "theory", "papers", "auditing", "test_figures", "test_sweep", "docs",
-}  # fmt: skip
+    "simulation",
+    "formulas",
+    "theory",
+    "papers",
+    "auditing",
+    "test_figures",
+    "test_sweep",
+    "docs",
+}
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
 TOGETHER = {
-    "auditing": "auditing", "observe": "observe", "test_observe": "observe",
+    "auditing": "auditing",
+    "observe": "observe",
+    "test_observe": "observe",
     "test_examples": "observe",
-}  # fmt: skip
+}
 # What takes longest begins first, so that no worker is left with it at the end.
 FIRST = (
-    "auditing", "test_site", "test_simulate", "test_printed", "test_models", "observe",
-    "test_observe", "test_examples", "test_conformance", "test_cluster", "test_page",
-    "test_torture", "test_program",
-)  # fmt: skip
+    "auditing",
+    "test_site",
+    "test_simulate",
+    "test_printed",
+    "test_models",
+    "observe",
+    "test_observe",
+    "test_examples",
+    "test_conformance",
+    "test_cluster",
+    "test_page",
+    "test_torture",
+    "test_program",
+)
 
 
 # How long an example takes is the machine's affair, not the test's.

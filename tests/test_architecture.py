@@ -11,10 +11,25 @@ import attnlab
 SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
-    "files", "shelf", "formulas", "measures", "tasks", "models", "simulation",
-    "theory", "auditing", "sweeping", "plots", "experiments", "papers", "observing",
-    "report", "authoring", "playground", "cli",
-]  # fmt: skip
+    "files",
+    "shelf",
+    "formulas",
+    "measures",
+    "tasks",
+    "models",
+    "simulation",
+    "theory",
+    "auditing",
+    "sweeping",
+    "plots",
+    "experiments",
+    "papers",
+    "observing",
+    "report",
+    "authoring",
+    "playground",
+    "cli",
+]
 # formulas stand on numpy alone, so that agreement with the simulator is evidence
 FORBIDDEN = {"formulas": {"shelf"}}
 

@@ -147,10 +147,22 @@ def theory_defaults(arguments: ast.arguments) -> list[ast.expr]:
 @pytest.mark.parametrize(
     "text",
     [
-        "Theorem 2", "theorem_2", "Lemma 6", "Eq. 10", "eq10", "Section 7", "Appendix D", "Fig. 4",
-        "fig6", "Figs. 6", "recipes/fig6.yaml", "claim 3", "Assumption 1c", "Corollary 1",
+        "Theorem 2",
+        "theorem_2",
+        "Lemma 6",
+        "Eq. 10",
+        "eq10",
+        "Section 7",
+        "Appendix D",
+        "Fig. 4",
+        "fig6",
+        "Figs. 6",
+        "recipes/fig6.yaml",
+        "claim 3",
+        "Assumption 1c",
+        "Corollary 1",
     ],
-)  # fmt: skip
+)
 def test_numbered_statements_are_found(text: str) -> None:
     assert NUMBERED.search(text)
 

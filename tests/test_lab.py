@@ -88,9 +88,14 @@ def environment(place, **more):
 
 def lab(place, *words, **more):
     return subprocess.run(
-        ["sh", "./lab", *words], cwd=place, env=environment(place, **more),
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        ["sh", "./lab", *words],
+        cwd=place,
+        env=environment(place, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
@@ -154,9 +159,13 @@ def test_an_installation_on_a_terminal_has_one_line_that_changes(place):
     write_pip(place, WAIT % 4)
     main, terminal = pty.openpty()
     with subprocess.Popen(
-        ["sh", "./lab", "cite"], cwd=place, env=environment(place), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=terminal,
-    ) as process:  # fmt: skip
+        ["sh", "./lab", "cite"],
+        cwd=place,
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+    ) as process:
         os.close(terminal)
         shown = read_all(main)
     assert process.returncode == 0
@@ -195,10 +204,15 @@ def test_what_pip_says_is_shown_where_it_fails_and_it_is_tried_again(place):
 def test_an_interrupted_installation_is_repeated(number, place):
     write_pip(place, "echo $$ > {place}/pid; exec /bin/sleep 600\n")
     with subprocess.Popen(
-        ["sh", "./lab", "cite"], cwd=place, env=environment(place), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        ["sh", "./lab", "cite"],
+        cwd=place,
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # else ignored in the background
-    ) as process:  # fmt: skip
+    ) as process:
         while not (place / "pid").exists() or not (place / "pid").read_text().strip():
             time.sleep(0.01)
         process.send_signal(number)
@@ -225,9 +239,13 @@ def test_the_shell_completes_own_verbs_and_asks_attnlab_for_its(place):
     script = lab(place, "completion").stdout
     typed = f'{script}\nCOMP_WORDS=(./lab to); COMP_CWORD=1; _lab ./lab; echo "${{COMPREPLY[0]}}"'
     done = subprocess.run(
-        ["bash", "-c", typed], cwd=place, env=environment(place), capture_output=True, text=True,
+        ["bash", "-c", typed],
+        cwd=place,
+        env=environment(place),
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     assert (done.stdout, done.stderr) == ("torture\n", "")
 
 
@@ -264,8 +282,8 @@ def test_types_do_not_outlive_tests_that_are_stopped(place):
         )
     )
     with subprocess.Popen(
-        ["sh", "./lab", "test"], cwd=place, env=environment(place), stdin=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
+        ["sh", "./lab", "test"], cwd=place, env=environment(place), stdin=subprocess.DEVNULL
+    ) as process:
         begun = [place / name for name in ("types", "tests")]
         while not all(path.exists() and path.read_text().strip() for path in begun):
             time.sleep(0.01)

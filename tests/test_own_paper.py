@@ -61,9 +61,12 @@ def run(site, *arguments, cwd, code=0):
     found = os.pathsep.join([str(site), *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": found, "ATTNLAB_PAPERS": ""}
     done = subprocess.run(
-        [sys.executable, "-m", "attnlab", *arguments], cwd=cwd, env=environment,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "attnlab", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == code, done.stderr + done.stdout
     return done
 
@@ -102,8 +105,9 @@ def test_its_claims_are_audited(site, tmp_path):
     found = json.loads(run(site, "audit", "--paper", "own_paper", "--json", cwd=tmp_path).stdout)
     verdicts = {of["id"]: (of["verdict"], of["training"]) for of in found["claims"]}
     assert verdicts == {
-        "own-paper-square": (None, "holds"), "own-paper-distinct-first": ("holds", None),
-    }  # fmt: skip
+        "own-paper-square": (None, "holds"),
+        "own-paper-distinct-first": ("holds", None),
+    }
 
 
 def test_its_figure_is_reproduced(site, tmp_path):

@@ -17,14 +17,32 @@ import attnlab
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "surface.txt"
 FOLDERS = (
-    "attnlab", "attnlab.auditing", "attnlab.authoring", "attnlab.experiments",
-    "attnlab.formulas", "attnlab.measures", "attnlab.models", "attnlab.observing",
-    "attnlab.papers.joma.theory", "attnlab.papers.scan_and_snap.theory", "attnlab.playground",
-    "attnlab.plots", "attnlab.report", "attnlab.shelf", "attnlab.simulation", "attnlab.sweeping",
-    "attnlab.tasks", "attnlab.tasks.classes", "attnlab.tasks.text", "attnlab.theory",
-)  # fmt: skip
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")),
-         *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+    "attnlab",
+    "attnlab.auditing",
+    "attnlab.authoring",
+    "attnlab.experiments",
+    "attnlab.formulas",
+    "attnlab.measures",
+    "attnlab.models",
+    "attnlab.observing",
+    "attnlab.papers.joma.theory",
+    "attnlab.papers.scan_and_snap.theory",
+    "attnlab.playground",
+    "attnlab.plots",
+    "attnlab.report",
+    "attnlab.shelf",
+    "attnlab.simulation",
+    "attnlab.sweeping",
+    "attnlab.tasks",
+    "attnlab.tasks.classes",
+    "attnlab.tasks.text",
+    "attnlab.theory",
+)
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 UNTYPED = {"errata.md"}  # hands whole settings over as **dict, which mypy takes to be of one type
 
 

@@ -21,17 +21,30 @@ from torture.parsers import Parser, Parsers
 ROOT = Path(__file__).resolve().parents[1]
 # Of this seed: kills of a sweep by INT, TERM and KILL, and a disk that a simulation fills.
 SHORT = (
-    "parsers:300", "checkpoints:60", "damage:150", "kills:2", "disks:1", "extremes:16",
-    "outputs:40", "theories:100", "signals:2", "twins:12", "--seed", "2631",
-)  # fmt: skip
+    "parsers:300",
+    "checkpoints:60",
+    "damage:150",
+    "kills:2",
+    "disks:1",
+    "extremes:16",
+    "outputs:40",
+    "theories:100",
+    "signals:2",
+    "twins:12",
+    "--seed",
+    "2631",
+)
 
 
 def run(*command, **more):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": path, **more},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, **more},
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_half_a_minute_of_it(tmp_path):
@@ -134,19 +147,34 @@ def test_clean_words():
 def test_a_number_that_is_wrong_is_found(monkeypatch):
     rows = [[(0, 0.25), (1, 0.75)], [(0, 0.5), (2, 0.5)]]
     given = {
-        "vocab": 8, "rows": rows, "query": [3, 3], "next": [4, 5], "prior": [0.5, 0.5],
-        "eta_y": [0.5], "eta_z": [1.0], "steps": 5, "momentum": 0.0, "weight_decay": 0.0,
-        "lump": False, "dtype": "float64", "start": 1.0, "length": 2, "batch_size": 1, "seed": 0,
-    }  # fmt: skip
+        "vocab": 8,
+        "rows": rows,
+        "query": [3, 3],
+        "next": [4, 5],
+        "prior": [0.5, 0.5],
+        "eta_y": [0.5],
+        "eta_z": [1.0],
+        "steps": 5,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "lump": False,
+        "dtype": "float64",
+        "start": 1.0,
+        "length": 2,
+        "batch_size": 1,
+        "seed": 0,
+    }
     case = Case("limit", given)
     campaign = extremes.Extremes(Path())
     assert campaign.judge(case).outcome == "right"
     descend = extremes._descend
     monkeypatch.setattr(
-        extremes, "_descend", lambda given, classes, at, rates, rounded: descend(
+        extremes,
+        "_descend",
+        lambda given, classes, at, rates, rounded: descend(
             given, classes, at, rates * np.array([1.0, 1 + 1e-6]).reshape(2, 1, 1), rounded
         ),
-    )  # fmt: skip
+    )
     assert "from brute force" in campaign.judge(case).words
 
 
@@ -154,9 +182,21 @@ def test_a_sum_that_cancels_is_left_to_rounding():
     """Attention is on one token but for 1e-300, so that the slope of its logit is zero but for the
     rounding error of a difference, which a rate of 4e20 makes larger than the logits."""
     given = {
-        "vocab": 8, "rows": [[(7, 1.0), (2, 1e-300)], [(0, 1.0)]], "query": [6, 7], "next": [1, 3],
-        "prior": [0.5, 0.5], "eta_y": [0.1], "eta_z": [3.976519007503364e20], "steps": 5,
-        "momentum": 0.0, "weight_decay": 0.0, "lump": True, "dtype": "float32", "start": 30.0,
-        "length": 2, "batch_size": 1, "seed": 3694674699,
-    }  # fmt: skip
+        "vocab": 8,
+        "rows": [[(7, 1.0), (2, 1e-300)], [(0, 1.0)]],
+        "query": [6, 7],
+        "next": [1, 3],
+        "prior": [0.5, 0.5],
+        "eta_y": [0.1],
+        "eta_z": [3.976519007503364e20],
+        "steps": 5,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "lump": True,
+        "dtype": "float32",
+        "start": 30.0,
+        "length": 2,
+        "batch_size": 1,
+        "seed": 3694674699,
+    }
     assert extremes.Extremes(Path()).judge(Case("limit", given)).outcome == "right"

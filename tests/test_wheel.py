@@ -67,9 +67,14 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(built, tmp_path):
     assert figure == "fig2"
     assert Path(module).is_relative_to(site)
     plan = run(
-        site, site / "bin" / "attnlab", "sweep", "scan_and_snap/fig6", "--dry-run", "--json",
+        site,
+        site / "bin" / "attnlab",
+        "sweep",
+        "scan_and_snap/fig6",
+        "--dry-run",
+        "--json",
         cwd=elsewhere,
-    )  # fmt: skip
+    )
     assert json.loads(plan)["runs"] == 640
     run(site, site / "bin" / "attnlab", "new-paper", "my_paper", cwd=elsewhere)
     assert data_files(elsewhere / "my_paper") == data_files(ROOT / "examples" / "own_paper")

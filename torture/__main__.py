@@ -19,12 +19,29 @@ from pathlib import Path
 from typing import Any
 
 NAMES = (
-    "parsers", "checkpoints", "damage", "kills", "disks", "extremes", "outputs", "theories",
-    "signals", "twins",
-)  # fmt: skip
+    "parsers",
+    "checkpoints",
+    "damage",
+    "kills",
+    "disks",
+    "extremes",
+    "outputs",
+    "theories",
+    "signals",
+    "twins",
+)
 # Imported before any fork; JAX itself begins only when it is first used.
-MODULES = ("jax", "diffrax", "h5netcdf", "safetensors.numpy", "typer._adapters", "attnlab.cli",
-           "attnlab.sweeping", "attnlab.simulation.trainer", "attnlab.report")  # fmt: skip
+MODULES = (
+    "jax",
+    "diffrax",
+    "h5netcdf",
+    "safetensors.numpy",
+    "typer._adapters",
+    "attnlab.cli",
+    "attnlab.sweeping",
+    "attnlab.simulation.trainer",
+    "attnlab.report",
+)
 OUTCOMES = ("right", "refused", "bad")
 
 
@@ -39,10 +56,7 @@ class Tally:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="torture", description=__doc__)
     parser.add_argument(
-        "campaigns",
-        nargs="*",
-        metavar="CAMPAIGN[:TRIES]",
-        help=f"{', '.join(NAMES)}; default all",
+        "campaigns", nargs="*", metavar="CAMPAIGN[:TRIES]", help=f"{', '.join(NAMES)}; default all"
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="for all of it (5)")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers (0)")

@@ -24,49 +24,145 @@ from torture.campaign import REFUSED, RIGHT, Campaign, Case, Verdict, bad, clean
 BAD_INPUT, FAULTS = 2, 1  # exit codes
 STEPS = (0, 10, 20)
 SIZES = {
-    "vocab_size": 24, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "intermediate_size": 8, "max_position_embeddings": 32, "pad_token_id": 0,
-}  # fmt: skip
+    "vocab_size": 24,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "max_position_embeddings": 32,
+    "pad_token_id": 0,
+}
 MODELS: dict[str, dict[str, Any]] = {
     "gpt2": {"vocab_size": 24, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "gpt_neox": SIZES,
     "llama": {**SIZES, "num_key_value_heads": 1},
     "bert": SIZES,
-    "t5": {"vocab_size": 24, "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 2, "num_heads": 2,
-           "pad_token_id": 0, "decoder_start_token_id": 0},
+    "t5": {
+        "vocab_size": 24,
+        "d_model": 8,
+        "d_kv": 4,
+        "d_ff": 8,
+        "num_layers": 2,
+        "num_heads": 2,
+        "pad_token_id": 0,
+        "decoder_start_token_id": 0,
+    },
     "opt": {**SIZES, "ffn_dim": 8, "word_embed_proj_dim": 8, "pad_token_id": 1},
     "mistral": {**SIZES, "num_key_value_heads": 1, "sliding_window": 6},
-}  # fmt: skip
+}
 ASKED = ["--text", "text.txt", "--sequences", "2", "--length", "16", "--min-keys", "4"]
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 # Parts of a tokenizer that take exponential time or memory, if they are used.
 RULES: tuple[dict[str, Any], ...] = (
-    {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(\w+)+\d*x"},
-                       "behavior": "Isolated", "invert": False}},
-    {"normalizer": {"type": "Sequence", "normalizers": 12 * [
-        {"type": "Replace", "pattern": {"Regex": ""}, "content": "w" * 10}]}},
-    {"padding": {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_to_multiple_of": None,
-                 "pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>"}},
-    {"truncation": {"direction": "Right", "max_length": 0, "strategy": "LongestFirst",
-                    "stride": 9}},
-    {"added_tokens": [{"id": 2**32 - 1, "content": "w1", "single_word": False, "lstrip": False,
-                       "rstrip": False, "normalized": False, "special": True}]},
-)  # fmt: skip
+    {
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": {"Regex": r"(\w+)+\d*x"},
+            "behavior": "Isolated",
+            "invert": False,
+        }
+    },
+    {
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": 12
+            * [{"type": "Replace", "pattern": {"Regex": ""}, "content": "w" * 10}],
+        }
+    },
+    {
+        "padding": {
+            "strategy": {"Fixed": 10**12},
+            "direction": "Right",
+            "pad_to_multiple_of": None,
+            "pad_id": 0,
+            "pad_type_id": 0,
+            "pad_token": "<unk>",
+        }
+    },
+    {
+        "truncation": {
+            "direction": "Right",
+            "max_length": 0,
+            "strategy": "LongestFirst",
+            "stride": 9,
+        }
+    },
+    {
+        "added_tokens": [
+            {
+                "id": 2**32 - 1,
+                "content": "w1",
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+        ]
+    },
+)
 # Values that a configuration may be given anywhere.
 VALUES: tuple[Any, ...] = (
-    0, -1, 1, 3, 2**31, 10**9, 1e9, 10**12, 2**63, 10**400, 0.5, 1e-300, 1e300, float("nan"),
-    float("inf"), None, True, "", "x", "owner/kernel", "../..", [], [1], {}, {"a": 1},
+    0,
+    -1,
+    1,
+    3,
+    2**31,
+    10**9,
+    1e9,
+    10**12,
+    2**63,
+    10**400,
+    0.5,
+    1e-300,
+    1e300,
+    float("nan"),
+    float("inf"),
+    None,
+    True,
+    "",
+    "x",
+    "owner/kernel",
+    "../..",
+    [],
+    [1],
+    {},
+    {"a": 1},
     [[["a"], 10**9]],
-)  # fmt: skip
+)
 KEYS = (
-    "attn_implementation", "_attn_implementation", "_attn_implementation_internal", "dtype",
-    "torch_dtype", "quantization_config", "auto_map", "transformers_weights", "model_type",
-    "configuration_files", "rope_parameters", "rope_scaling", "layer_types", "is_encoder_decoder",
-    "add_cross_attention", "is_decoder", "pruned_heads", "tie_word_embeddings", "architectures",
-    "id2label", "num_labels", "output_attentions", "return_dict", "use_cache", "head_dim",
-    "attention_types", "sliding_window", "fusion_config", "sub_configs", "text_config",
-)  # fmt: skip
+    "attn_implementation",
+    "_attn_implementation",
+    "_attn_implementation_internal",
+    "dtype",
+    "torch_dtype",
+    "quantization_config",
+    "auto_map",
+    "transformers_weights",
+    "model_type",
+    "configuration_files",
+    "rope_parameters",
+    "rope_scaling",
+    "layer_types",
+    "is_encoder_decoder",
+    "add_cross_attention",
+    "is_decoder",
+    "pruned_heads",
+    "tie_word_embeddings",
+    "architectures",
+    "id2label",
+    "num_labels",
+    "output_attentions",
+    "return_dict",
+    "use_cache",
+    "head_dim",
+    "attention_types",
+    "sliding_window",
+    "fusion_config",
+    "sub_configs",
+    "text_config",
+)
 # In the place of a file. Those that lead out of the folder must be refused.
 KINDS = ("gone", "empty", "cut", "longer", "zeros", "folder", "fifo", "socket", "loop", "dangling")
 OUTSIDE = ("outside", "device")
@@ -81,22 +177,64 @@ PLACES = (
     5,
     None,
 )
-INDEXES: tuple[Any, ...] = ("", "[]", "7", "{}", "null", '"x"', '{"weight_map": []}', "[" * 5000,
-                            '{"weight_map": {}}', '{"weight_map": {"a": {}}}', "\0")  # fmt: skip
+INDEXES: tuple[Any, ...] = (
+    "",
+    "[]",
+    "7",
+    "{}",
+    "null",
+    '"x"',
+    '{"weight_map": []}',
+    "[" * 5000,
+    '{"weight_map": {}}',
+    '{"weight_map": {"a": {}}}',
+    "\0",
+)
 REFS = (b"", b"..", b"../../../outside", b"/outside", b"\0\xff\xfe", b"x" * 5000, b"a/../b", b"\n")
 NAMES = (
-    "step9223372036854775808", "step" + "9" * 200, "checkpoint--1", "step5\n", "step\x1b[2J7",
-    "step\udcff5", "step10", "step0010", "iter5M", "ckpt_3k",
-)  # fmt: skip
+    "step9223372036854775808",
+    "step" + "9" * 200,
+    "checkpoint--1",
+    "step5\n",
+    "step\x1b[2J7",
+    "step\udcff5",
+    "step10",
+    "step0010",
+    "iter5M",
+    "ckpt_3k",
+)
 PATTERNS = (
-    r"(\d+)", "(", "x", r"(\D+)", "(a+)+$", r"((.*)*)*(\d)z", "(" * 400 + ")" * 400,
-    "(a{99999999999})", r"(?P<a>\d+)(?P=b)", r"(\d)?", r"()", "\0(.)", r"(.|.)*(\d+)\Z\n",
-    "(x" * 2000, r"(?i)STEP(\d+)",
-)  # fmt: skip
+    r"(\d+)",
+    "(",
+    "x",
+    r"(\D+)",
+    "(a+)+$",
+    r"((.*)*)*(\d)z",
+    "(" * 400 + ")" * 400,
+    "(a{99999999999})",
+    r"(?P<a>\d+)(?P=b)",
+    r"(\d)?",
+    r"()",
+    "\0(.)",
+    r"(.|.)*(\d+)\Z\n",
+    "(x" * 2000,
+    r"(?i)STEP(\d+)",
+)
 OBSERVED = ("steps.nc", "model.nc")
 # what reports read of them, or some of it
-READ = ("entropy", "relative_entropy", "keys_", "visible_keys", "sink_mass", "induction_mass",
-        "attention_speed", "snap_", "received_", "retained_mass", "output_error")  # fmt: skip
+READ = (
+    "entropy",
+    "relative_entropy",
+    "keys_",
+    "visible_keys",
+    "sink_mass",
+    "induction_mass",
+    "attention_speed",
+    "snap_",
+    "received_",
+    "retained_mass",
+    "output_error",
+)
 CATASTROPHIC_SECONDS = 2.0  # instead of 10, which nothing is learned from
 
 
@@ -122,13 +260,29 @@ class Checkpoints(Campaign):
         gc.freeze()  # else each model that is measured goes through all that was imported
         self.place = folder / "tried"
         self.changes: dict[str, Callable[[Random], tuple[dict[str, Any], bytes]]] = {
-            "bytes": self._bytes, "header": self._header, "config": self._config,
-            "tokenizer": self._tokenizer, "kind": self._kind, "values": self._values,
-            "index": self._index, "ref": self._ref, "name": self._name, "pattern": self._pattern,
-            "pickle": self._pickle, "dataset": self._dataset,
-        }  # fmt: skip
-        often = {"bytes": 5, "header": 3, "config": 8, "tokenizer": 3, "kind": 4, "values": 3,
-                 "index": 3, "dataset": 5}  # fmt: skip
+            "bytes": self._bytes,
+            "header": self._header,
+            "config": self._config,
+            "tokenizer": self._tokenizer,
+            "kind": self._kind,
+            "values": self._values,
+            "index": self._index,
+            "ref": self._ref,
+            "name": self._name,
+            "pattern": self._pattern,
+            "pickle": self._pickle,
+            "dataset": self._dataset,
+        }
+        often = {
+            "bytes": 5,
+            "header": 3,
+            "config": 8,
+            "tokenizer": 3,
+            "kind": 4,
+            "values": 3,
+            "index": 3,
+            "dataset": 5,
+        }
         self.often = [name for name in self.changes for _ in range(often.get(name, 1))]
 
     def cases(self, draw: Random) -> Iterator[Case]:
@@ -209,12 +363,23 @@ class Checkpoints(Campaign):
         elif value == "more":
             tensors["x" * draw.choice((1, 5000))] = one.clone()
         else:
-            kinds = (torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.float8_e4m3fn,
-                     torch.complex64, torch.float64, torch.uint8)  # fmt: skip
+            kinds = (
+                torch.float16,
+                torch.bfloat16,
+                torch.int8,
+                torch.bool,
+                torch.float8_e4m3fn,
+                torch.complex64,
+                torch.float64,
+                torch.uint8,
+            )
             tensors[name] = {
-                "huge": one * 1e38, "zero": one * 0, "shape": one[None], "empty": flat[:0],
+                "huge": one * 1e38,
+                "zero": one * 0,
+                "shape": one[None],
+                "empty": flat[:0],
                 "dtype": one.to(draw.choice(kinds)),
-            }[value].clone()  # fmt: skip
+            }[value].clone()
         must = value in ("nan", "inf")
         return given | {"words": f"{name} {value}", "must": must}, save(tensors, {"format": "pt"})
 
@@ -448,9 +613,11 @@ def _replace(path: Path, kind: str, at: int) -> None:
         "zeros": bytes(len(data)),
     }
     targets = {
-        "loop": path.name, "dangling": "nowhere", "outside": f"../../outside/{path.name}",
+        "loop": path.name,
+        "dangling": "nowhere",
+        "outside": f"../../outside/{path.name}",
         "device": "/dev/zero",
-    }  # fmt: skip
+    }
     if kind in content:
         path.write_bytes(content[kind])
     elif kind in targets:
@@ -500,8 +667,14 @@ def _change(dataset: Any, draw: Random) -> Any:
         return dataset.assign({name: (variable.dims, np.full(variable.shape, value))})
     if change == 5:
         size = dataset.sizes[dim]
-        values = draw.choice((np.arange(size) * 0, -np.arange(size), np.arange(size) / 2,
-                              np.array([f"x{i}" for i in range(size)])))  # fmt: skip
+        values = draw.choice(
+            (
+                np.arange(size) * 0,
+                -np.arange(size),
+                np.arange(size) / 2,
+                np.array([f"x{i}" for i in range(size)]),
+            )
+        )
         return dataset.assign_coords({dim: values})
     if change == 6:
         return dataset.drop_vars(dim, errors="ignore")
@@ -512,9 +685,15 @@ def _change(dataset: Any, draw: Random) -> Any:
         return dataset.assign({name: dataset[other]})
     attribute = draw.choice([*map(str, dataset.attrs), "theory", "seconds", "lint", "unseen"])
     if change == 9:
-        return dataset.drop_attrs(deep=False) if attribute not in dataset.attrs else (
-            dataset.assign_attrs({attribute: draw.choice(("", "x", "{", "[]", "{}", 5, "null"))})
-        )  # fmt: skip
+        return (
+            dataset.drop_attrs(deep=False)
+            if attribute not in dataset.attrs
+            else (
+                dataset.assign_attrs(
+                    {attribute: draw.choice(("", "x", "{", "[]", "{}", 5, "null"))}
+                )
+            )
+        )
     with suppress(ValueError, TypeError):
         made = mutate.mutate(json.loads(dataset.attrs.get(attribute, "[]")), draw)
         return dataset.assign_attrs({attribute: mutate.as_text(made.document, ".json").decode()})

@@ -102,8 +102,12 @@ class Damage(Campaign):
             return [path, other]
         else:
             path.unlink()
-            changed = {"cut": data[:at], "longer": data + data[:at], "empty": b"",
-                       "zeros": data[:at] + bytes(len(data) - at)}  # fmt: skip
+            changed = {
+                "cut": data[:at],
+                "longer": data + data[:at],
+                "empty": b"",
+                "zeros": data[:at] + bytes(len(data) - at),
+            }
             if kind in changed:
                 path.write_bytes(changed[kind])
             elif kind == "folder":
@@ -188,7 +192,20 @@ def _write_part(folder: Path, data: Path) -> None:
     shutil.copy(data, folder / "data.nc")
     files = {"data.nc": file_digest(data)}
     made = Made(
-        "fig0", "the key", "A title", "About it", "reproduced", "A line", "More", "In words",
-        {"slope": -1.5}, {"slope": [-2.0, 1.0]}, {"seeds": "2"}, files, 1.5, "now", {"jax": "0"},
-    )  # fmt: skip
+        "fig0",
+        "the key",
+        "A title",
+        "About it",
+        "reproduced",
+        "A line",
+        "More",
+        "In words",
+        {"slope": -1.5},
+        {"slope": [-2.0, 1.0]},
+        {"seeds": "2"},
+        files,
+        1.5,
+        "now",
+        {"jax": "0"},
+    )
     write_record(folder, made)

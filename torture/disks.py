@@ -21,9 +21,15 @@ from torture.process import Ended
 from torture.verbs import VERBS, Runner, whole_files, wrong_end
 
 WRITING = (
-    "sweep", "sweep", "sweep, two processes", "simulate", "simulate, plot", "text train",
-    "text classes", "reproduce",
-)  # fmt: skip
+    "sweep",
+    "sweep",
+    "sweep, two processes",
+    "simulate",
+    "simulate, plot",
+    "text train",
+    "text classes",
+    "reproduce",
+)
 KINDS = ("full", "full", "read-only", "removed", "clock")
 CHECKPOINTS = ("before", "other", "step", "missing", "shape", "spec")
 REFUSING = (0, 1, 2)  # exit codes of a verb that could not go on, or could after all
@@ -51,9 +57,12 @@ class Disks(Campaign):
         self.verb = VERBS[case.target]
         out = self.runner.new_folder()
         kinds = {
-            "full": self._full, "read-only": self._read_only, "removed": self._removed,
-            "clock": self._clock, "checkpoint": self._checkpoint,
-        }  # fmt: skip
+            "full": self._full,
+            "read-only": self._read_only,
+            "removed": self._removed,
+            "clock": self._clock,
+            "checkpoint": self._checkpoint,
+        }
         try:
             self.seconds, self.expected = self.runner.undisturbed(case.target)
             found = kinds[case.given["kind"]](out, case.given)

@@ -14,11 +14,18 @@ from torture.campaign import REFUSED, RIGHT, Campaign, Case, Verdict, bad, refus
 
 # What cannot fit into any memory, or would never end; by the argument of `simulate`.
 TOO_MUCH: tuple[dict[str, Any], ...] = (
-    {"model": ("embedded", {"dim": 10**9})}, {"model": ("extended", {"heads": 10**12})},
-    {"length": 2**40}, {"batch_size": 10**13}, {"training_set": 10**13}, {"seeds": 10**12},
-    {"seeds": [2**32]}, {"steps": 10**15, "every": 1}, {"steps": 10**400},
-    {"task": "family:classes=1000000000"}, {"task": "zipf:vocab=2000000000,classes=1000000"},
-)  # fmt: skip
+    {"model": ("embedded", {"dim": 10**9})},
+    {"model": ("extended", {"heads": 10**12})},
+    {"length": 2**40},
+    {"batch_size": 10**13},
+    {"training_set": 10**13},
+    {"seeds": 10**12},
+    {"seeds": [2**32]},
+    {"steps": 10**15, "every": 1},
+    {"steps": 10**400},
+    {"task": "family:classes=1000000000"},
+    {"task": "zipf:vocab=2000000000,classes=1000000"},
+)
 # By dtype: a difference that is none, and some hundred times the rounding error of one operation.
 CLOSE = {"float64": 1e-9, "float32": 1e-4}
 NOISE = {"float64": 1e-13, "float32": 1e-5}
@@ -87,8 +94,13 @@ def _shape(draw: Random) -> dict[str, Any]:
     prior = [draw.choice((1.0, draw.random(), 1e-12, 0.0)) for _ in range(K)]
     prior[0] = 1.0
     queries = [draw.randrange(draw.choice((1, M))) for _ in range(K)]
-    return {"vocab": M, "rows": [list(row.items()) for row in rows], "query": queries,
-            "next": draw.sample(range(M), K), "prior": [p / sum(prior) for p in prior]}  # fmt: skip
+    return {
+        "vocab": M,
+        "rows": [list(row.items()) for row in rows],
+        "query": queries,
+        "next": draw.sample(range(M), K),
+        "prior": [p / sum(prior) for p in prior],
+    }
 
 
 def _rates(draw: Random, target: str) -> dict[str, Any]:
@@ -97,13 +109,18 @@ def _rates(draw: Random, target: str) -> dict[str, Any]:
         sorted({0.0, *(10 ** draw.uniform(-span, span) for span in (2, 2, most))}) for _ in "yz"
     ]
     return {
-        "eta_y": rates[0], "eta_z": rates[1], "steps": 30.0 if flow else draw.choice((1, 5)),
+        "eta_y": rates[0],
+        "eta_z": rates[1],
+        "steps": 30.0 if flow else draw.choice((1, 5)),
         "momentum": 0.0 if flow else draw.choice((0.0, 0.9)),
         "weight_decay": draw.choice((0.0, 0.0, 1e-3, 10.0)),
-        "lump": draw.random() < 0.7, "dtype": draw.choice(("float64", "float64", "float32")),
-        "start": draw.choice((0.0, 1.0, 30.0, 700.0)), "length": draw.choice((2, 3, 2**17)),
-        "batch_size": draw.choice((1, 100)), "seed": draw.randrange(2**32),
-    }  # fmt: skip
+        "lump": draw.random() < 0.7,
+        "dtype": draw.choice(("float64", "float64", "float32")),
+        "start": draw.choice((0.0, 1.0, 30.0, 700.0)),
+        "length": draw.choice((2, 3, 2**17)),
+        "batch_size": draw.choice((1, 100)),
+        "seed": draw.randrange(2**32),
+    }
 
 
 def _classes(given: dict[str, Any]) -> Any:
@@ -111,9 +128,12 @@ def _classes(given: dict[str, Any]) -> Any:
 
     rows = [{int(token): weight for token, weight in row} for row in given["rows"]]
     return SequenceClasses(
-        probs=rows, query=given["query"], next_token=given["next"], prior=given["prior"],
+        probs=rows,
+        query=given["query"],
+        next_token=given["next"],
+        prior=given["prior"],
         vocab_size=given["vocab"],
-    )  # fmt: skip
+    )
 
 
 def _start(given: dict[str, Any], classes: Any) -> np.ndarray:

@@ -37,10 +37,14 @@ class Kills(Campaign):
         while True:
             (name,) = draw.choices(names, weights)
             kills = [
-                {"signal": draw.choice(list(SIGNALS)), "whom": draw.choice(WHOM),
-                 "at": draw.uniform(0, 1.1) * 0.7**before, "cold": draw.random() < 0.05}
+                {
+                    "signal": draw.choice(list(SIGNALS)),
+                    "whom": draw.choice(WHOM),
+                    "at": draw.uniform(0, 1.1) * 0.7**before,
+                    "cold": draw.random() < 0.05,
+                }
                 for before in range(draw.choice((1, 3, 6)) if VERBS[name].resumes else 1)
-            ]  # fmt: skip
+            ]
             yield Case(name, {"kills": kills})
 
     def judge(self, case: Case) -> Verdict:

@@ -22,27 +22,47 @@ from torture.verbs import RECIPES
 KINDS = ("classes", "classes", "sweep", "recipe", "preset", "page", "text")  # as often as named
 STRUCTURED = (".json", ".yaml", ".preset")
 SWEEP = {
-    "task": {"name": "sequences", "length": 8,
-             "classes": "single-common:num_classes=2,distinct=2,vocab_size=20"},
+    "task": {
+        "name": "sequences",
+        "length": 8,
+        "classes": "single-common:num_classes=2,distinct=2,vocab_size=20",
+    },
     "grid": {"common_prob": [0.1, 0.2], "eta_z": [0.5, 1.0], "optimizer.beta_2": [0.9, 0.99]},
-    "ratio": 2.0, "seeds": [0, 3], "dtype": "float64", "init": "uniform",
+    "ratio": 2.0,
+    "seeds": [0, 3],
+    "dtype": "float64",
+    "init": "uniform",
     "gradient": {"name": "batches", "size": 4},
-    "motion": {"name": "steps", "steps": 10,
-               "optimizer": {"name": "adam", "beta_1": 0.5, "epsilon": 1e-6}},
-    "model": {"name": "extended", "residual": True, "heads": 2, "combine": "concatenate",
-              "position": "alibi:0.5"},
+    "motion": {
+        "name": "steps",
+        "steps": 10,
+        "optimizer": {"name": "adam", "beta_1": 0.5, "epsilon": 1e-6},
+    },
+    "model": {
+        "name": "extended",
+        "residual": True,
+        "heads": 2,
+        "combine": "concatenate",
+        "position": "alibi:0.5",
+    },
     "record": {"what": ["attention", "loss"], "every": 5},
-}  # fmt: skip
+}
 FLOW = {
-    "task": "syn-small", "grid": {"eta_y": [1, 2]}, "eta_z": 0.5, "seeds": 2,
+    "task": "syn-small",
+    "grid": {"eta_y": [1, 2]},
+    "eta_z": 0.5,
+    "seeds": 2,
     "motion": {"name": "flow", "time": 100.5, "rtol": 1e-4, "atol": 1e-6},
     "record": {"what": "loss", "at": [0, 1.5]},
     "model": {"name": "embedded", "dim": 30, "scale": 2},
-}  # fmt: skip
+}
 PRESETS = (
-    "syn-small", "syn-medium:num_last=3", "family:classes=2,queries=1,common=3",
-    "zipf:vocab=100,classes=4", "random:vocab=20,classes=3,seed=1",
-)  # fmt: skip
+    "syn-small",
+    "syn-medium:num_last=3",
+    "family:classes=2,queries=1,common=3",
+    "zipf:vocab=100,classes=4",
+    "random:vocab=20,classes=3,seed=1",
+)
 
 
 @dataclass(frozen=True)
@@ -257,9 +277,16 @@ def _recipes() -> dict[str, Parser]:
 
     note = [line.name for line in fields(Recipe) if line.default is None]
     optional = (
-        "motion.*tol", "motion.clip", "motion.optimizer.*", "model.*", "record.*",
-        "task.training_set", "task.validation_tokens", "task.corpus.*", "vocab_size",
-    )  # fmt: skip
+        "motion.*tol",
+        "motion.clip",
+        "motion.optimizer.*",
+        "model.*",
+        "record.*",
+        "task.training_set",
+        "task.validation_tokens",
+        "task.corpus.*",
+        "vocab_size",
+    )
     # without a learning rate, parameters stay fixed
     may = tuple(f"{name} null" for name in (*note, *optional, "eta_y", "eta_z"))
     may += (
@@ -299,18 +326,20 @@ def _others(folder: Path) -> dict[str, Parser]:
     text = " ".join(f"word{i % 7} is, in {i}." for i in range(60)).encode()
     made = {
         "preset": Parser(
-            tuple(map(str.encode, PRESETS)), ".preset",
+            tuple(map(str.encode, PRESETS)),
+            ".preset",
             lambda path: value(from_preset(text_of(path))),
             lambda found: value(from_preset(found[2])),
             ("* text",),
         ),
         "page": Parser(
-            (json.dumps(page).encode(),), ".json",
+            (json.dumps(page).encode(),),
+            ".json",
             lambda path: asked(read_document(path, noun="simulations", advice="ask for less")),
             lambda simulation: asked(simulation.to_document()),
             ("model.* null",),
         ),
-    }  # fmt: skip
+    }
     for tokens in ("word", "bpe"):
         read = partial(read_text, tokens)
         # the second time from the cache

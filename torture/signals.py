@@ -56,10 +56,16 @@ MORE: dict[str, tuple[str, ...]] = {
     "text plot": ("text", "plot", "{given}/run", "--out", "{out}/run.png"),
     "text classes, longer": ("text", "classes", "builtin", "--out", "{out}/classes.yaml"),
     "text agreement, plot": (
-        "text", "agreement", "builtin", "--steps", "2000", "--plot", "{out}/agreement.png",
+        "text",
+        "agreement",
+        "builtin",
+        "--steps",
+        "2000",
+        "--plot",
+        "{out}/agreement.png",
     ),
     "docs": (),
-}  # fmt: skip
+}
 
 
 class Signals(Campaign):

@@ -14,9 +14,21 @@ from torture.mutate import HOSTILE_TEXT
 
 VALUES = ("nan", "inf", "-inf", "1e300", "-1e300", "0")
 KINDS = (
-    "value", "missing", "nothing", "kind", "dims", "shape", "dtype", "extra", "attention",
-    "blow-up", "raises", "assumptions", "name", "rates",
-)  # fmt: skip
+    "value",
+    "missing",
+    "nothing",
+    "kind",
+    "dims",
+    "shape",
+    "dtype",
+    "extra",
+    "attention",
+    "blow-up",
+    "raises",
+    "assumptions",
+    "name",
+    "rates",
+)
 DIMS = ("time", "query", "token", "sequence_class", "seed", "step", "eta_y", "mine", "assumption")
 ERRORS = (KeyError, ValueError, ZeroDivisionError, RuntimeError, MemoryError, AttributeError)
 # Changes after which an answer still is one.
@@ -156,8 +168,15 @@ def _blow_up(said: Any, case: Any, t: Any, draw: Random) -> Any:
 
 
 CHANGES: dict[str, Change] = {
-    "value": _value, "kind": _kind, "dims": _dims, "shape": _shape, "dtype": _dtype,
-    "extra": _extra, "attention": _attention, "blow-up": _blow_up, "rates": _extra,
+    "value": _value,
+    "kind": _kind,
+    "dims": _dims,
+    "shape": _shape,
+    "dtype": _dtype,
+    "extra": _extra,
+    "attention": _attention,
+    "blow-up": _blow_up,
+    "rates": _extra,
     "missing": lambda said, case, t, draw: draw.choice(({}, {"logits": (("time",), t)})),
     "nothing": lambda said, case, t, draw: draw.choice((None, 3, [], "x", iter(()), t)),
-}  # fmt: skip
+}

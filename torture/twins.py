@@ -35,20 +35,29 @@ class Twins(Campaign):
         while True:
             steps = draw.randint(2, 10)
             given = {
-                "seed": draw.randrange(2**31), "steps": steps, "every": draw.randint(1, 4),
-                "model": draw.choice(MODELS), "layers": draw.randint(1, 3),
-                "dropout": draw.choice((0.0, 0.3)), "optimizers": draw.choice(OPTIMIZERS),
+                "seed": draw.randrange(2**31),
+                "steps": steps,
+                "every": draw.randint(1, 4),
+                "model": draw.choice(MODELS),
+                "layers": draw.randint(1, 3),
+                "dropout": draw.choice((0.0, 0.3)),
+                "optimizers": draw.choice(OPTIMIZERS),
                 "kind": draw.choice(("SGD", "AdamW", "Adagrad")),
                 "rate": draw.choice((0.1, 0.1, 1e-3, 1e30)),
-                "live": draw.random() < 0.5, "by_hand": draw.choice((0, 0, 1, 64)),
-                "autocast": draw.random() < 0.3, "accumulate": draw.choice((1, 1, 2)),
-                "rows": draw.choice((None, 8)), "repeated": draw.random() < 0.2,
-                "log": draw.choice(("none", "works", "raises")), "out": draw.random() < 0.2,
-                "thread": draw.random() < 0.15, "given_rate": draw.random() < 0.2,
+                "live": draw.random() < 0.5,
+                "by_hand": draw.choice((0, 0, 1, 64)),
+                "autocast": draw.random() < 0.3,
+                "accumulate": draw.choice((1, 1, 2)),
+                "rows": draw.choice((None, 8)),
+                "repeated": draw.random() < 0.2,
+                "log": draw.choice(("none", "works", "raises")),
+                "out": draw.random() < 0.2,
+                "thread": draw.random() < 0.15,
+                "given_rate": draw.random() < 0.2,
                 "events": {
                     str(n): draw.choice(EVENTS) for n in range(steps) if draw.random() < 0.4
                 },
-            }  # fmt: skip
+            }
             yield Case("live" if given["live"] else "probe", given)
 
     def judge(self, case: Case) -> Verdict:
@@ -89,8 +98,9 @@ def _models() -> dict[str, Any]:
         def __init__(self, dropout: float) -> None:
             super().__init__()
             self.attention = Attention(dropout)
-            self.mlp = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8),
-                                     nn.Dropout(dropout))  # fmt: skip
+            self.mlp = nn.Sequential(
+                nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8), nn.Dropout(dropout)
+            )
 
         def forward(self, x: Any) -> Any:
             x = x + self.attention(x)
@@ -159,8 +169,9 @@ def _models() -> dict[str, Any]:
             return super().forward(ids) + hint
 
     def encoder(layers: int, dropout: float) -> nn.Module:
-        blocks = (nn.TransformerEncoderLayer(8, 2, 16, dropout, batch_first=True)
-                  for _ in range(layers))  # fmt: skip
+        blocks = (
+            nn.TransformerEncoderLayer(8, 2, 16, dropout, batch_first=True) for _ in range(layers)
+        )
         return nn.Sequential(nn.Embedding(VOCABULARY, 8), *blocks, nn.Linear(8, VOCABULARY))
 
     kinds = (Plain, Counting, LayerDrop, Reentrant, Taught, encoder)
@@ -295,15 +306,17 @@ def _run(
     if companion is not None:
         other["companion"] = companion.end()
     return {
-        "losses": losses, "weights": [p.detach().clone() for p in model.parameters()],
+        "losses": losses,
+        "weights": [p.detach().clone() for p in model.parameters()],
         "gradients": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
-        "buffers": list(model.buffers()), "modes": [m.training for m in model.modules()],
+        "buffers": list(model.buffers()),
+        "modes": [m.training for m in model.modules()],
         "attributes": [_plain(module) for module in model.modules()],
         "random numbers": [torch.rand(2), random.random(), np.random.rand()],  # noqa: NPY002
         "nn.Module": [torch.nn.Module.__call__, torch.backends.mha.get_fastpath_enabled()],
         "other": [other.get("copied"), other.get("companion")],
         "problem": None if watch is None else watch.problem,
-    }  # fmt: skip
+    }
 
 
 class _Watched:
@@ -316,13 +329,18 @@ class _Watched:
         rate = self.given["rate"]
         ids = torch.arange(2 * LENGTH).reshape(2, LENGTH) % VOCABULARY
         self.options = {
-            "every": self.given["every"], "min_keys": 4, "rows": self.given["rows"],
+            "every": self.given["every"],
+            "min_keys": 4,
+            "rows": self.given["rows"],
             "learning_rate": rate if self.given["given_rate"] else None,
-            **({"live": True} if self.given["live"] else
-               {"probe": ids, "repeated": self.given["repeated"]}),
+            **(
+                {"live": True}
+                if self.given["live"]
+                else {"probe": ids, "repeated": self.given["repeated"]}
+            ),
             **({"out": folder} if self.given["out"] else {}),
             **({} if self.given["log"] == "none" else {"log": self._log}),
-        }  # fmt: skip
+        }
         self._try(self._begin)
 
     def _begin(self) -> None:
@@ -411,8 +429,17 @@ class _Companion:
         self.thread.start()
 
     def _new(self) -> _Trained:
-        return _Trained({"seed": 5, "model": "plain", "layers": 4, "dropout": 0.0, "kind": "SGD",
-                         "rate": 0.1, "optimizers": "one"})  # fmt: skip
+        return _Trained(
+            {
+                "seed": 5,
+                "model": "plain",
+                "layers": 4,
+                "dropout": 0.0,
+                "kind": "SGD",
+                "rate": 0.1,
+                "optimizers": "one",
+            }
+        )
 
     def _run(self) -> None:
         while not self.ended.is_set():
@@ -434,8 +461,9 @@ class _Companion:
         again = self._new()
         for _ in range(self.steps):
             self._step(again)
-        return _same(*([p.detach() for p in one.model.parameters()]
-                       for one in (self.trained, again)))  # fmt: skip
+        return _same(
+            *([p.detach() for p in one.model.parameters()] for one in (self.trained, again))
+        )
 
 
 def _plain(module: Any) -> dict[str, Any]:
@@ -444,9 +472,10 @@ def _plain(module: Any) -> dict[str, Any]:
     own = vars(module)
     hooks = {name: len(own[name]) for name in ("_forward_hooks", "_forward_pre_hooks")}
     return hooks | {
-        name: copy.copy(value) for name, value in own.items()
+        name: copy.copy(value)
+        for name, value in own.items()
         if isinstance(value, kinds) and not name.startswith("_")
-    }  # fmt: skip
+    }
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -455,8 +484,11 @@ def _same(one: Any, other: Any) -> bool:
 
     if isinstance(one, torch.Tensor):
         same = one.shape == other.shape and one.dtype == other.dtype
-        return bool(same and torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
-                    and torch.equal(one.isnan(), other.isnan()))  # fmt: skip
+        return bool(
+            same
+            and torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
+            and torch.equal(one.isnan(), other.isnan())
+        )
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
     return bool(one == other)

@@ -16,14 +16,23 @@ from torture.process import Ended, Process, start
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 CLASSES = "single-common:num_classes=2,distinct=2,vocab_size=20"
 SWEEP = {
-    "task": CLASSES, "grid": {"common_prob": [0.1, 0.4], "eta_z": [0.5, 1.0]},
-    "ratio": 2.0, "motion": {"name": "steps", "steps": 10}, "seeds": 1,
+    "task": CLASSES,
+    "grid": {"common_prob": [0.1, 0.4], "eta_z": [0.5, 1.0]},
+    "ratio": 2.0,
+    "motion": {"name": "steps", "steps": 10},
+    "seeds": 1,
     "record": {"what": "loss", "every": 5},
-}  # fmt: skip
+}
 # Settings of a training on TEXT that takes a fraction of a second.
 SMALL_TEXT: dict[str, Any] = {
-    "dim": 4, "mlp": 4, "length": 6, "steps": 2, "batch_size": 2, "every": 1, "probes": 1,
-}  # fmt: skip
+    "dim": 4,
+    "mlp": 4,
+    "length": 6,
+    "steps": 2,
+    "batch_size": 2,
+    "every": 1,
+    "probes": 1,
+}
 TEXT = "the cat sat . the dog sat . a cat ran , the cat ran . the dog ran ; " * 80
 BUDGET = "1"  # of memory, so that each run is a group of its own
 
@@ -106,39 +115,84 @@ VERBS = {
     "sweep, two drivers": Verb(_SWEEP, look_at_sweep, 2, drivers=2),
     "sweep, Ray": Verb((*_SWEEP, "--executor", "ray"), look_at_sweep, 0.2),
     "simulate": Verb(
-        ("simulate", CLASSES, "--gradient", "population", "--steps", "20000", "--every", "5000",
-         "--what", "loss", "--out", "{out}/result.nc"),
-        _netcdf("result.nc"), 4, resumes=False, longer=("--steps", "100000000"),
+        (
+            "simulate",
+            CLASSES,
+            "--gradient",
+            "population",
+            "--steps",
+            "20000",
+            "--every",
+            "5000",
+            "--what",
+            "loss",
+            "--out",
+            "{out}/result.nc",
+        ),
+        _netcdf("result.nc"),
+        4,
+        resumes=False,
+        longer=("--steps", "100000000"),
     ),
     "simulate, plot": Verb(
-        ("simulate", CLASSES, "--gradient", "population", "--steps", "20",
-         "--plot", "{out}/result.png"),
-        lambda out: (out / "result.png").stat().st_size > 0, 0.5, resumes=False,
+        (
+            "simulate",
+            CLASSES,
+            "--gradient",
+            "population",
+            "--steps",
+            "20",
+            "--plot",
+            "{out}/result.png",
+        ),
+        lambda out: (out / "result.png").stat().st_size > 0,
+        0.5,
+        resumes=False,
         longer=("--steps", "100000000"),
     ),
     "text train": Verb(
-        ("text", "train", "{given}/text.txt", "--out", "{out}/run", "--steps", "1000",
-         "--every", "200", *SMALL),
-        _netcdf("run/result.nc"), 3,
+        (
+            "text",
+            "train",
+            "{given}/text.txt",
+            "--out",
+            "{out}/run",
+            "--steps",
+            "1000",
+            "--every",
+            "200",
+            *SMALL,
+        ),
+        _netcdf("run/result.nc"),
+        3,
     ),
     "text classes": Verb(
-        ("text", "classes", *_TEXT, "--out", "{out}/classes.yaml"), _look_at_classes, 0.5,
+        ("text", "classes", *_TEXT, "--out", "{out}/classes.yaml"),
+        _look_at_classes,
+        0.5,
         resumes=False,
     ),
     "text agreement": Verb(
-        ("text", "agreement", *_TEXT, "--steps", "20", "--seeds", "1"), lambda out: None, 0.5,
-        resumes=False, longer=("--steps", "100000000"),
+        ("text", "agreement", *_TEXT, "--steps", "20", "--seeds", "1"),
+        lambda out: None,
+        0.5,
+        resumes=False,
+        longer=("--steps", "100000000"),
     ),
     "audit": Verb(("audit", CLASSES, "--eta-z", "0.01"), lambda out: None, 0.5, resumes=False),
     "reproduce": Verb(
         ("reproduce", "fig2", "--recipes", "{given}", "--out", "{out}/figures"),
-        _netcdf("figures/scan_and_snap/fig2/fig2.nc"), 0.5, codes=(0, 1),
+        _netcdf("figures/scan_and_snap/fig2/fig2.nc"),
+        0.5,
+        codes=(0, 1),
     ),
     "reproduce, a study": Verb(
         ("reproduce", "studies/residual", "--recipes", "{given}", "--out", "{out}/ours"),
-        _netcdf("ours/studies/residual/residual.nc"), 0.5, codes=(0, 1),
+        _netcdf("ours/studies/residual/residual.nc"),
+        0.5,
+        codes=(0, 1),
     ),
-}  # fmt: skip
+}
 
 
 def same(found: Any, expected: Any) -> bool:

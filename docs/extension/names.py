@@ -34,8 +34,10 @@ class Names(SphinxDirective):
         values = {
             name: getattr(import_module(folder), name) for name in import_module(folder).__all__
         }
-        rows = [f"| {{py:obj}}`{name} <{_target(folder, name, value)}>` | {_told(value)} |"
-                for name, value in values.items()]  # fmt: skip
+        rows = [
+            f"| {{py:obj}}`{name} <{_target(folder, name, value)}>` | {_told(value)} |"
+            for name, value in values.items()
+        ]
         own = [name for name, value in values.items() if _home(folder, name, value) == folder]
         entries = [_entry(f"{folder}.{name}", values[name]) for name in own]
         head = ("```{eval-rst}", f".. py:module:: {folder}", "```", "", *_symbols(folder))

@@ -32,9 +32,12 @@ class Schema(SphinxDirective):
 def _parts(result: xr.Dataset, verb: str, beside: xr.Dataset | None = None) -> list[nodes.section]:
     """Dims, coords, variables and attributes; of a second result what the first has not."""
     known = set() if beside is None else {*beside.sizes, *beside.variables, *beside.attrs}
-    arrays = [(f"`{name}`", f"`{', '.join(of.dims)}`" if of.dims else "", f"`{of.dtype}`", kind)
-              for kind, group in (("coord", result.coords), ("variable", result.data_vars))
-              for name, of in group.items() if name not in known]  # fmt: skip
+    arrays = [
+        (f"`{name}`", f"`{', '.join(of.dims)}`" if of.dims else "", f"`{of.dtype}`", kind)
+        for kind, group in (("coord", result.coords), ("variable", result.data_vars))
+        for name, of in group.items()
+        if name not in known
+    ]
     attrs = [(f"`{name}`", _short(of)) for name, of in result.attrs.items() if name not in known]
     found = [section(f"{verb}: arrays", table(("name", "dims", "dtype", ""), arrays))]
     if attrs:

@@ -90,9 +90,10 @@ def _make(app: Sphinx, problem: Exception | None) -> None:
         made = Path(app.outdir) / f"{page}.html"
         made.parent.mkdir(parents=True, exist_ok=True)
         shown = PAGE.format(
-            title=escape(page.removeprefix("source/")), up="../" * page.count("/"),
+            title=escape(page.removeprefix("source/")),
+            up="../" * page.count("/"),
             code=app.builder.highlighter.highlight_block(text, language, lineanchors="line"),
-        )  # fmt: skip
+        )
         made.write_text(shown, encoding="utf-8")
 
 

@@ -37,9 +37,17 @@ LATEX: dict[str, Callable[[re.Match[str]], str]] = {  # by the last group that i
 }
 DASH = " -- "  # between a parameter and what it is
 AS_IT_IS = (
-    nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.title,
-    nodes.comment, nodes.doctest_block, addnodes.pending_xref, addnodes.desc_signature,
-)  # fmt: skip
+    nodes.literal,
+    nodes.literal_block,
+    nodes.math,
+    nodes.math_block,
+    nodes.raw,
+    nodes.title,
+    nodes.comment,
+    nodes.doctest_block,
+    addnodes.pending_xref,
+    addnodes.desc_signature,
+)
 
 
 class Symbols(SphinxTransform):

@@ -25,8 +25,11 @@ IMAGES = Path(__file__).parents[1] / "images" / "theory"
 WORDS = ("the", "match", "goal", "coach", "rain", "wind", "storm", "was", "won", "cold")
 TWO_KINDS = SequenceClasses(  # of sentences, about sport and about the weather
     [{0: 0.4, 1: 0.3, 2: 0.2, 3: 0.1}, {0: 0.4, 4: 0.3, 5: 0.2, 6: 0.1}],
-    query=[7, 7], next_token=[8, 9], vocab_size=len(WORDS), names=WORDS,
-)  # fmt: skip
+    query=[7, 7],
+    next_token=[8, 9],
+    vocab_size=len(WORDS),
+    names=WORDS,
+)
 FOUR = single_common(num_classes=4, distinct=3, common_prob=0.4, vocab_size=200)
 
 
@@ -78,9 +81,13 @@ def freezing() -> Figure:
     """Attention of one class while it is trained: on two axes of time, and its speed."""
     at = np.geomspace(1, 1e7, 80)
     run = attnlab.Simulation(
-        FOUR, motion=attnlab.Flow(1e7), eta_y=1.0, eta_z=1.0, dtype="float64",
+        FOUR,
+        motion=attnlab.Flow(1e7),
+        eta_y=1.0,
+        eta_z=1.0,
+        dtype="float64",
         record=attnlab.Record(at=at.tolist()),
-    )  # fmt: skip
+    )
     result = attnlab.simulate(run, progress=False).isel(seed=0, sequence_class=0)
     attention = result["attention"].sel(token=np.flatnonzero(result["probability"]))
     speed = abs(attention.diff("time")).sum("token") / np.diff(at)

@@ -13,10 +13,16 @@ CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
 
 
 @claim(
-    "own-paper-square", statement=r"At first $z$ grows as $\eta_Y \eta_Z t^2$", relation=LEADING,
-    sources="Own Paper", tolerance=0.05, hypotheses=[Early().assumptions], case=CASE,
-    figure="early", training_number="z is off by {:.2g} of its largest entry",
-)  # fmt: skip
+    "own-paper-square",
+    statement=r"At first $z$ grows as $\eta_Y \eta_Z t^2$",
+    relation=LEADING,
+    sources="Own Paper",
+    tolerance=0.05,
+    hypotheses=[Early().assumptions],
+    case=CASE,
+    figure="early",
+    training_number="z is off by {:.2g} of its largest entry",
+)
 def square(case):
     """Train the flow from zero; compare z at the end, over its largest entry."""
     run = Simulation(case.classes, motion=Flow(case.steps), eta_y=case.eta_y, eta_z=case.eta_z)
@@ -27,9 +33,12 @@ def square(case):
 
 
 @claim(
-    "own-paper-distinct-first", statement="Distinct tokens gain attention, common tokens lose it",
-    relation=ABOVE, sources="Own Paper", case=CASE,
-)  # fmt: skip
+    "own-paper-distinct-first",
+    statement="Distinct tokens gain attention, common tokens lose it",
+    relation=ABOVE,
+    sources="Own Paper",
+    case=CASE,
+)
 def distinct_first(case):
     """Compare the pushes on distinct tokens with 0, and the negative of that on the common one."""
     push = early_push(case)[0]

@@ -42,4 +42,4 @@ def draw(z):
 
 EXPERIMENT = Experiment(
     name="early", title="The start", recipe=Recipe, data=data, judge=judge, draw=draw, kind="figure"
-)  # fmt: skip
+)

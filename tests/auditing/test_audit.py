@@ -134,9 +134,13 @@ def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
 def test_steps_with_momentum_are_the_simulations_own():
     """One value: an audit of steps has their clock, and t_0 is given in them."""
     simulation = Simulation(
-        "syn-small", motion=Steps(300), gradient=Population(), learning_rate=0.1, seeds=2,
+        "syn-small",
+        motion=Steps(300),
+        gradient=Population(),
+        learning_rate=0.1,
+        seeds=2,
         dtype="float64",
-    )  # fmt: skip
+    )
     found = audit(simulation, theories=["sgd"])
     assert found.trial.simulation == simulation
     by_name = audit("syn-small", gradient="population", steps=300, theories=["sgd"]).trial
@@ -170,8 +174,7 @@ def common_lose(trial):
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(
-        Check("largest z of a common token", 0.0, z, training=True),
-        training_number=float(z),
+        Check("largest z of a common token", 0.0, z, training=True), training_number=float(z)
     )
 
 

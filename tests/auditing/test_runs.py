@@ -26,10 +26,14 @@ def long_enough(found):
 
 
 @claim(
-    "loss-falls", sources=("here", "there"), statement="The loss falls", relation=BELOW,
-    hypotheses=[long_enough], reading="as we know it",
+    "loss-falls",
+    sources=("here", "there"),
+    statement="The loss falls",
+    relation=BELOW,
+    hypotheses=[long_enough],
+    reading="as we know it",
     runs={"long": lambda: flow(4.0), "short": lambda: flow(2.0)},
-)  # fmt: skip
+)
 def loss_falls(found):
     """Compare the last loss with the first, in both runs."""
     losses = {name: of["loss"].isel(seed=0).values for name, of in found.items()}

@@ -25,8 +25,9 @@ def code_lines(path):
     docstrings = [
         ast.get_docstring(node, clean=False) for node in tree if isinstance(node, documented)
     ]
-    return len(lines) - sum(len([1 for line in text.split("\n") if line.strip()])
-                            for text in docstrings if text)  # fmt: skip
+    return len(lines) - sum(
+        len([1 for line in text.split("\n") if line.strip()]) for text in docstrings if text
+    )
 
 
 def test_the_example_is_small():
@@ -86,7 +87,9 @@ def test_its_authors_can_test_it(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and "11 passed" in done.stdout, done.stdout
     assert Path(folder).is_dir()

@@ -106,9 +106,19 @@ def test_json_is_one_document_and_nothing_else(tmp_path):
 
 def test_classes_of_a_file(tmp_path, call):
     code, out, err = call(
-        "audit", str(RECIPES / "classes-two-words.yaml"), "--eta-y", "2", "--eta-z", "0.1",
-        "--json", "--html", "mine.html", "--plot", "mine.png", cwd=tmp_path,
-    )  # fmt: skip
+        "audit",
+        str(RECIPES / "classes-two-words.yaml"),
+        "--eta-y",
+        "2",
+        "--eta-z",
+        "0.1",
+        "--json",
+        "--html",
+        "mine.html",
+        "--plot",
+        "mine.png",
+        cwd=tmp_path,
+    )
     assert code == 0, err
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
     trial = json.loads(out)["trial"]

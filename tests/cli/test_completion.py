@@ -72,9 +72,12 @@ def answered_without(modules, *arguments, **environment):
         "from attnlab.cli import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

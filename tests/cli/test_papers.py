@@ -93,10 +93,15 @@ def test_a_new_paper_is_written_and_found(tmp_path, call):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("papers",), ("papers", "--json"), ("--help",), ("papers", "--help"),
-        ("check-paper", "--help"), ("audit", "--help"), ("reproduce", "--help"),
+        ("papers",),
+        ("papers", "--json"),
+        ("--help",),
+        ("papers", "--help"),
+        ("check-paper", "--help"),
+        ("audit", "--help"),
+        ("reproduce", "--help"),
     ],
-)  # fmt: skip
+)
 def test_no_paper_is_imported_and_no_jax(arguments, tmp_path):
     loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
     _run_without_code("attnlab", *arguments, **{VARIABLE: str(loud)})
@@ -106,9 +111,11 @@ def test_no_paper_is_imported_and_no_jax(arguments, tmp_path):
 def test_a_shell_is_answered_without_code(words, tmp_path):
     loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
     environment = {
-        "_ATTNLAB_COMPLETE": "complete_bash", "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split())), VARIABLE: str(loud),
-    }  # fmt: skip
+        "_ATTNLAB_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split())),
+        VARIABLE: str(loud),
+    }
     out = _run_without_code("attnlab", **environment)
     assert "loud_paper" in out or "check-paper" not in words
 
@@ -124,8 +131,10 @@ def _run_without_code(*arguments, **environment):
         "assert not loaded, loaded\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
         env={**os.environ, **environment},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -21,9 +21,16 @@ def test_a_table_with_times_and_assumptions(call, tmp_path):
 
 def test_json_is_one_document_and_the_worst_learning_rate_is_shown(call, tmp_path):
     code, out, err = call(
-        "predict", "syn-small", *QUICK, "--eta-y", "100,1", "--theory", "sgd", "--json",
+        "predict",
+        "syn-small",
+        *QUICK,
+        "--eta-y",
+        "100,1",
+        "--theory",
+        "sgd",
+        "--json",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert code == 0, err
     document = json.loads(out)
     assert document["theory"] == "sgd" and len(document["summary"]) == 4
@@ -42,9 +49,18 @@ def test_the_picture_has_both(call, tmp_path):
 
 def test_a_joint_model_by_joma_beside_its_run(call, tmp_path):
     code, out, err = call(
-        "predict", "joma-toy", "--model", "joint", "--theory", "joma", *QUICK, "--plot", "x.png",
-        "--json", cwd=tmp_path,
-    )  # fmt: skip
+        "predict",
+        "joma-toy",
+        "--model",
+        "joint",
+        "--theory",
+        "joma",
+        *QUICK,
+        "--plot",
+        "x.png",
+        "--json",
+        cwd=tmp_path,
+    )
     assert code == 0, err
     document = json.loads(out)
     assert document["theory"] == "joma"

@@ -22,32 +22,55 @@ classes:
 """
 QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
 TRIAL = {
-    "classes": "\x1b.yaml", "eta_y": 1.0, "eta_z": 1.0, "time": 9.0,
+    "classes": "\x1b.yaml",
+    "eta_y": 1.0,
+    "eta_z": 1.0,
+    "time": 9.0,
     "silent": {"sgd": "\x1b[2J"},
     "assumptions": [
-        {"asked_by": "Theorem 1", "says": "some long name of it", "read_as": "bound (<)",
-         "value": 1.0, "sign": "<", "needed": 0.5, "holds": False},
+        {
+            "asked_by": "Theorem 1",
+            "says": "some long name of it",
+            "read_as": "bound (<)",
+            "value": 1.0,
+            "sign": "<",
+            "needed": 0.5,
+            "holds": False,
+        }
     ],
     "fates": [
-        {"query": name, "token": name, "role": "distinct", "claimed": "gains",
-         "predicted": {"corrected": -0.13571}, "simulated": 0.14221, "as_claimed": False}
+        {
+            "query": name,
+            "token": name,
+            "role": "distinct",
+            "claimed": "gains",
+            "predicted": {"corrected": -0.13571},
+            "simulated": 0.14221,
+            "as_claimed": False,
+        }
         for name in HOSTILE
     ],
     "ladder": {
-        "at": ["end"], "time": [9.0], "costs": ["Without \x1b[2J the error goes."],
-        "rungs": [{"theory": "corrected", "leans_on": "", "z_error": [1.0],
-                   "attention_error": [0.1]}],
+        "at": ["end"],
+        "time": [9.0],
+        "costs": ["Without \x1b[2J the error goes."],
+        "rungs": [
+            {"theory": "corrected", "leans_on": "", "z_error": [1.0], "attention_error": [0.1]}
+        ],
     },
     "transition": [1.0, 2.0],
     "snap": [
-        {"sequence_class": 0, "next": name, "predicted": {"corrected": 1.0}, "simulated": None,
-         "at_least": {"corrected": 1.25}}
+        {
+            "sequence_class": 0,
+            "next": name,
+            "predicted": {"corrected": 1.0},
+            "simulated": None,
+            "at_least": {"corrected": 1.25},
+        }
         for name in HOSTILE
     ],
-    "commentary": {
-        "own": {"sentences": [f'Not so: "{name}" should gain.' for name in HOSTILE]},
-    },
-}  # fmt: skip
+    "commentary": {"own": {"sentences": [f'Not so: "{name}" should gain.' for name in HOSTILE]}},
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -100,14 +123,7 @@ def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypa
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold
     assert max(map(len, table)) <= width
-    for whole in (
-        r"\x1b[31mred",
-        r"\x9b31mred",
-        "-0.1357",
-        "0.1422",
-        ">= 1.25",
-        "training",
-    ):
+    for whole in (r"\x1b[31mred", r"\x9b31mred", "-0.1357", "0.1422", ">= 1.25", "training"):
         assert whole in printed
 
 

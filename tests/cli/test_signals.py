@@ -40,9 +40,13 @@ def last_line(process):
 def test_a_simulation_that_is_stopped_writes_what_was_recorded(number, options, tmp_path):
     out = tmp_path / "run.nc"
     process = start(
-        "simulate", "syn-small", *options, "--out", out,
+        "simulate",
+        "syn-small",
+        *options,
+        "--out",
+        out,
         before="import interrupts; interrupts.wait_after_recording()",
-    )  # fmt: skip
+    )
     assert process.stdout.readline() == "recorded\n"
     process.send_signal(number)
     said = last_line(process)

@@ -58,21 +58,48 @@ def test_names_are_printed_as_they_are(tmp_path, call):
 
 def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
     code, out, err = call(
-        "simulate", "syn-small", *QUICK, "--residual", "--normalization", "layer", "--heads", "2",
-        "--combine", "concatenate", "--position", "learned", "--attend-self", "--weight-decay",
-        "0.01", "--prior", "0.7,0.3", "--training-set", "30", "--init", "uniform", "--json",
+        "simulate",
+        "syn-small",
+        *QUICK,
+        "--residual",
+        "--normalization",
+        "layer",
+        "--heads",
+        "2",
+        "--combine",
+        "concatenate",
+        "--position",
+        "learned",
+        "--attend-self",
+        "--weight-decay",
+        "0.01",
+        "--prior",
+        "0.7,0.3",
+        "--training-set",
+        "30",
+        "--init",
+        "uniform",
+        "--json",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert code == 0, err
     document = json.loads(out)
     assert [(row["head"], row["sequence_class"]) for row in document["summary"]] == [
-        (0, 0), (0, 1), (1, 0), (1, 1),
-    ]  # fmt: skip
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
     spec = document["spec"]
     assert spec["model"] == {
-        "name": "extended", "residual": True, "normalization": "layer", "heads": 2,
-        "combine": "concatenate", "position": {"name": "learned"}, "attend_self": True,
-    }  # fmt: skip
+        "name": "extended",
+        "residual": True,
+        "normalization": "layer",
+        "heads": 2,
+        "combine": "concatenate",
+        "position": {"name": "learned"},
+        "attend_self": True,
+    }
     assert spec["motion"]["optimizer"]["weight_decay"] == 0.01
     assert spec["task"]["training_set"] == 30
     assert spec["task"]["classes"]["origin"] == "syn-small with prior 0.7, 0.3"
@@ -80,9 +107,17 @@ def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
 
 def test_any_model_by_its_name_and_fields(tmp_path, call):
     code, out, err = call(
-        "simulate", "joma-toy", "--gradient", "population", "--steps", "2", "--json", "--model",
-        "joint:hidden=3,activation=gelu,temperature=0.5,residual=false", cwd=tmp_path,
-    )  # fmt: skip
+        "simulate",
+        "joma-toy",
+        "--gradient",
+        "population",
+        "--steps",
+        "2",
+        "--json",
+        "--model",
+        "joint:hidden=3,activation=gelu,temperature=0.5,residual=false",
+        cwd=tmp_path,
+    )
     assert code == 0, err
     model = json.loads(out)["spec"]["model"]
     assert (model["name"], model["hidden"], model["activation"]) == ("joint", 3, "gelu")
@@ -91,9 +126,16 @@ def test_any_model_by_its_name_and_fields(tmp_path, call):
 
 def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
     code, _, err = call(
-        "simulate", "syn-small", "--gradient", "population", "--eta-y", "1e38", "--out",
-        "run.nc", cwd=tmp_path,
-    )  # fmt: skip
+        "simulate",
+        "syn-small",
+        "--gradient",
+        "population",
+        "--eta-y",
+        "1e38",
+        "--out",
+        "run.nc",
+        cwd=tmp_path,
+    )
     assert code == 3
     assert "became non-finite at step" in err
     assert "Traceback" not in err
@@ -192,10 +234,16 @@ def test_a_file_of_a_run_is_run_and_options_replace_its_settings(tmp_path, call)
     assert code == 0, err
     run = attnlab.Simulation.of(attnlab.load(tmp_path / "run.nc"))
     assert run == attnlab.simulation.as_simulation(
-        classes_from("syn-small").with_prior([0.7, 0.3]), model="extended", length=16,
-        batch_size=8, steps=12, optimizer="adam", eta_y=0.1, what=("attention", "loss"),
+        classes_from("syn-small").with_prior([0.7, 0.3]),
+        model="extended",
+        length=16,
+        batch_size=8,
+        steps=12,
+        optimizer="adam",
+        eta_y=0.1,
+        what=("attention", "loss"),
         at=(0, 6, 12),
-    )  # fmt: skip
+    )
 
 
 def test_help_has_examples(tmp_path, call):

@@ -13,9 +13,23 @@ from attnlab.cli import app
 from attnlab.simulation.groups import Stepping
 
 QUICK = [
-    "--dim", "16", "--mlp", "16", "--heads", "2", "--length", "8", "--batch-size", "4",
-    "--steps", "20", "--every", "10", "--validation-tokens", "160",
-]  # fmt: skip
+    "--dim",
+    "16",
+    "--mlp",
+    "16",
+    "--heads",
+    "2",
+    "--length",
+    "8",
+    "--batch-size",
+    "4",
+    "--steps",
+    "20",
+    "--every",
+    "10",
+    "--validation-tokens",
+    "160",
+]
 OUT = ("--out", "run")
 
 

@@ -86,8 +86,11 @@ def test_every_symbol_is_one_of_a_formula():
     ]
     for folder in {folder for folder, _ in formulas}:
         taken = [inspect.signature(of).parameters for home, of in formulas if home == folder]
-        assert [of for of in listed(import_module(folder).__doc__, "Symbols")
-                if not any(of in given for given in taken)] == []  # fmt: skip
+        assert [
+            of
+            for of in listed(import_module(folder).__doc__, "Symbols")
+            if not any(of in given for given in taken)
+        ] == []
 
 
 def test_every_formula_has_an_example():

@@ -112,8 +112,10 @@ def test_a_signal_ends_it_and_its_notebooks_within_three_seconds(tmp_path, numbe
     script = f"import sys; sys.argv[0] = 'make'; sys.path.insert(0, {str(MAKE.parent)!r})\n" + RUN
     process = subprocess.Popen(
         [sys.executable, "-c", script, tmp_path / "docs", "--out", tmp_path / "site"],
-        stderr=subprocess.PIPE, text=True, env={**os.environ, "MARK": str(tmp_path / "begun")},
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MARK": str(tmp_path / "begun")},
+    )
     while not (tmp_path / "begun").exists():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.05)

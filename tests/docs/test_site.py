@@ -232,9 +232,11 @@ def test_serving_is_on_this_machine_alone(tmp_path):
         "make.serve(make.server_of(Path(sys.argv[2]), 0))"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, MAKE.parent, tmp_path], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", code, MAKE.parent, tmp_path],
+        stdout=subprocess.PIPE,
+        text=True,
         stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
+    ) as process:
         link = process.stdout.readline().split()[0]
         assert link.startswith("http://127.0.0.1:")
         with urlopen(link) as answer:

@@ -68,8 +68,10 @@ def test_a_name_that_two_papers_have_is_refused_with_the_choices(tmp_path, monke
 
 def test_parts_are_named_by_figure_or_paper_in_the_order_of_the_shelf():
     assert chosen_parts(["joma", "fig9", "length"]) == [
-        "scan_and_snap/fig9", *figures(ours=False)[11:], "studies/length",
-    ]  # fmt: skip
+        "scan_and_snap/fig9",
+        *figures(ours=False)[11:],
+        "studies/length",
+    ]
     assert chosen_parts([]) == [*figures(ours=False), "audit", "report"]
     assert chosen_parts(["report", "studies"]) == [*figures(ours=True), "report"]
     for wrong, hint in (("jom", "did you mean 'joma'"), ("studies/lenght", "'studies/length'")):
@@ -120,9 +122,15 @@ def table(runs):
 
 
 OWN = Experiment(
-    name="own", title="Two sides", recipe=Recipe, data=data, judge=judge, table=table,
-    draw=lambda runs: Figure(figsize=(1, 1)), source="the book",
-)  # fmt: skip
+    name="own",
+    title="Two sides",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    table=table,
+    draw=lambda runs: Figure(figsize=(1, 1)),
+    source="the book",
+)
 
 
 def test_one_of_ones_own_is_written_with_its_table_its_halves_and_its_verdict(tmp_path):
@@ -167,11 +175,23 @@ def test_standings_are_recorded_beside_what_else_is(tmp_path, monkeypatch):
     (folder / "expected.json").write_text(json.dumps(before))
     monkeypatch.setenv(VARIABLE, str(folder))
     made = Made(
-        name="own/one", key="", title="", about="", outcome="", headline="", summary="", alt="",
+        name="own/one",
+        key="",
+        title="",
+        about="",
+        outcome="",
+        headline="",
+        summary="",
+        alt="",
         numbers={"x": 1.5001, "y": 2 / 3, "z": float("nan"), "w": 1.0},
-        regression_bounds={"x": (1, 2), "y": (0, 1), "z": (0, 1)}, settings={}, files={},
-        seconds=1.0, made_at="", versions={}, standing="fails",
-    )  # fmt: skip
+        regression_bounds={"x": (1, 2), "y": (0, 1), "z": (0, 1)},
+        settings={},
+        files={},
+        seconds=1.0,
+        made_at="",
+        versions={},
+        standing="fails",
+    )
     assert record([made, replace(made, name="audit")]) == [folder / "expected.json"]
     found = json.loads((folder / "expected.json").read_text())
     assert found["figures"].pop("one") == {"standing": "fails", "numbers": {"x": 1.5, "y": 0.6667}}

@@ -10,8 +10,7 @@ from attnlab.experiments.cells import over_cells
 def cell(size, name, report):
     report(0.5)
     return xr.Dataset(
-        {"value": ("token", np.arange(size) + 10.0 * ord(name))},
-        {"token": np.arange(size)},
+        {"value": ("token", np.arange(size) + 10.0 * ord(name))}, {"token": np.arange(size)}
     )
 
 

@@ -50,9 +50,13 @@ def write(folder: Path, text: str, name: str = "recipe.yaml") -> Path:
 def test_values_become_what_the_annotations_say(tmp_path):
     recipe = read_recipe(write(tmp_path, GOOD), Recipe)
     assert recipe == Recipe(
-        about="a run", rate=1.0, engine=Engine("sampled"), grid={"eta": (1.0, 2.5)},
-        span=(0, 10), what=("loss", "logits"),
-    )  # fmt: skip
+        about="a run",
+        rate=1.0,
+        engine=Engine("sampled"),
+        grid={"eta": (1.0, 2.5)},
+        span=(0, 10),
+        what=("loss", "logits"),
+    )
     assert isinstance(recipe.rate, float)
 
 
@@ -66,15 +70,9 @@ def test_values_become_what_the_annotations_say(tmp_path):
         (("rate: 1", "rate: .inf"), "rate: expected a finite number"),
         (("rate: 1", "rate:"), "rate: expected a number, got nothing"),
         (("about: a run", "about: 3"), "about: expected text, got 3"),
-        (
-            ("name: sampled", "name: smapled"),
-            "engine.name: 'smapled' is not among the choices",
-        ),
+        (("name: sampled", "name: smapled"), "engine.name: 'smapled' is not among the choices"),
         (("name: sampled", "name: sampled, lenght: 3"), "engine.lenght: unknown key; did you mean"),
-        (
-            ("name: sampled", "name: sampled, length: 1"),
-            "engine.length: expected at least 2",
-        ),
+        (("name: sampled", "name: sampled, length: 1"), "engine.length: expected at least 2"),
         (("name: sampled", "name: sampled, length: 2.5"), "engine.length: expected a whole number"),
         (("[1, 2.5]", "[1, x]"), "grid.eta[1]: expected a number, got 'x'"),
         (("[1, 2.5]", "3"), "grid.eta: expected a list, got 3"),

@@ -40,12 +40,7 @@ def test_only_regular_files_are_read(places):
     for name, words in places.items():
         with pytest.raises((ValueError, OSError), match=words):
             open_regular(name)
-        for read in (
-            read_classes,
-            classes_from,
-            lambda path: read_recipe(path, SweepRecipe),
-            load,
-        ):
+        for read in (read_classes, classes_from, lambda path: read_recipe(path, SweepRecipe), load):
             with pytest.raises((ValueError, OSError), match=words) as caught:
                 read(name)
             assert "Errno" not in str(caught.value)

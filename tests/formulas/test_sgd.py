@@ -55,10 +55,16 @@ def test_the_slope_of_its_motion_is_that_of_finite_differences(random_classes):
     P, rows = random_classes(3, K=4), np.array([0, 1, 1, 0])
     start = np.zeros((2, P.shape[1]))
     motion = Motion(
-        log_p=log_scores(P), rows=rows, start=start, f0=unit_attention(P),
-        share=np.array([0.4, 0.3, 0.2, 0.1]), wanted=np.eye(4)[[0, 1, 1, 2]],
-        count=np.array([1.0, 1.0, 1.0, 6.0]), eta_y=0.9, eta_z=0.5,
-    )  # fmt: skip
+        log_p=log_scores(P),
+        rows=rows,
+        start=start,
+        f0=unit_attention(P),
+        share=np.array([0.4, 0.3, 0.2, 0.1]),
+        wanted=np.eye(4)[[0, 1, 1, 2]],
+        count=np.array([1.0, 1.0, 1.0, 6.0]),
+        eta_y=0.9,
+        eta_z=0.5,
+    )
     state = np.random.default_rng(0).normal(size=motion.wanted.size + start.size)
     way = 1e-5 * np.eye(state.size)
     columns = [(motion.push(state + d) - motion.push(state - d)) / 2e-5 for d in way]

@@ -89,8 +89,9 @@ def test_roles_agree_with_sequence_classes() -> None:
     classes = SequenceClasses(probs=probs, query=[0, 1], next_token=[2, 3])
     dataset = record(probability=probs)
     np.testing.assert_array_equal(is_common(dataset), classes.roles() == COMMON)
-    np.testing.assert_array_equal(is_distinct(dataset).any("sequence_class"),
-                                  classes.roles() == DISTINCT)  # fmt: skip
+    np.testing.assert_array_equal(
+        is_distinct(dataset).any("sequence_class"), classes.roles() == DISTINCT
+    )
     np.testing.assert_array_equal(np.flatnonzero(in_play(dataset)), classes.in_play)
     for k in range(2):
         found = np.flatnonzero(is_distinct(dataset).isel(sequence_class=k))

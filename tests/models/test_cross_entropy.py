@@ -82,5 +82,6 @@ def test_many_runs_at_once_are_each_alone():
     for run in range(2):
         jax.tree.map(
             lambda a, b, run=run: np.testing.assert_allclose(a[run], b, rtol=1e-2, atol=1e-3),
-            together, alone[run],
-        )  # fmt: skip
+            together,
+            alone[run],
+        )

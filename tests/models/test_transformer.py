@@ -23,14 +23,39 @@ VARIANTS = [
     Transformer(layers=1, heads=2, dim=8, mlp=12, norm="post", positions="learned", biases=True),
     Transformer(layers=2, heads=2, dim=8, mlp=5, activation="gelu", positions="rotary", tied=True),
     Transformer(layers=1, heads=2, dim=8, norm="none", positions="alibi", attention="relu"),
-    Transformer(layers=1, heads=2, dim=4, norm="none", positions="none", attention="linear",
-                embedding="one-hot", merged=True, logit_scale=1.0, readout="last"),
-    Transformer(layers=2, dim=8, positions="sinusoidal", attention="sigmoid", scheme="uniform",
-                embedding="orthonormal"),
+    Transformer(
+        layers=1,
+        heads=2,
+        dim=4,
+        norm="none",
+        positions="none",
+        attention="linear",
+        embedding="one-hot",
+        merged=True,
+        logit_scale=1.0,
+        readout="last",
+    ),
+    Transformer(
+        layers=2,
+        dim=8,
+        positions="sinusoidal",
+        attention="sigmoid",
+        scheme="uniform",
+        embedding="orthonormal",
+    ),
     Transformer(layers=1, heads=2, dim=8, positions="relative", causal=False, merged=True),
-    Transformer(layers=2, heads=2, dim=8, mlp=6, tied=True, biases=True, scheme="torch",
-                scale_embedding=True, activation="linear"),
-]  # fmt: skip
+    Transformer(
+        layers=2,
+        heads=2,
+        dim=8,
+        mlp=6,
+        tied=True,
+        biases=True,
+        scheme="torch",
+        scale_embedding=True,
+        activation="linear",
+    ),
+]
 
 
 def plain(model, params, tokens):
@@ -196,9 +221,11 @@ def test_it_is_what_pytorch_computes(norm):
     final = torch.nn.LayerNorm(8) if norm == "pre" else None
     encoder = torch.nn.TransformerEncoder(layer, 2, final, enable_nested_tensor=False)
     names = {
-        "self_attn.in_proj_": ("attention", "qkv"), "self_attn.out_proj.": ("attention", "out"),
-        "linear1.": ("mlp", "up"), "linear2.": ("mlp", "down"),
-    }  # fmt: skip
+        "self_attn.in_proj_": ("attention", "qkv"),
+        "self_attn.out_proj.": ("attention", "out"),
+        "linear1.": ("mlp", "up"),
+        "linear2.": ("mlp", "down"),
+    }
     state = {}
     for i in range(2):
         for theirs, (group, name) in names.items():
@@ -292,12 +319,15 @@ TOKENS = jnp.asarray([[3, 7, 3, 9, 149, 0], [7, 7, 1, 0, 2, 3], [140, 5, 5, 5, 3
 TARGETS = (TOKENS + 1) % 150
 
 
-@pytest.mark.parametrize("precision, backend, tolerance", [
-    ("default", "cpu", 1e-6), ("default", "gpu", 1e-6), ("bfloat16", "cpu", 1e-2),
-])  # fmt: skip
-@pytest.mark.parametrize("model", [
-    Transformer(dim=8), Transformer(layers=1, dim=8, tied=True, biases=True, readout="last"),
-], ids=["every", "last"])  # fmt: skip
+@pytest.mark.parametrize(
+    "precision, backend, tolerance",
+    [("default", "cpu", 1e-6), ("default", "gpu", 1e-6), ("bfloat16", "cpu", 1e-2)],
+)
+@pytest.mark.parametrize(
+    "model",
+    [Transformer(dim=8), Transformer(layers=1, dim=8, tied=True, biases=True, readout="last")],
+    ids=["every", "last"],
+)
 def test_the_fused_loss_is_the_plain_one(monkeypatch, model, precision, backend, tolerance):
     params = model.init(jax.random.key(0), WORDS, ())
     batch = Batch(TOKENS, TARGETS[:, -1] if model.readout == "last" else TARGETS)
@@ -343,9 +373,11 @@ def step_of(model, params, batch):
     return jax.tree.map(lambda a, b: a - factor * b, params, slope), norm
 
 
-@pytest.mark.parametrize("options", [
-    {"mlp": 5, "dropout": 0.3}, {"tied": True}, {"embedding": "orthonormal", "dim": 150},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [{"mlp": 5, "dropout": 0.3}, {"tied": True}, {"embedding": "orthonormal", "dim": 150}],
+    ids=str,
+)
 def test_a_step_of_the_rows_that_are_read_is_a_step_of_all(options):
     model = Transformer(**({"layers": 1, "dim": 8} | options))
     params = model.init(jax.random.key(0), WORDS, ())
@@ -400,12 +432,15 @@ def test_a_frozen_embedding_is_orthonormal():
     assert model.fixed == ("embedding",)
 
 
-@pytest.mark.parametrize("options, words", [
-    ({"heads": 3}, "heads: 3 heads do not divide"),
-    ({"norm": "layer"}, "norm: expected one of"),
-    ({"dropout": 1.0}, "dropout"),
-    ({"positions": "rotary", "dim": 3}, "rotary"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"heads": 3}, "heads: 3 heads do not divide"),
+        ({"norm": "layer"}, "norm: expected one of"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"positions": "rotary", "dim": 3}, "rotary"),
+    ],
+)
 def test_bad_options_are_refused(options, words):
     with pytest.raises(InputError, match=words):
         Transformer(**options)

@@ -23,9 +23,16 @@ def trained(folder, callbacks):
     model = small_model("gpt2").train()
     rows = [{"input_ids": row, "labels": row} for row in tokens(8, seed=4)]
     arguments = TrainingArguments(
-        folder, max_steps=6, per_device_train_batch_size=2, report_to=[], disable_tqdm=True,
-        save_strategy="no", logging_steps=1, use_cpu=True, seed=3,
-    )  # fmt: skip
+        folder,
+        max_steps=6,
+        per_device_train_batch_size=2,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_steps=1,
+        use_cpu=True,
+        seed=3,
+    )
     trainer = Trainer(model, arguments, train_dataset=rows, callbacks=callbacks(model))
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry], model

@@ -15,9 +15,10 @@ pytest.importorskip("transformers")
 DECODERS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma2", "gemma3", "gpt_oss", "qwen3")
 # what each can run on a processor beside eager; the others run torch's function alone
 OTHERS = {
-    "gemma2": ("flex_attention",), "gpt_oss": (),
+    "gemma2": ("flex_attention",),
+    "gpt_oss": (),
     **dict.fromkeys(("llama", "gemma3"), ("sdpa", "flex_attention")),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +87,14 @@ def test_with_padding(side):
         mask[1, -7:] = 0
     inputs = {"input_ids": tokens(), "attention_mask": mask}
     for name, implementation in [
-        ("bert", "sdpa"), ("bert", "eager"), ("llama", "sdpa"), ("llama", "flex_attention"),
-        ("gpt_neox", "eager"), ("opt", "sdpa"), ("gemma3", "sdpa"),
-    ]:  # fmt: skip
+        ("bert", "sdpa"),
+        ("bert", "eager"),
+        ("llama", "sdpa"),
+        ("llama", "flex_attention"),
+        ("gpt_neox", "eager"),
+        ("opt", "sdpa"),
+        ("gemma3", "sdpa"),
+    ]:
         compare(name, implementation, inputs, real=mask.bool())
 
 
@@ -105,9 +111,10 @@ def test_of_t5_with_bias_and_cross_attention():
     mask = torch.ones(2, 24, dtype=torch.long)
     mask[0, 20:] = 0
     inputs = {
-        "input_ids": tokens(), "attention_mask": mask,
+        "input_ids": tokens(),
+        "attention_mask": mask,
         "decoder_input_ids": tokens(length=24, seed=2),
-    }  # fmt: skip
+    }
     for implementation in ("eager", "sdpa"):  # its flex function takes one sequence alone
         sightings = compare("t5", implementation, inputs)
         assert [s.call.cross for s in sightings] == [False, False, False, True, False, True]
@@ -134,8 +141,16 @@ def test_of_flash_kernels_as_they_are_asked():
         for captured, expected in zip(sightings, wanted, strict=True):
             call = captured.call
             module = model.get_submodule(captured.layer)
-            told = understand("flash_attention_2", module, call.query, call.key, call.value,
-                              mask.bool(), scaling=call.scale, **kwargs)  # fmt: skip
+            told = understand(
+                "flash_attention_2",
+                module,
+                call.query,
+                call.key,
+                call.value,
+                mask.bool(),
+                scaling=call.scale,
+                **kwargs,
+            )
             found = _weights(told, whole_logits(told))
             assert (found - expected).abs()[mask.bool()[:, None].expand(2, 4, -1)].max() < 1e-5
     # packed: where texts begin, or positions that begin anew
@@ -176,8 +191,9 @@ def test_of_torch_encoder_with_padding():
         wanted = wanted_of(first.self_attn, x, key_padding_mask=padding)
         assert (maps["layers.0.self_attn"] - wanted).abs().max() < 1e-5
         torch.backends.mha.set_fastpath_enabled(False)
-        wanted = wanted_of(second.self_attn, first(x, src_key_padding_mask=padding),
-                           key_padding_mask=padding)  # fmt: skip
+        wanted = wanted_of(
+            second.self_attn, first(x, src_key_padding_mask=padding), key_padding_mask=padding
+        )
         torch.backends.mha.set_fastpath_enabled(True)
     assert (maps["layers.1.self_attn"] - wanted).abs().max() < 1e-5
     for captured in sightings:
@@ -270,9 +286,12 @@ def test_what_a_call_does_not_explain_is_refused():
     captured = sightings[0]
     captured.check()
     wrong = [
-        {"causal": True, "mask": None, "window": 5}, {"mask": None}, {"scale": 1.0},
-        {"softcap": 0.5}, {"sinks": torch.zeros(4)},
-    ]  # fmt: skip
+        {"causal": True, "mask": None, "window": 5},
+        {"mask": None},
+        {"scale": 1.0},
+        {"softcap": 0.5},
+        {"sinks": torch.zeros(4)},
+    ]
     for change in wrong:
         call = dataclasses.replace(captured.call, **change)
         with pytest.raises(InputError, match=f"model.layers.0.self_attn .{attention.__name__}."):
@@ -285,10 +304,13 @@ def test_afterwards_everything_is_as_it_was():
 
     def places():
         return (
-            utils.AttentionInterface.get_interface, functional.scaled_dot_product_attention,
-            functional.multi_head_attention_forward, functional.softmax, torch.softmax,
+            utils.AttentionInterface.get_interface,
+            functional.scaled_dot_product_attention,
+            functional.multi_head_attention_forward,
+            functional.softmax,
+            torch.softmax,
             torch.Tensor.softmax,
-        )  # fmt: skip
+        )
 
     before, model, other = places(), small_model("llama"), NanoGPT()
     first, second = capturing(model, print), capturing(other, print)
@@ -396,10 +418,15 @@ class InChunks(Hand):
         q, k, v = (self.split(layer(x)) for layer in (self.q, self.k, self.v))
         mask = torch.ones(x.shape[1], x.shape[1])
         mask = torch.where((mask.tril() if causal else mask) > 0, 0.0, -torch.inf)
-        return torch.cat([
-            nn.functional.scaled_dot_product_attention(q[:, :, i : i + 8], k, v, mask[i : i + 8])
-            for i in range(0, x.shape[1], 8)
-        ], 2)  # fmt: skip
+        return torch.cat(
+            [
+                nn.functional.scaled_dot_product_attention(
+                    q[:, :, i : i + 8], k, v, mask[i : i + 8]
+                )
+                for i in range(0, x.shape[1], 8)
+            ],
+            2,
+        )
 
 
 class ZeroKey(Hand):
@@ -426,8 +453,11 @@ def test_self_attention_with_more_keys_than_queries_is_self_attention():
         captured.check()
         assert not captured.call.cross and captured.call.shape[2:] == (24, 24)
         assert not captured.call.sinks.any()
-    for added in ({"add_zero_attn": True}, {"add_bias_kv": True},
-                  {"add_zero_attn": True, "add_bias_kv": True}):  # fmt: skip
+    for added in (
+        {"add_zero_attn": True},
+        {"add_bias_kv": True},
+        {"add_zero_attn": True, "add_bias_kv": True},
+    ):
         attention = nn.MultiheadAttention(32, 4, batch_first=True, **added).eval()
         given = {"query": x, "key": x, "value": x, "average_attn_weights": False}
         for causal in (None, torch.full((24, 24), -torch.inf).triu(1)):

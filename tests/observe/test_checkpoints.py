@@ -54,8 +54,11 @@ def test_of_the_cache_with_revisions(tmp_path):
 
 
 def test_of_stages_one_is_named(tmp_path):
-    names = ["stage1-step1000-tokens5B", "stage1-step2000-tokens9B",
-             "stage2-ingredient1-step1000-tokens5B"]  # fmt: skip
+    names = [
+        "stage1-step1000-tokens5B",
+        "stage1-step2000-tokens9B",
+        "stage2-ingredient1-step1000-tokens5B",
+    ]
     olmo = cached(tmp_path, "allenai/OLMo-2", names)
     with pytest.raises(InputError, match=r"several stages \(stage1, stage2-ingredient1\)"):
         find_checkpoints(olmo)

@@ -17,10 +17,25 @@ from attnlab.observing.snapshot import SnapshotBuilder, take_snapshot
 IDS = tokens(2, 32)
 LEAST = 6
 VIEWS = {
-    "alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "slice", "split",
-    "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsafe_split", "unsqueeze", "view",
+    "alias",
+    "as_strided",
+    "detach",
+    "diagonal",
+    "expand",
+    "permute",
+    "select",
+    "slice",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unsafe_split",
+    "unsqueeze",
+    "view",
     "_unsafe_view",
-}  # fmt: skip
+}
 
 
 class Operations(TorchDispatchMode):
@@ -64,9 +79,12 @@ def test_layers_side_by_side_are_as_each_alone(name, monkeypatch):
     for layer, found in together.layers.items():
         for variable in found:
             np.testing.assert_allclose(
-                found[variable], alone.layers[layer][variable], rtol=1e-5, atol=1e-6,
+                found[variable],
+                alone.layers[layer][variable],
+                rtol=1e-5,
+                atol=1e-6,
                 err_msg=f"{layer} {variable}",
-            )  # fmt: skip
+            )
 
 
 def test_a_layer_more_adds_few_operations(monkeypatch):

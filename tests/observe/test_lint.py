@@ -127,9 +127,17 @@ def test_pickles_are_not_read(place, tmp_path):
     grown = torch.nn.Parameter(torch.ones(2))
     wide = torch.zeros(1).expand(10**9)
     for content in (
-        weights(200), {"a": Evil()}, {0: grown}, {"a": grown}, {"a": wide},
-        {"a": torch.eye(2).to_sparse()}, {"a": torch.empty(2, device="meta")}, [1], b"", None,
-    ):  # fmt: skip
+        weights(200),
+        {"a": Evil()},
+        {0: grown},
+        {"a": grown},
+        {"a": wide},
+        {"a": torch.eye(2).to_sparse()},
+        {"a": torch.empty(2, device="meta")},
+        [1],
+        b"",
+        None,
+    ):
         torch.save(content, place / "checkpoint-200" / "pytorch_model.bin")
         told, found = faults(place)
         assert told == [("unreadable", (200,))]

@@ -313,8 +313,10 @@ def test_padding_of_an_encoder_is_none_of_its_decoder():
     padding = torch.zeros(2, LENGTH, dtype=torch.bool)
     padding[0, -6:] = True
     inputs = {
-        "input_ids": PROBE, "attention_mask": ~padding, "decoder_input_ids": tokens(2, seed=2),
-    }  # fmt: skip
+        "input_ids": PROBE,
+        "attention_mask": ~padding,
+        "decoder_input_ids": tokens(2, seed=2),
+    }
     model = small_model("t5")
     alone, wrapped = observed(model, inputs), observed(Wrapped(model), inputs)
     np.testing.assert_array_equal(wrapped.visible_keys, alone.visible_keys)
@@ -335,9 +337,10 @@ def test_what_reads_images_has_nothing_of_the_tokens():
     mask = torch.ones(2, length, dtype=torch.long)
     mask[0, -5:] = 0
     inputs = {
-        "input_ids": tokens(2, length), "attention_mask": mask,
+        "input_ids": tokens(2, length),
+        "attention_mask": mask,
         "pixel_values": torch.randn(2, 3, 32, 32),
-    }  # fmt: skip
+    }
     found = take_snapshot(model, make_probe(model, inputs), min_keys=1).layers
     vision = [name for name in found if name.startswith("vision")]
     assert len(found) == 4 and len(vision) == 2
@@ -425,7 +428,7 @@ def test_what_cannot_be_captured_is_refused_by_name():
         match=r"no attention of BloomForCausalLM was seen: it computes"
         r" it in code of its own \(BloomAttention\); .* attnlab.observing.record",
     ):
-        observed(small_model("bloom", "eager"), PROBE)  # fmt: skip
+        observed(small_model("bloom", "eager"), PROBE)
     with pytest.raises(InputError, match=r"FalconAttention.; load it with .*=\"sdpa\", or"):
         observed(small_model("falcon", "eager"), PROBE)
     with pytest.raises(InputError, match="no attention of Sequential was seen: it has none"):
@@ -496,8 +499,11 @@ def test_blocks_that_do_not_attend_and_attention_without_a_name_are_told():
 def test_what_is_seen_in_part_says_so():
     model = NanoGPT()
     model.blocks[1].attention = OwnAttention()
-    with pytest.warns(UserWarning, match=r"only some layers of NanoGPT .* blocks.1.attention "
-                      r"\(OwnAttention\)"):  # fmt: skip
+    with pytest.warns(
+        UserWarning,
+        match=r"only some layers of NanoGPT .* blocks.1.attention "
+        r"\(OwnAttention\)",
+    ):
         result = observed(model, PROBE)
     assert result.module.values.tolist() == ["blocks.0.attention"]
     assert result.attrs["unseen"] == '{"blocks.1.attention": "OwnAttention"}'
@@ -643,8 +649,13 @@ def test_learning_rates_of_the_attentions_own_parameters():
 
 
 def test_the_learning_rate_that_a_trainer_logged(tmp_path):
-    state = {"log_history": [{"step": 0, "learning_rate": 1.0}, {"step": 10, "learning_rate": 0.0},
-                             {"step": 5, "loss": 1.0}]}  # fmt: skip
+    state = {
+        "log_history": [
+            {"step": 0, "learning_rate": 1.0},
+            {"step": 10, "learning_rate": 0.0},
+            {"step": 5, "loss": 1.0},
+        ]
+    }
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
     steps, folders = [0, 5, 10, 20], [tmp_path] * 4
     found = sums_of_checkpoints(steps, folders, None)
@@ -665,11 +676,16 @@ def in_threads(*functions):
 def process_settings():
     """What belongs to the process and not to a thread."""
     return (
-        torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision(),
-        torch.get_deterministic_debug_mode(), functional.scaled_dot_product_attention,
-        functional.multi_head_attention_forward, functional.softmax, torch.softmax,
-        torch.backends.mha.get_fastpath_enabled, *(source.captures for source in SOURCES),
-    )  # fmt: skip
+        torch.backends.mha.get_fastpath_enabled(),
+        torch.get_float32_matmul_precision(),
+        torch.get_deterministic_debug_mode(),
+        functional.scaled_dot_product_attention,
+        functional.multi_head_attention_forward,
+        functional.softmax,
+        torch.softmax,
+        torch.backends.mha.get_fastpath_enabled,
+        *(source.captures for source in SOURCES),
+    )
 
 
 def test_another_model_in_another_thread_is_not_seen():
@@ -784,9 +800,10 @@ def test_live_a_forward_of_another_thread_is_not_the_training():
     found = observer.result().isel(step=0)
     for layer, name in enumerate(wanted.order):
         np.testing.assert_allclose(
-            found["entropy"].values[layer], wanted.layers[name]["entropy"].mean("sequence"),
+            found["entropy"].values[layer],
+            wanted.layers[name]["entropy"].mean("sequence"),
             rtol=1e-5,
-        )  # fmt: skip
+        )
 
 
 class Padded(nn.Module):
@@ -809,8 +826,11 @@ class Padded(nn.Module):
             blind = ~(seen := mask & ~fill[:, None, None, :]).any(-1, keepdim=True)
             # softmax over no key is not a number
             all_keys = torch.ones_like(seen)
-            rows = {"all": all_keys, "own": torch.eye(len(mask[0, 0]), dtype=torch.bool),
-                    "before": mask}  # fmt: skip
+            rows = {
+                "all": all_keys,
+                "own": torch.eye(len(mask[0, 0]), dtype=torch.bool),
+                "before": mask,
+            }
             mask = seen if shown is None else seen | (blind & rows[shown])
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
@@ -855,9 +875,10 @@ def test_padding_given_by_position_is_left_out():
         )
         for name in both.order:
             np.testing.assert_allclose(
-                both.layers[name]["mean_distance"][1], alone.layers[name]["mean_distance"][0],
+                both.layers[name]["mean_distance"][1],
+                alone.layers[name]["mean_distance"][0],
                 rtol=1e-4,
-            )  # fmt: skip
+            )
 
 
 class Translating(nn.Module):

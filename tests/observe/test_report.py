@@ -63,15 +63,22 @@ def history(**attrs):
             "snap_moved_since": (dims[1:], 0.0001 * snap),
         },
         {
-            "step": list(STEPS), "layer": [0, 1], "head": [0, 1], "mass": [0.95], "first": [1],
-            "policy": list(POLICIES), "budget": [0.05, 0.1, 0.2, 0.5],
+            "step": list(STEPS),
+            "layer": [0, 1],
+            "head": [0, 1],
+            "mass": [0.95],
+            "first": [1],
+            "policy": list(POLICIES),
+            "budget": [0.05, 0.1, 0.2, 0.5],
             "module": ("layer", ["block.0", "block.1</script><b>"]),
         },
         {
             "spec": json.dumps({"model": "<i>Tiny</i> & co", "every": 100}),
-            "snap_clock": "learning rate", "snap_spans": 4, **attrs,
+            "snap_clock": "learning rate",
+            "snap_spans": 4,
+            **attrs,
         },
-    )  # fmt: skip
+    )
 
 
 def test_words_say_what_happened():
@@ -130,9 +137,11 @@ def test_a_sink_at_a_later_key_is_one():
 
 def test_the_page_is_whole_and_escaped():
     lint = {
-        "steps": [0, 100], "unusable": [100], "breaks": [],
+        "steps": [0, 100],
+        "unusable": [100],
+        "breaks": [],
         "faults": [{"kind": "final", "steps": [100], "words": "step 100 <b>holds</b> the last"}],
-    }  # fmt: skip
+    }
     page = report(history(lint=json.dumps(lint), unseen=json.dumps({"a": "Own<Attention>"})))
     assert "<title>Attention of &lt;i&gt;Tiny&lt;/i&gt; &amp; co</title>" in page
     assert "step 100 &lt;b&gt;holds&lt;/b&gt; the last" in page and "Own&lt;Attention&gt;" in page
@@ -219,7 +228,7 @@ def with_attrs(**attrs):
         (with_attrs(versions="5"), "attribute versions"),
         (with_attrs(seconds="long"), "attribute seconds"),
     ],
-)  # fmt: skip
+)
 def test_a_changed_dataset_is_refused_by_name(change, field):
     for make in (report, in_words):
         with pytest.raises(InputError, match=f"dataset: {field}: .*; it was changed after"):

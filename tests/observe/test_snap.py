@@ -35,8 +35,14 @@ def spans_of(changes, *, faulty=(), **others):
     """Equal spans of ten steps; those next to a faulty step are not known."""
     bad = np.isin(STEPS, faulty)
     known = ~(bad[:-1] | bad[1:])
-    return Spans(changes, STEPS, np.full(10, 10.0), known, others.get("rate_known", True),
-                 others.get("stopped", False))  # fmt: skip
+    return Spans(
+        changes,
+        STEPS,
+        np.full(10, 10.0),
+        known,
+        others.get("rate_known", True),
+        others.get("stopped", False),
+    )
 
 
 def moving_until(step):

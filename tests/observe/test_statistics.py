@@ -134,11 +134,16 @@ def brute(name, *, tokens, present=None, starts=None, min_keys=16):
                 start = int(seen[b].argmax()) if starts is None else starts[b, i]
                 rows.append(
                     of_row(
-                        maps[b, h, i], logits[b, h, i], visible[b, h, i], place=place, start=start,
-                        tokens=tokens[b], common=common,
+                        maps[b, h, i],
+                        logits[b, h, i],
+                        visible[b, h, i],
+                        place=place,
+                        start=start,
+                        tokens=tokens[b],
+                        common=common,
                         sink_logit=None if call.sinks is None else call.sinks[h],
                     )
-                )  # fmt: skip
+                )
         for name in rows[0]:
             values = np.array([row[name] for row in rows], float)
             found.setdefault(name, {})[b, h] = np.nanmean(values, axis=0)
@@ -370,9 +375,12 @@ def test_caches_keep_what_their_policies_say(name):
     for b, h in np.ndindex(B, H):
         rows = visible[b, h].sum(-1) >= 16
         expected = of_caches(
-            maps[b, h][rows], visible[b, h][rows], call.value[b, h // group],
-            sink=sink[b, h][rows], later=8,  # 16 of two sequences
-        )  # fmt: skip
+            maps[b, h][rows],
+            visible[b, h][rows],
+            call.value[b, h // group],
+            sink=sink[b, h][rows],
+            later=8,  # 16 of two sequences
+        )
         for variable, near in {"retained_mass": 1e-5, "output_error": 1e-4}.items():
             mine = found[variable][b, h].transpose("policy", "budget")
             np.testing.assert_allclose(mine, expected[variable], rtol=near, err_msg=variable)
@@ -390,9 +398,7 @@ def test_record_is_the_mean_over_sequences_with_what_it_means():
     call, beside = case("grouped")
     of_each = statistics(call, rows=40, **beside)
     q, k, v = call.query, call.key, call.value
-    found = record(
-        q, k, v, layer=3, scale=SCALE, causal=True, window=33, rows=40, **beside
-    )  # fmt: skip
+    found = record(q, k, v, layer=3, scale=SCALE, causal=True, window=33, rows=40, **beside)
     assert found.sizes["layer"] == 1
     assert found["layer"].item() == 3
     assert found["entropy"].dims == ("layer", "head")

@@ -492,9 +492,15 @@ def test_a_second_training_begins_anew(tmp_path):
     model = small_model("gpt2").train()
     rows = [{"input_ids": row, "labels": row} for row in tokens(8, seed=4)]
     arguments = TrainingArguments(
-        tmp_path, max_steps=4, per_device_train_batch_size=2, report_to=[], disable_tqdm=True,
-        save_strategy="no", use_cpu=True, learning_rate=1e-2,
-    )  # fmt: skip
+        tmp_path,
+        max_steps=4,
+        per_device_train_batch_size=2,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        use_cpu=True,
+        learning_rate=1e-2,
+    )
     observer = attnlab.observe(model, probe=PROBE, every=2, **FEW)
     trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[observer.callback()])
     trainer.train()
@@ -539,8 +545,9 @@ def test_measurements_are_on_the_disk_and_a_later_observer_goes_on(tmp_path):
     assert observer.history.steps == [0, 2, 4]
     assert steps_on(out) == [0, 2, 4]
     assert sorted(p.name for p in (out / "rolled-back" / "1").iterdir()) == [
-        "step-6.safetensors", "step-8.safetensors",
-    ]  # fmt: skip
+        "step-6.safetensors",
+        "step-8.safetensors",
+    ]
     with observer:
         train(model, 5, first=5)
     found, expected = observer.result(), undivided.result()
@@ -591,9 +598,12 @@ def test_a_folder_draws_no_random_numbers(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "o"], env=environment, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code, tmp_path / "o"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "True"
 
 

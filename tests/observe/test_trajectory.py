@@ -164,9 +164,15 @@ def test_of_one_folder(suite):
     embedded = {"inputs_embeds": torch.randn(2, LENGTH, 32)}
     without = observe_model(place / "snapshots" / f"{16:040x}", embedded, **FEW)
     assert "repeated_induction" in found and "repeated_induction" not in without
-    digests = [trajectory.digest(probe) for probe in (
-        PROBE, (PROBE, PROBE[:1]), {"input_ids": PROBE, "use_cache": None}, {"input_ids": PROBE},
-    )]  # fmt: skip
+    digests = [
+        trajectory.digest(probe)
+        for probe in (
+            PROBE,
+            (PROBE, PROBE[:1]),
+            {"input_ids": PROBE, "use_cache": None},
+            {"input_ids": PROBE},
+        )
+    ]
     assert len(set(digests)) == 4
     assert digests[0] == trajectory.digest(PROBE.tolist()) == trajectory.digest(PROBE.numpy())
 
@@ -226,14 +232,31 @@ def change(folder, **changes):
         ({"vocab_size": 10**12}, r"describes a model of 32,\d+,\d+,\d+,\d+ parameters, where"),
         ({"n_positions": 10**9}, "describes a model of"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "are quantised .'gptq'."),
-        ({"model_type": "switch_transformers", "num_experts": 10**9, "num_sparse_encoder_layers": 1,
-          "num_layers": 1}, "describes a model of more than 100,000 modules"),
-        ({"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]},
-         "config.json: attention_types: 1000000000 are more"),
-        ({"model_type": "gpt_neo", "max_position_embeddings": 10**5, "num_layers": 2,
-          "attention_types": [[["global"], 2]], "hidden_size": 32}, "asks for .* of tables beside"),
+        (
+            {
+                "model_type": "switch_transformers",
+                "num_experts": 10**9,
+                "num_sparse_encoder_layers": 1,
+                "num_layers": 1,
+            },
+            "describes a model of more than 100,000 modules",
+        ),
+        (
+            {"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]},
+            "config.json: attention_types: 1000000000 are more",
+        ),
+        (
+            {
+                "model_type": "gpt_neo",
+                "max_position_embeddings": 10**5,
+                "num_layers": 2,
+                "attention_types": [[["global"], 2]],
+                "hidden_size": 32,
+            },
+            "asks for .* of tables beside",
+        ),
     ],
-)  # fmt: skip
+)
 def test_configurations_that_do_not_fit_are_refused(folder, changes, message):
     change(folder, **changes)
     with pytest.raises(InputError, match=message):
@@ -251,8 +274,12 @@ def test_the_implementation_of_a_configuration_is_not_used(folder, name, monkeyp
 
     monkeypatch.setattr(modeling_utils, "lazy_import_flash_attention", loader)
     wanted = observe_model(folder, PROBE, **FEW)
-    keys = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal",
-            "experts_implementation")  # fmt: skip
+    keys = (
+        "attn_implementation",
+        "_attn_implementation",
+        "_attn_implementation_internal",
+        "experts_implementation",
+    )
     change(folder, **dict.fromkeys(keys, name), dtype="float99")
     found = observe_model(folder, PROBE, **FEW)
     assert found.drop_attrs().identical(wanted.drop_attrs())

@@ -17,15 +17,15 @@ LEAST = 6  # keys that a counted query sees: the narrowest window
 IDS = tokens(2).fill_diagonal_(5)  # some tokens come again
 PADDED, OTHER_PADDED = torch.ones_like(IDS), torch.ones_like(IDS)
 PADDED[1, 15:], OTHER_PADDED[0, 20:] = 0, 0
-MODELS = (
-    "gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma3", "gpt_oss", "qwen3", "bert", "t5",
-)  # fmt: skip
+MODELS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma3", "gpt_oss", "qwen3", "bert", "t5")
 INPUTS = {
     "bert": {"input_ids": IDS, "attention_mask": PADDED},
     "t5": {
-        "input_ids": IDS, "attention_mask": OTHER_PADDED, "decoder_input_ids": tokens(2, seed=2),
+        "input_ids": IDS,
+        "attention_mask": OTHER_PADDED,
+        "decoder_input_ids": tokens(2, seed=2),
     },
-}  # fmt: skip
+}
 # what runs on a processor; the flex function of T5 takes one sequence alone
 IMPLEMENTATIONS = {"gpt2": ("eager", "sdpa"), "gpt_oss": ("eager",), "t5": ("eager", "sdpa")}
 # not in a map: a constant that the softmax takes away
@@ -40,9 +40,13 @@ LOOSE = {
 # what turns with the order of two keys that are nearly alike: in half precision means over heads
 # are compared, and of policies and budgets one in eight may have met such a pair
 TURNING = {
-    "keys_for", "keys_share", "frequency_correlation", "idf_correlation", "retained_mass",
+    "keys_for",
+    "keys_share",
+    "frequency_correlation",
+    "idf_correlation",
+    "retained_mass",
     "output_error",
-}  # fmt: skip
+}
 
 
 def wanted(maps, *, real, ids, cross=False, sinks=False):
@@ -62,8 +66,9 @@ def wanted(maps, *, real, ids, cross=False, sinks=False):
                 sink = np.log(1 - p.sum()) if sinks else None
                 place = None if cross else i
                 words = None if cross or ids is None else ids[b].numpy()
-                rows.append(of_row(p, x, seen, place=place, start=start, sink_logit=sink,
-                                   tokens=words))  # fmt: skip
+                rows.append(
+                    of_row(p, x, seen, place=place, start=start, sink_logit=sink, tokens=words)
+                )
         for name in rows[0]:
             values = np.array([row[name] for row in rows], float)
             found.setdefault(name, []).append(_mean(values))
@@ -174,9 +179,16 @@ def compare(name, *, dtype=torch.float32, tolerance=1e-5):
         moment = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
         whole = implementation == "eager" or dtype == torch.float32
         some = slice(None) if whole else slice(1)  # later layers read what another kernel rounds
-        agree(Snapshot.of(dict(list(moment.layers.items())[some]), {}, moment.weights),
-              maps[some], values[some], sides=sides[some], tolerance=tolerance, loose=loose,
-              sinks=name == "gpt_oss" and dtype == torch.float32, why=implementation)  # fmt: skip
+        agree(
+            Snapshot.of(dict(list(moment.layers.items())[some]), {}, moment.weights),
+            maps[some],
+            values[some],
+            sides=sides[some],
+            tolerance=tolerance,
+            loose=loose,
+            sinks=name == "gpt_oss" and dtype == torch.float32,
+            why=implementation,
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -231,8 +243,9 @@ def test_of_torch_encoder_with_padding():
     with torch.no_grad():
         given = x
         for one in model.layers:
-            _, weights = one.self_attn(given, given, given, key_padding_mask=padded,
-                                       average_attn_weights=False)  # fmt: skip
+            _, weights = one.self_attn(
+                given, given, given, key_padding_mask=padded, average_attn_weights=False
+            )
             maps.append(weights)
             given = one(given, src_key_padding_mask=padded)
     inputs = {"src": x, "src_key_padding_mask": padded}

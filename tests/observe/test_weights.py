@@ -19,9 +19,7 @@ LLAMA = ("model.layers.{}.self_attn", "q_proj", "k_proj")
 LLAMA_MLP = ("model.layers.{}.mlp", "gate_proj", "up_proj", "down_proj")
 # where queries and keys come from, and the MLP's matrices: inputs, then output
 BUILT = {
-    "gpt2": (
-        ("transformer.h.{}.attn", "c_attn"), ("transformer.h.{}.mlp", "c_fc", "c_proj")
-    ),
+    "gpt2": (("transformer.h.{}.attn", "c_attn"), ("transformer.h.{}.mlp", "c_fc", "c_proj")),
     "gpt_neox": (
         ("gpt_neox.layers.{}.attention", "query_key_value"),
         ("gpt_neox.layers.{}.mlp", "dense_h_to_4h", "dense_4h_to_h"),
@@ -36,7 +34,7 @@ BUILT = {
     ),
     **dict.fromkeys(("llama", "mistral", "gemma3", "qwen3"), (LLAMA, LLAMA_MLP)),
     "plain": (("blocks.{}.attention", "qkv"), ("blocks.{}.mlp", "1", "3")),
-}  # fmt: skip
+}
 
 
 def by_singular_values(W):
@@ -110,8 +108,10 @@ def test_of_t5_cross_attention_has_the_mlp_of_its_block():
     found, unrecognised = seen_of(model, {"input_ids": IDS, "decoder_input_ids": IDS})
     assert not unrecognised
     block = model.decoder.block[1]
-    for one, layer in ((found[4], block.layer[0].SelfAttention),
-                       (found[5], block.layer[1].EncDecAttention)):  # fmt: skip
+    for one, layer in (
+        (found[4], block.layer[0].SelfAttention),
+        (found[5], block.layer[1].EncDecAttention),
+    ):
         query, key = (W.weight.reshape(HEADS, WIDTH, MODEL) for W in (layer.q, layer.k))
         np.testing.assert_allclose(one["qk_stable_rank"], ranks_of_heads(query, key), rtol=1e-5)
         wanted = by_singular_values(block.layer[2].DenseReluDense.wi.weight)

@@ -11,8 +11,15 @@ from attnlab import shelf
 SOURCE = Path(attnlab.__file__).parent
 PAPERS = [paper.name for paper in shelf.shelf().papers if paper.package.startswith("attnlab.")]
 ALLOWED = {
-    "numpy", "scipy", "math", "__future__", "collections", "typing", "dataclasses", "functools",
-}  # fmt: skip
+    "numpy",
+    "scipy",
+    "math",
+    "__future__",
+    "collections",
+    "typing",
+    "dataclasses",
+    "functools",
+}
 
 
 @pytest.mark.parametrize("name", ["", *PAPERS])

@@ -65,9 +65,13 @@ def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
     notebook.wait_for_function("model.sent > 0 && model.values.state.a.eta_z === 2")
     widget.state = json.loads(json.dumps(notebook.evaluate("model.values.state")))
     assert widget.simulation == as_simulation(
-        widget.simulation.sets[0], gradient="population", eta_y=2.0, eta_z=2.0, steps=30,
+        widget.simulation.sets[0],
+        gradient="population",
+        eta_y=2.0,
+        eta_z=2.0,
+        steps=30,
         geometric=100,
-    )  # fmt: skip
+    )
     assert widget.compared is None
     notebook.evaluate("(state) => changed('state', state)", {"a": SHORT})
     frame.locator("#step-shown", has_text="of 20").wait_for()

@@ -185,11 +185,14 @@ def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        {"a": None}, {"a": 3}, {"a": LIMIT, "experiment": []},
-        {"a": of_page(motion={"name": None})}, {"a": of_page(model={"name": []})},
+        {"a": None},
+        {"a": 3},
+        {"a": LIMIT, "experiment": []},
+        {"a": of_page(motion={"name": None})},
+        {"a": of_page(model={"name": []})},
         {"a": {"classes": "syn-small", "engine": {"name": "limit"}, "eta_y": 1, "steps": 50}},
     ],
-)  # fmt: skip
+)
 def test_a_link_of_the_wrong_kind_is_words_and_no_script_error(
     open_page: Open, state: dict[str, Any]
 ) -> None:
@@ -200,25 +203,65 @@ def test_a_link_of_the_wrong_kind_is_words_and_no_script_error(
 
 
 HOSTILE = [
-    {"first": -1}, {"first": "x"}, {"sentence": 0.5}, {"moment": "x"}, {"rungs": "sgd"}, {"b": {}},
-    {"a": None}, {"a": []}, {"b": False}, {"experiment": {}}, {"experiment": None},
-    *({"a": {**LIMIT, **of}} for of in (
-        {"record": {"every": -1}}, {"record": {"geometric": 1e9}}, {"record": {"at": [5, -3]}},
-        {"record": {"at": [99]}}, {"record": []}, {"seeds": "x"}, {"eta_y": "1"}, {"init": "foo"},
-        {"init": [1, 2]}, {"seeds": [1, 2]}, {"learning_rate": 2}, {"task": None}, {"task": 3},
-        {"task": {"name": "text"}}, {"motion": 3}, {"gradient": "everything"}, {"engine": {}},
-    )),
-    *({"a": of_page(**of)} for of in (
-        {"record": {"every": 1}, "motion": {"steps": 10**6}}, {"motion": {"steps": "50"}},
-        {"motion": {"steps": 10.5}}, {"motion": {"optimizer": {"name": "sgd", "momentum": "0.5"}}},
-        {"task": {"length": 8.5}}, {"task": {"length": 8}},
-        {"gradient": {"name": "batches", "size": 0}},
-        *({"task": {"classes": of}} for of in (
-            "constructor", "family:constructor=3", "family:common=-3", 3, "family:classes=2.5",
-            "family:common=1000000000", "family:common_mass=5", "family:queries=3",
-        )),
-    )),
-]  # fmt: skip
+    {"first": -1},
+    {"first": "x"},
+    {"sentence": 0.5},
+    {"moment": "x"},
+    {"rungs": "sgd"},
+    {"b": {}},
+    {"a": None},
+    {"a": []},
+    {"b": False},
+    {"experiment": {}},
+    {"experiment": None},
+    *(
+        {"a": {**LIMIT, **of}}
+        for of in (
+            {"record": {"every": -1}},
+            {"record": {"geometric": 1e9}},
+            {"record": {"at": [5, -3]}},
+            {"record": {"at": [99]}},
+            {"record": []},
+            {"seeds": "x"},
+            {"eta_y": "1"},
+            {"init": "foo"},
+            {"init": [1, 2]},
+            {"seeds": [1, 2]},
+            {"learning_rate": 2},
+            {"task": None},
+            {"task": 3},
+            {"task": {"name": "text"}},
+            {"motion": 3},
+            {"gradient": "everything"},
+            {"engine": {}},
+        )
+    ),
+    *(
+        {"a": of_page(**of)}
+        for of in (
+            {"record": {"every": 1}, "motion": {"steps": 10**6}},
+            {"motion": {"steps": "50"}},
+            {"motion": {"steps": 10.5}},
+            {"motion": {"optimizer": {"name": "sgd", "momentum": "0.5"}}},
+            {"task": {"length": 8.5}},
+            {"task": {"length": 8}},
+            {"gradient": {"name": "batches", "size": 0}},
+            *(
+                {"task": {"classes": of}}
+                for of in (
+                    "constructor",
+                    "family:constructor=3",
+                    "family:common=-3",
+                    3,
+                    "family:classes=2.5",
+                    "family:common=1000000000",
+                    "family:common_mass=5",
+                    "family:queries=3",
+                )
+            ),
+        )
+    ),
+]
 
 
 def test_no_link_keeps_the_page_or_its_worker_busy_for_ever(open_page: Open) -> None:
@@ -506,9 +549,11 @@ def test_it_can_be_taken_along(open_page: Open) -> None:
     page = open_page({"a": LIMIT})
     go_to_end(page)
     kinds = {
-        "Data (CSV)": b"step,class,query", "Picture (SVG)": b"<svg", "Picture (PNG)": b"\x89PNG",
+        "Data (CSV)": b"step,class,query",
+        "Picture (SVG)": b"<svg",
+        "Picture (PNG)": b"\x89PNG",
         "Data (netCDF)": b"\x89HDF",
-    }  # fmt: skip
+    }
     for name, begins in kinds.items():
         with page.expect_download() as download:
             page.get_by_role("button", name=name).click()

@@ -150,10 +150,22 @@ def test_files_come_from_a_fixed_list(server: Server) -> None:
     assert status == 200 and b'content="api"' in page
     assert request(server, "GET", "/worker.js")[0] == 200
     for path in (
-        "/../server.py", "/..%2fserver.py", "/%2e%2e/server.py", "//etc/passwd", "/./index.html",
-        "/simulator/../../server.py", "/etc/passwd", "/simulator", "/simulator/", "/index.html/",
-        "/..\\server.py", "/%00", "/api", "/api/", "/api/../index.html",
-    ):  # fmt: skip
+        "/../server.py",
+        "/..%2fserver.py",
+        "/%2e%2e/server.py",
+        "//etc/passwd",
+        "/./index.html",
+        "/simulator/../../server.py",
+        "/etc/passwd",
+        "/simulator",
+        "/simulator/",
+        "/index.html/",
+        "/..\\server.py",
+        "/%00",
+        "/api",
+        "/api/",
+        "/api/../index.html",
+    ):
         assert request(server, "GET", path)[0] == 404, path
     assert request(server, "GET", "http://other/index.html")[0] == 403
 
@@ -186,10 +198,28 @@ def messages(count: int) -> list[bytes]:
     """Documents that nobody would send: cut short, of wrong types, huge numbers, odd names."""
     choose = random.Random(7)
     odd: list[Any] = [
-        None, True, -1, 0, 1e308, float("inf"), float("nan"), "", "x" * 1000, "\0", "<script>",
-        "../../etc/passwd", [], {}, [[]], {"name": "batches"}, {"name": None}, ["a"] * 50,
-        {"a": {"b": {"c": 1}}}, "\u202e", 2**70,
-    ]  # fmt: skip
+        None,
+        True,
+        -1,
+        0,
+        1e308,
+        float("inf"),
+        float("nan"),
+        "",
+        "x" * 1000,
+        "\0",
+        "<script>",
+        "../../etc/passwd",
+        [],
+        {},
+        [[]],
+        {"name": "batches"},
+        {"name": None},
+        ["a"] * 50,
+        {"a": {"b": {"c": 1}}},
+        "\u202e",
+        2**70,
+    ]
     made = []
     for _ in range(count):
         document = json.loads(json.dumps(LIMIT))
@@ -253,9 +283,12 @@ def test_three_hundred_that_drip_keep_nobody_out(server: Server) -> None:
 
 # continuous time that takes for ever in small steps: it is heard to stop between two calls
 ENDLESS = {
-    **LIMIT, "motion": {"name": "flow", "time": 1e9, "rtol": 1e-6, "most_steps": 100_000},
-    "eta_y": 1e5, "eta_z": 1e-5, "dtype": "float64",
-}  # fmt: skip
+    **LIMIT,
+    "motion": {"name": "flow", "time": 1e9, "rtol": 1e-6, "most_steps": 100_000},
+    "eta_y": 1e5,
+    "eta_z": 1e-5,
+    "dtype": "float64",
+}
 
 
 def leave_in_the_middle(server: Server, document: Any) -> None:

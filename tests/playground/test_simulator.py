@@ -34,11 +34,7 @@ PRESETS = (
     "zipf:vocab=50,classes=3,exponent=1.2,common=5,queries=2",
     "random:vocab=30,classes=3,concentration=0.7,overlap=0.4,queries=2,seed=4",
 )
-OPTIMIZERS = (
-    Optimizer("sgd", momentum=0.9),
-    Optimizer("sgd", momentum=0.0),
-    Optimizer("adam"),
-)
+OPTIMIZERS = (Optimizer("sgd", momentum=0.9), Optimizer("sgd", momentum=0.0), Optimizer("adam"))
 # vocabulary, classes, queries and overlap of the random sets, and how many: one program in Python
 SHAPES = ((14, 2, 1, 0.5, 20), (42, 5, 5, 0.8, 15), (36, 6, 3, 0.3, 15))
 
@@ -117,9 +113,15 @@ def agree(classes: SequenceClasses, said: dict[str, Any], result: xr.Dataset, fa
 
 def simulation_of(preset: str, i: int) -> Simulation:
     return as_simulation(
-        preset, gradient="population", optimizer=OPTIMIZERS[i % 3], eta_y=(1.0, 5.0, 0.1)[i % 3],
-        eta_z=(1.0, 0.5, 0.2)[i % 3], steps=AT[-1], at=AT, dtype="float64",
-    )  # fmt: skip
+        preset,
+        gradient="population",
+        optimizer=OPTIMIZERS[i % 3],
+        eta_y=(1.0, 5.0, 0.1)[i % 3],
+        eta_z=(1.0, 0.5, 0.2)[i % 3],
+        steps=AT[-1],
+        at=AT,
+        dtype="float64",
+    )
 
 
 @cache
@@ -129,11 +131,15 @@ def random_sets() -> tuple[tuple[Simulation, tuple[SequenceClasses, ...]], ...]:
     for i, (vocab, classes, queries, overlap, count) in enumerate(SHAPES):
         sets = tuple(
             random(
-                vocab, classes, concentration=(0.3, 1.0, 3.0)[seed % 3],
-                overlap=overlap, queries=queries, seed=seed,
+                vocab,
+                classes,
+                concentration=(0.3, 1.0, 3.0)[seed % 3],
+                overlap=overlap,
+                queries=queries,
+                seed=seed,
             )
             for seed in range(count)
-        )  # fmt: skip
+        )
         made.append((as_simulation(simulation_of("syn-small", i), classes=sets), sets))
     return tuple(made)
 
@@ -168,9 +174,16 @@ def test_a_start_with_given_logits_and_an_uneven_prior(page: Any) -> None:
 
 
 SAMPLED = as_simulation(
-    PRESETS[1], length=12, batch_size=8, eta_y=1.0, eta_z=0.7, steps=12, seeds=[3],
-    at=(0, 1, 5, 12), dtype="float64",
-)  # fmt: skip
+    PRESETS[1],
+    length=12,
+    batch_size=8,
+    eta_y=1.0,
+    eta_z=0.7,
+    steps=12,
+    seeds=[3],
+    at=(0, 1, 5, 12),
+    dtype="float64",
+)
 
 
 @cache
@@ -220,9 +233,16 @@ def test_sampled_runs_agree_in_distribution(page: Any) -> None:
     """Means over seeds differ by their standard error; seeds are fixed: nothing is left to luck."""
     seeds = range(60)
     run = as_simulation(
-        "family:common=3,distinct=3", length=6, batch_size=8, eta_y=1.0, eta_z=0.5,
-        steps=12, seeds=list(seeds), at=(4, 12), dtype="float64",
-    )  # fmt: skip
+        "family:common=3,distinct=3",
+        length=6,
+        batch_size=8,
+        eta_y=1.0,
+        eta_z=0.5,
+        steps=12,
+        seeds=list(seeds),
+        at=(4, 12),
+        dtype="float64",
+    )
     asked = [{"document": {**document(run), "seeds": [seed]}} for seed in seeds]
     found = page.evaluate(RUN, asked)
     classes = run.sets[0]
@@ -331,9 +351,13 @@ async (asked) => {
 
 def test_runs_are_recorded_at_the_same_steps(page: Any) -> None:
     records = (
-        {}, {"geometric": 60}, {"geometric": 2}, {"every": 7}, {"every": "doubling"},
+        {},
+        {"geometric": 60},
+        {"geometric": 2},
+        {"every": 7},
+        {"every": "doubling"},
         {"at": [0, 3]},
-    )  # fmt: skip
+    )
     cases = [(record, last) for record in records for last in (5, 100, 777, 5000)]
     for (record, last), steps in zip(cases, page.evaluate(RECORDS, cases), strict=True):
         assert steps == Record(**record).clock(last, whole=True).tolist(), (record, last)
@@ -400,10 +424,12 @@ BAD = (
     with_class(probs={"0": 0.5, "9": 0.5}),
     with_class(prior=0.5),
     changed(classes=[{**of, "prior": 0.7} for of in GOOD["classes"]]),
-    changed(vocabulary=["1", "b", "m", "n", "o", "a"], classes=[
-        {"query": 3, "next": "n", "probs": {"a": 1}}]),
+    changed(
+        vocabulary=["1", "b", "m", "n", "o", "a"],
+        classes=[{"query": 3, "next": "n", "probs": {"a": 1}}],
+    ),
     changed(vocabulary=5, classes=[{"query": "m", "next": 1, "probs": {"0": 1}}]),
-)  # fmt: skip
+)
 READ = """
 async (documents) => {
   const { classesFromDocument } = await import("/simulator/classes.js")
@@ -448,22 +474,27 @@ async ([long, short]) => {
 
 def test_the_worker_drops_a_run_for_the_next_one(page: Any) -> None:
     short = {
-        "task": "syn-small", "gradient": "population", "motion": {"name": "steps", "steps": 10},
-    }  # fmt: skip
+        "task": "syn-small",
+        "gradient": "population",
+        "motion": {"name": "steps", "steps": 10},
+    }
     # about as long as the page takes on: still under way when a busy machine comes to the next
     long = {
-        "task": "syn-small", "gradient": {"name": "batches", "size": 512},
+        "task": "syn-small",
+        "gradient": {"name": "batches", "size": 512},
         "motion": {"name": "steps", "steps": 40_000},
-    }  # fmt: skip
+    }
     heard = page.evaluate(CANCEL, [long, short])
     assert heard == [[2, "run"], [2, "prediction"], [2, "prediction"], [2, "done"]]
 
 
 def test_a_run_that_diverges_says_so(page: Any) -> None:
     asked = {
-        "task": "syn-small", "eta_y": 1.5e308, "eta_z": 1.5e308,
+        "task": "syn-small",
+        "eta_y": 1.5e308,
+        "eta_z": 1.5e308,
         "motion": {"name": "steps", "optimizer": {"name": "adam"}},
-    }  # fmt: skip
+    }
     found = page.evaluate(
         """async (document) => {
           const { Run } = await import("/simulator/run.js")
@@ -489,18 +520,28 @@ def test_the_page_reads_a_document_with_the_defaults_of_python(page: Any) -> Non
         return {"name": "sequences", "classes": "syn-small", **settings}
 
     documents: list[dict[str, Any]] = [
-        {"task": "syn-small"}, {"task": task()}, {"task": task(length=8), "eta_y": 3},
-        {"task": "syn-small", "gradient": "population"}, {"task": "syn-small", "motion": "flow"},
-        {"task": task(length="inf"), "gradient": "batches"}, {"task": task(training_set=9)},
+        {"task": "syn-small"},
+        {"task": task()},
+        {"task": task(length=8), "eta_y": 3},
+        {"task": "syn-small", "gradient": "population"},
+        {"task": "syn-small", "motion": "flow"},
+        {"task": task(length="inf"), "gradient": "batches"},
+        {"task": task(training_set=9)},
         {"task": task(), "gradient": {"name": "batches", "size": 4}, "seeds": [7]},
         {"task": "syn-small", "motion": {"name": "steps", "optimizer": "adam", "steps": 3}},
         {"task": "syn-small", "motion": {"name": "steps", "optimizer": {"name": "sgd"}}},
         {"task": "syn-small", "motion": {"name": "flow", "time": 30}, "eta_z": 2},
-    ]  # fmt: skip
+    ]
     for document, found in zip(documents, page.evaluate(SETTINGS, documents), strict=True):
         run = Simulation.from_document(document)
         assert found == [
-            "inf" if run.task.infinite else run.task.length, run.gradient.size,
-            run.task.training_set, run.clock == "time", run.last, run.momentum, run.eta_y,
-            run.eta_z, run.seeds[0],
-        ], document  # fmt: skip
+            "inf" if run.task.infinite else run.task.length,
+            run.gradient.size,
+            run.task.training_set,
+            run.clock == "time",
+            run.last,
+            run.momentum,
+            run.eta_y,
+            run.eta_z,
+            run.seeds[0],
+        ], document

@@ -24,13 +24,16 @@ def result(steps):
             "probability": (("sequence_class", "token"), p),
         },
         {
-            "step": range(steps), "token": ["the", "goal", "rain", "was", "won", "cold"],
-            "token_id": ("token", range(6)), "sequence_class": [0, 1],
-            "query_token": ("sequence_class", [3, 3]), "next_token": ("sequence_class", [4, 5]),
+            "step": range(steps),
+            "token": ["the", "goal", "rain", "was", "won", "cold"],
+            "token_id": ("token", range(6)),
+            "sequence_class": [0, 1],
+            "query_token": ("sequence_class", [3, 3]),
+            "next_token": ("sequence_class", [4, 5]),
             "query_name": ("sequence_class", ["was", "was"]),
             "next_name": ("sequence_class", ["won", "cold"]),
         },
-    )  # fmt: skip
+    )
 
 
 def test_bars_move_and_frames_are_few(tmp_path):

@@ -34,11 +34,16 @@ def result(*, steps=(0, 2, 4, 6, 8, 10, 50, 100), rates=(1.0, 10.0), seeds=2, na
             "entropy": ((*each, "sequence_class"), -np.log(attention.max(-1))),
         },
         {
-            "eta_y": list(rates), "seed": range(seeds), "step": list(steps), "token": range(9),
-            "sequence_class": [0, 1], "query_token": ("sequence_class", [4, 5]),
-            "next_token": ("sequence_class", [6, 7]), **(named if names else {}),
+            "eta_y": list(rates),
+            "seed": range(seeds),
+            "step": list(steps),
+            "token": range(9),
+            "sequence_class": [0, 1],
+            "query_token": ("sequence_class", [4, 5]),
+            "next_token": ("sequence_class", [6, 7]),
+            **(named if names else {}),
         },
-    )  # fmt: skip
+    )
 
 
 def drawn(draw, *given):
@@ -67,8 +72,9 @@ def test_frames_have_the_contextual_tokens_of_one_run_and_their_names():
 def test_bars_are_attention_at_the_moments_of_fig4():
     figure = drawn(plots.bars, result())
     assert [ax.get_title() for ax in figure.axes[:8]] == [
-        *(f"step {step}" for step in (0, 2, 4, 6, 8, 10, 100)), "",
-    ]  # fmt: skip
+        *(f"step {step}" for step in (0, 2, 4, 6, 8, 10, 100)),
+        "",
+    ]
     last = figure.axes[6]
     np.testing.assert_allclose(
         [bar.get_height() for bar in last.containers[0]], [0.2, 0.1, 0.7, 0.0]

@@ -16,11 +16,12 @@ def swept(**axes):
     values = np.stack([number - 0.5, number + 0.5], -1)
     return xr.Dataset(
         {
-            "final_entropy": (dims, values), "final_loss": (dims, -values),
+            "final_entropy": (dims, values),
+            "final_loss": (dims, -values),
             "finished": (dims, np.ones(values.shape, bool)),
         },
         {**axes, "seed": [0, 1]},
-    )  # fmt: skip
+    )
 
 
 def heights(line):

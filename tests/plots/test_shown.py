@@ -17,10 +17,11 @@ def result(*, classes=8, words=30, named=True, runs=1):
     p[np.arange(classes), np.arange(classes)] = 3
     p /= p.sum(1, keepdims=True)
     names = {
-        "token": tokens, "token_id": ("token", np.arange(len(tokens))),
+        "token": tokens,
+        "token_id": ("token", np.arange(len(tokens))),
         "query_name": ("sequence_class", ["was"] * classes),
         "next_name": ("sequence_class", tokens[-classes:]),
-    }  # fmt: skip
+    }
     attention = np.broadcast_to(p, (runs, 2, *p.shape))
     return xr.Dataset(
         {
@@ -28,13 +29,15 @@ def result(*, classes=8, words=30, named=True, runs=1):
             "probability": (("sequence_class", "token"), p),
         },
         {
-            "seed": range(runs), "step": [0, 1], "token": range(len(tokens)),
+            "seed": range(runs),
+            "step": [0, 1],
+            "token": range(len(tokens)),
             "sequence_class": range(classes),
             "query_token": ("sequence_class", [words] * classes),
             "next_token": ("sequence_class", words + 1 + np.arange(classes)),
             **(names if named else {}),
         },
-    )  # fmt: skip
+    )
 
 
 def test_what_does_not_fit_is_left_out_and_told():

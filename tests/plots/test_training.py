@@ -32,13 +32,19 @@ def trained(*, tokens="word", probe=WORDS, layers=2, heads=2):
             ),
         },
         {
-            "learning_rate": [1.0, 3.0], "seed": [0], "step": [0, 10, 20], "layer": range(layers),
-            "head": range(heads), "probe": [0], "query": range(len(probe)),
-            "key": range(len(probe)), "probe_word": (("probe", "key"), [probe]),
+            "learning_rate": [1.0, 3.0],
+            "seed": [0],
+            "step": [0, 10, 20],
+            "layer": range(layers),
+            "head": range(heads),
+            "probe": [0],
+            "query": range(len(probe)),
+            "key": range(len(probe)),
+            "probe_word": (("probe", "key"), [probe]),
             "probe_token": (("probe", "key"), [list(range(len(probe)))]),
         },
         {"spec": json.dumps({"task": {"corpus": {"tokens": tokens}}})},
-    )  # fmt: skip
+    )
 
 
 def test_each_layer_shows_its_sparsest_head_and_names_it():
@@ -49,8 +55,9 @@ def test_each_layer_shows_its_sparsest_head_and_names_it():
     np.testing.assert_allclose(found["attention"].isel(moment=0, query=0, key=0), [0.5, 0.25])
     above, below = training.draw(found).subfigs
     assert [ax.get_ylabel() for ax in below.axes if ax.get_ylabel().startswith("layer")] == [
-        "layer 1, head 2: query", "layer 2, head 1: query",
-    ]  # fmt: skip
+        "layer 1, head 2: query",
+        "layer 2, head 1: query",
+    ]
     (legend,) = above.legends
     named = [text.get_text() for text in legend.get_texts()]
     assert named == ["learning rate 1", "learning rate 3", "head 1", "head 2"]

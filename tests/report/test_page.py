@@ -21,14 +21,23 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).
 
 def part(name, **changes):
     given = {
-        "name": name, "key": "k", "title": f"Title of {name}", "about": f"The claim of {name}.",
-        "outcome": "reproduced", "headline": f"Headline of {name}.",
+        "name": name,
+        "key": "k",
+        "title": f"Title of {name}",
+        "about": f"The claim of {name}.",
+        "outcome": "reproduced",
+        "headline": f"Headline of {name}.",
         "summary": "eta_Y <b>beats</b> eta_Z & more.",
-        "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2},
-        "regression_bounds": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
-        "files": {f"{name.rpartition('/')[2]}.png": "0"}, "standing": "holds",
-        "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
-    }  # fmt: skip
+        "alt": f'Alt of {name} with 42 and "quotes".',
+        "numbers": {"rms": 1.2},
+        "regression_bounds": {"rms": [1.0, 2.0]},
+        "settings": {"steps": "100"},
+        "files": {f"{name.rpartition('/')[2]}.png": "0"},
+        "standing": "holds",
+        "seconds": 1.5,
+        "made_at": "2026-01-01",
+        "versions": {},
+    }
     return Made(**{**given, **changes})
 
 
@@ -38,16 +47,26 @@ def claims():
         "papers": {name: paper_document(paper(name)) for name in ("scan_and_snap", "joma")},
         "claims": [
             {
-                "id": claim.id, "paper": claim.paper, "section": claim.section,
-                "origin": claim.origin, "reading": claim.reading, "statement": claim.plain,
-                "latex": claim.statement, "source": "; ".join(claim.sources), "ours": claim.ours,
-                "verdict": claim.recorded.verdict, "number": "1.5 < 2",
-                "training": None, "training_number": "", "counterexample": "",
-                "as_recorded": True, "figure": claim.figure,
+                "id": claim.id,
+                "paper": claim.paper,
+                "section": claim.section,
+                "origin": claim.origin,
+                "reading": claim.reading,
+                "statement": claim.plain,
+                "latex": claim.statement,
+                "source": "; ".join(claim.sources),
+                "ours": claim.ours,
+                "verdict": claim.recorded.verdict,
+                "number": "1.5 < 2",
+                "training": None,
+                "training_number": "",
+                "counterexample": "",
+                "as_recorded": True,
+                "figure": claim.figure,
             }
             for claim in CLAIMS
-        ]
-    }  # fmt: skip
+        ],
+    }
 
 
 def fig6_table():
@@ -64,10 +83,15 @@ def whole():
     of_fig6 = {"table": table.shown(), "caption": table.caption}
     shown = [part(name, **(of_fig6 if name.endswith("/fig6") else {})) for name in NAMES]
     return page(
-        figures=shown, missing=[], pictures=dict.fromkeys([*NAMES, STORY], PNG),
-        audit=part("audit", outcome="as recorded"), claims=claims(), seconds=12.0,
-        opening=part(STORY), playground=True,
-    )  # fmt: skip
+        figures=shown,
+        missing=[],
+        pictures=dict.fromkeys([*NAMES, STORY], PNG),
+        audit=part("audit", outcome="as recorded"),
+        claims=claims(),
+        seconds=12.0,
+        opening=part(STORY),
+        playground=True,
+    )
 
 
 class Reader(HTMLParser):
@@ -191,8 +215,12 @@ def test_published_cells_are_shown_beside_ours(whole):
 def test_what_is_missing_or_out_of_bounds_is_said():
     text = page(
         figures=[part(NAMES[0], numbers={"rms": 9.0}, outcome="not reproduced", standing="fails")],
-        missing=[NAMES[1]], pictures={NAMES[0]: PNG}, audit=None, claims=None, seconds=1.0,
-    )  # fmt: skip
+        missing=[NAMES[1]],
+        pictures={NAMES[0]: PNG},
+        audit=None,
+        claims=None,
+        seconds=1.0,
+    )
     assert "Not made yet: scan_and_snap/fig3" in text
     assert "scan_and_snap/fig2: rms = 9" in text
     assert "<h3>Not reproduced</h3>" in text
@@ -207,9 +235,14 @@ def test_studies_are_shown_and_it_is_said_which_were_not_made_here():
     kept = part(dip, outcome="as JoMA says", made_at="2026-02-03T00:00", files={"dip.png": "0"})
     here = part(freeze, outcome="not as the paper says", files={"freeze.nc": "0"})
     text = page(
-        figures=[part(NAMES[0])], missing=[], pictures={NAMES[0]: PNG}, audit=None, claims=None,
-        seconds=1.0, studies=[ShownStudy(kept, PNG, True), ShownStudy(here, PNG, False)],
-    )  # fmt: skip
+        figures=[part(NAMES[0])],
+        missing=[],
+        pictures={NAMES[0]: PNG},
+        audit=None,
+        claims=None,
+        seconds=1.0,
+        studies=[ShownStudy(kept, PNG, True), ShownStudy(here, PNG, False)],
+    )
     reader = Reader(text)
     assert {"studies", *names} <= reader.ids
     assert "#studies" in reader.links

@@ -12,10 +12,22 @@ from attnlab.report.study_pages import read_recorded, write_recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
 MADE = Made(
-    name="studies/dip", key="", title="Dip", about="", outcome="as JoMA says", headline="It falls.",
-    summary="It falls.", alt="A line.", numbers={"a": 1.0}, regression_bounds={"a": [0.0, 2.0]},
-    settings={}, files={"dip.nc": "0"}, seconds=1.0, made_at="2026-01-01", versions={},
-)  # fmt: skip
+    name="studies/dip",
+    key="",
+    title="Dip",
+    about="",
+    outcome="as JoMA says",
+    headline="It falls.",
+    summary="It falls.",
+    alt="A line.",
+    numbers={"a": 1.0},
+    regression_bounds={"a": [0.0, 2.0]},
+    settings={},
+    files={"dip.nc": "0"},
+    seconds=1.0,
+    made_at="2026-01-01",
+    versions={},
+)
 
 
 @pytest.fixture
@@ -56,8 +68,10 @@ def test_a_report_shows_what_was_made_here_before_what_was_recorded(docs, tmp_pa
     out = tmp_path / "out"
 
     def shown(parts, *, whole):
-        return [(of.made.headline, of.picture, of.recorded)
-                for of in make._studies(out, parts, None, whole=whole)]  # fmt: skip
+        return [
+            (of.made.headline, of.picture, of.recorded)
+            for of in make._studies(out, parts, None, whole=whole)
+        ]
 
     assert shown({}, whole=True) == [("It falls.", b"a picture", True)]
     assert shown({}, whole=False) == []

@@ -51,10 +51,23 @@ def test_no_interval_of_dip_leaves_the_range_of_what_it_is_about():
 
 def made_with(numbers, halves, bounds):
     return Made(
-        name="studies/length", key="", title="", about="", outcome="as the paper says", headline="",
-        summary="It falls.", alt="A line.", numbers=numbers, regression_bounds=bounds, settings={},
-        files={}, seconds=1.0, made_at="", versions={}, halves=halves,
-    )  # fmt: skip
+        name="studies/length",
+        key="",
+        title="",
+        about="",
+        outcome="as the paper says",
+        headline="",
+        summary="It falls.",
+        alt="A line.",
+        numbers=numbers,
+        regression_bounds=bounds,
+        settings={},
+        files={},
+        seconds=1.0,
+        made_at="",
+        versions={},
+        halves=halves,
+    )
 
 
 def test_numbers_come_with_their_errors_their_halves_and_their_bounds():

@@ -85,9 +85,14 @@ def test_a_bad_paper_takes_no_other_down(empty, monkeypatch):
     make_paper(site, "made_good")
     monkeypatch.syspath_prepend(site)
     install(
-        monkeypatch, dotted="made_bare.inner", colon="made_bare:x", gone="made_gone",
-        made_bare="made_bare", module="made_module", made_good="made_good",
-    )  # fmt: skip
+        monkeypatch,
+        dotted="made_bare.inner",
+        colon="made_bare:x",
+        gone="made_gone",
+        made_bare="made_bare",
+        module="made_module",
+        made_good="made_good",
+    )
     folders = [make_paper(empty / "plain", name) for name in ("json", "made_good")]
     monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, [*folders, empty / "nowhere"])))
     assert names() == ["made_good"] and paper("made_good").package == "attnlab.papers.made_good"
@@ -143,9 +148,13 @@ def test_a_folder_that_cannot_be_added_is_refused_and_forgotten(empty, monkeypat
 def test_what_papers_offer(empty):
     add_folder(make_paper(empty, "made_late", year=2025, presets={"two": "classes:two"}))
     early = make_paper(
-        empty, "made_early", year=2020, presets={"one": "classes:one", "two": "classes:two"},
-        theories={"printed": "predict:Printed"}, agreement="agree:compare",
-    )  # fmt: skip
+        empty,
+        "made_early",
+        year=2020,
+        presets={"one": "classes:one", "two": "classes:two"},
+        theories={"printed": "predict:Printed"},
+        agreement="agree:compare",
+    )
     add_folder(early)
     assert [(name, found.paper.name) for name, found in offered("presets").items()] == [
         ("one", "made_early"),  # of two, the source or the year that comes first keeps its name
@@ -227,9 +236,11 @@ def test_another_folder_of_a_name_that_is_imported_is_refused(empty, monkeypatch
 
 def run(code, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
         env={**os.environ, **environment},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -87,8 +87,12 @@ def normalised(rate):
 def margin_direction(data):
     """The shortest W with (x_best - x_t)^T W z >= 1, by nonnegative least squares."""
     x, z, best = (np.asarray(data[name]) for name in ("x", "z", "best"))
-    rows = [np.outer(x[i, best[i]] - x[i, t], z[i]).ravel()
-            for i in range(len(z)) for t in range(x.shape[1]) if t != best[i]]  # fmt: skip
+    rows = [
+        np.outer(x[i, best[i]] - x[i, t], z[i]).ravel()
+        for i in range(len(z))
+        for t in range(x.shape[1])
+        if t != best[i]
+    ]
     system = np.vstack([np.asarray(rows).T, np.ones(len(rows))])
     u, _ = nnls(system, np.append(np.zeros(len(system) - 1), 1.0))
     r = system @ u - np.append(np.zeros(len(system) - 1), 1.0)
@@ -98,10 +102,16 @@ def margin_direction(data):
 def test_max_margin():
     """Equal scores: every sequence selects its best token, W goes to the max-margin direction."""
     result = trained(
-        Selection(), CrossAttention(), motion=Steps(800, normalised), gradient=Population(),
-        learning_rate=0.1, loss="logistic", seeds=3, dtype="float64",
+        Selection(),
+        CrossAttention(),
+        motion=Steps(800, normalised),
+        gradient=Population(),
+        learning_rate=0.1,
+        loss="logistic",
+        seeds=3,
+        dtype="float64",
         record=Record(what=("loss", "attention", "parameters"), at=(0, 800)),
-    )  # fmt: skip
+    )
     last = result.isel(step=-1)
     assert (last["attention"].max("token") > 0.99).all()
     assert np.all(result["loss"].isel(step=-1) < result["loss"].isel(step=0))
@@ -137,9 +147,12 @@ class ValueSoftmax(Learner):
 def test_polarisation():
     """The winner is the largest u_0 and takes 0.976 by t = 1e5 (sd 0.003)."""
     result = trained(
-        ValueSoftmax(), motion=Flow(1e5, solver="implicit"), seeds=4, dtype="float64",
+        ValueSoftmax(),
+        motion=Flow(1e5, solver="implicit"),
+        seeds=4,
+        dtype="float64",
         record=Record(geometric=20),
-    )  # fmt: skip
+    )
     weights, u = result["weights"], result["u"].isel(time=0)
     np.testing.assert_array_equal(weights.isel(time=-1).argmax("token"), u.argmax(u.dims[-1]))
     np.testing.assert_allclose(weights.isel(time=-1).max("token"), 0.976, atol=0.012)
@@ -169,8 +182,10 @@ class SeparateHeads(Learner):
         H, D = self.heads, len(self.spectrum)
         shapes = {"value": (H,), "key": (H, D), "query": (H, D)}
         keys = jax.random.split(key, 3)
-        return {name: self.std * jax.random.normal(of, shape)
-                for of, (name, shape) in zip(keys, shapes.items(), strict=True)}  # fmt: skip
+        return {
+            name: self.std * jax.random.normal(of, shape)
+            for of, (name, shape) in zip(keys, shapes.items(), strict=True)
+        }
 
     def loss(self, data, params, batch, key):
         lam = jnp.asarray(self.spectrum)
@@ -183,9 +198,13 @@ def test_linear_icl():
     """The loss visits the levels of Eq. 19 in order and ends on the last."""
     learner = SeparateHeads()
     result = trained(
-        learner, motion=Flow(3e4), learning_rate=0.5, seeds=2, dtype="float64",
+        learner,
+        motion=Flow(3e4),
+        learning_rate=0.5,
+        seeds=2,
+        dtype="float64",
         record=Record(geometric=400),
-    )  # fmt: skip
+    )
     lam = np.asarray(learner.spectrum)
     levels = lam.sum() - np.cumsum(lam / (1 + (1 + lam.sum() / lam) / learner.context))
     np.testing.assert_allclose(levels, [0.64057971, 0.37737216, 0.2098046, 0.13599507], atol=1e-7)
@@ -202,10 +221,13 @@ def test_statistical_induction():
         layers=2, heads=1, dim=16, positions="relative", scheme="normal", scale=0.02
     )
     result = trained(
-        MarkovChains(vocab_size=3, length=50), model, motion=Steps(150, "adamw"),
-        gradient=Batches(64), learning_rate=3e-3,
+        MarkovChains(vocab_size=3, length=50),
+        model,
+        motion=Steps(150, "adamw"),
+        gradient=Batches(64),
+        learning_rate=3e-3,
         record=Record(every=50, probe=64, evaluate={"two": MarkovChains(3, 20)}),
-    )  # fmt: skip
+    )
     last = result.isel(step=-1, seed=0)
     assert last["unigram_kl"] < last["uniform_kl"]  # the first stage
     assert last["loss"] < 1.05
@@ -232,10 +254,13 @@ class Minimal(Model):
 def test_minimal_induction():
     """The first layer gets no gradient at the start; later lag 1 wins."""
     result = trained(
-        MarkovChains(3, 50), Minimal(), motion=Steps(100), gradient=Batches(64),
+        MarkovChains(3, 50),
+        Minimal(),
+        motion=Steps(100),
+        gradient=Batches(64),
         learning_rate={"second": 0.02, "first": 10.0},
         record=Record(what=("lag", "parameters"), at=(0, 1, 100)),
-    )  # fmt: skip
+    )
     lag = result["lag"].isel(seed=0).values
     np.testing.assert_allclose(lag[1], 1 / 50, atol=1e-5)
     assert lag[2].argmax() == 1 and lag[2, 1] > 0.3
@@ -278,9 +303,11 @@ class SinkFlow(Learner):
 def test_active_dormant():
     """48 contexts: |beta| rises, then drains as alpha grows like 1/2 log t; sink 0.998 at 1e9."""
     result = trained(
-        SinkFlow(), motion=Flow(1e9, solver="implicit", rtol=1e-8, atol=1e-10), dtype="float64",
+        SinkFlow(),
+        motion=Flow(1e9, solver="implicit", rtol=1e-8, atol=1e-10),
+        dtype="float64",
         record=Record(what=("sink_mass", "size", "parameters"), at=(0, 1e5, 1e7, 1e8, 1e9)),
-    )  # fmt: skip
+    )
     run = result.isel(seed=0)
     assert run["sink_mass"].isel(time=1).mean() < 0.1
     assert (run["sink_mass"].isel(time=-1) > 0.99).all()
@@ -341,9 +368,15 @@ def test_causal_structure():
     """Stage 1 finds the tree: attention to parents 0.93 after 20 steps at learning rate 5 T S."""
     rates = {"first": Piecewise((0, 30), (150.0, 0.0)), "second": Piecewise((0, 30), (0.0, 5.0))}
     result = trained(
-        Forest(), Reduced(), motion=Steps(40), gradient=Batches(512), learning_rate=rates,
-        loss="task", seeds=2, record=Record(at=(0, 30, 40)),
-    )  # fmt: skip
+        Forest(),
+        Reduced(),
+        motion=Steps(40),
+        gradient=Batches(512),
+        learning_rate=rates,
+        loss="task",
+        seeds=2,
+        record=Record(at=(0, 30, 40)),
+    )
     first = result["first_attention"].isel(step=1).values
     parents = np.asarray(Forest().parents)
     children = np.flatnonzero(parents >= 0)
@@ -353,8 +386,9 @@ def test_causal_structure():
     np.testing.assert_array_equal(still, first)  # the second stage leaves it alone
 
 
-@pytest.mark.parametrize("kind", [
-    Selection, CrossAttention, ValueSoftmax, SeparateHeads, Minimal, SinkFlow, Forest, Reduced,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [Selection, CrossAttention, ValueSoftmax, SeparateHeads, Minimal, SinkFlow, Forest, Reduced],
+)
 def test_a_paper_brings_little(kind):
     assert len(inspect.getsource(kind).splitlines()) <= 40

@@ -28,14 +28,24 @@ from attnlab.tasks.classes import classes_from
 
 # Values of settings whose type does not tell how to make another one.
 GIVEN = {
-    "classes": classes_from("syn-medium"), "optimizer": Optimizer("adam"), "what": ("loss",),
-    "every": 3, "at": (0.0, 1.0), "evaluate": {"short": Sequences("syn-small", length=8)},
-    "position": LearnedPosition(), "momentum": 0.5,
-}  # fmt: skip
+    "classes": classes_from("syn-medium"),
+    "optimizer": Optimizer("adam"),
+    "what": ("loss",),
+    "every": 3,
+    "at": (0.0, 1.0),
+    "evaluate": {"short": Sequences("syn-small", length=8)},
+    "position": LearnedPosition(),
+    "momentum": 0.5,
+}
 HOMES = {
-    Sequences: "task", Steps: "motion", Flow: "motion", Batches: "gradient", Record: "record",
-    Extended: "model", Embedded: "model",
-}  # fmt: skip
+    Sequences: "task",
+    Steps: "motion",
+    Flow: "motion",
+    Batches: "gradient",
+    Record: "record",
+    Extended: "model",
+    Embedded: "model",
+}
 
 
 def another(setting):
@@ -130,8 +140,10 @@ def test_settings_of_a_model_that_a_task_has_by_default():
         ({"motion": "flow", "steps": 3}, "steps: belongs to Steps, and the motion here is Flow"),
         ({"model": Embedded(8), "heads": 2}, "heads: belongs to Extended, and the model here is E"),
         ({"gradient": "population", "batch_size": 3}, "batch_size: belongs to Batches, and the gr"),
-        ({"optimizer": {"decoder": "adam", "attention": "sgd"}, "beta_1": 0.5},
-         "beta_1: each group has its own optimizer; give it in `optimizer`"),
+        (
+            {"optimizer": {"decoder": "adam", "attention": "sgd"}, "beta_1": 0.5},
+            "beta_1: each group has its own optimizer; give it in `optimizer`",
+        ),
         ({"motion": "glide"}, "motion.name: 'glide' is not among the choices"),
         ({"gradient": "all"}, "gradient.name: 'all' is not among the choices"),
         ({"model": "pairwize"}, "did you mean 'pairwise'"),
@@ -139,7 +151,7 @@ def test_settings_of_a_model_that_a_task_has_by_default():
         ({"time": 3.0, "length": 8}, "gradient: the population of sequences of 8 tokens cannot be"),
         ({"time": 3.0, "batch_size": 8}, "gradient: a flow needs Population"),
     ],
-)  # fmt: skip
+)
 def test_errors_name_the_setting_and_a_remedy(settings, words):
     with pytest.raises(InputError) as raised:
         simulate("syn-small", **settings)

@@ -48,9 +48,13 @@ def test_small_steps_approach_the_flow_of_sequence_classes_at_first_order():
     flow, errors, sizes = simulate(CLASSES, time=20.0), [], [0.4, 0.2, 0.1]
     for size in sizes:
         steps = plain(
-            syn_small(), gradient=Population(), eta_y=size, eta_z=size, steps=round(20 / size),
+            syn_small(),
+            gradient=Population(),
+            eta_y=size,
+            eta_z=size,
+            steps=round(20 / size),
             dtype="float64",
-        )  # fmt: skip
+        )
         errors.append(float(abs(final(steps) - final(flow)).max()))
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     assert 0.9 < slope < 1.1, (slope, errors)
@@ -117,9 +121,14 @@ def test_a_flow_that_does_not_end_is_given_up_and_the_others_go_on():
         r"eta_z = 1e\+12, seed 0\).*Flow.most_steps",
     ) as problem:
         simulate(
-            syn_small(), most_steps=200, eta_y=1.0, eta_z=[1.0, 1e12], time=1e6, what="loss",
+            syn_small(),
+            most_steps=200,
+            eta_y=1.0,
+            eta_z=[1.0, 1e12],
+            time=1e6,
+            what="loss",
             at=[0.0, 1e-6, 1.0, 1e6],
-        )  # fmt: skip
+        )
     result = problem.value.dataset
     time = result.diverged_step.values[:, 0]
     assert time[0] == -1

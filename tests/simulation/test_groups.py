@@ -78,9 +78,11 @@ def test_heads_that_diverge_keep_their_dim():
 
 def test_a_learner_diverges_to_the_step_in_its_group():
     run = Simulation(
-        Bowl(), motion=Steps(2000), learning_rate={"x": [0.1, 1e3], "y": 0.1},
+        Bowl(),
+        motion=Steps(2000),
+        learning_rate={"x": [0.1, 1e3], "y": 0.1},
         record=Record(every=5),
-    )  # fmt: skip
+    )
     message = r"x became non-finite at step \d+ .learning_rate_x = 1000, learning_rate_y = 0.1, s"
     with pytest.raises(Diverged, match=message) as problem:
         simulate(run)
@@ -144,12 +146,16 @@ def test_each_program_is_compiled_once_for_all_learning_rates(motion, compilatio
     [
         Simulation("syn-small", gradient=Population(), motion=Steps(50)),
         Simulation(
-            MarkovChains(2, 8), Transformer(layers=1, dim=4), motion=Steps(20),
-            gradient=Batches(4), learning_rate=[0.1, 0.2], seeds=3,
+            MarkovChains(2, 8),
+            Transformer(layers=1, dim=4),
+            motion=Steps(20),
+            gradient=Batches(4),
+            learning_rate=[0.1, 0.2],
+            seeds=3,
         ),
     ],
     ids=["sequence classes", "transformer"],
-)  # fmt: skip
+)
 def test_progress_can_be_followed(run):
     seen = []
     simulate(run, progress=seen.append)

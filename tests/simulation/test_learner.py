@@ -83,9 +83,12 @@ def test_measures_are_those_of_attention():
 # -- starts ---------------------------------------------------------------------------------------
 
 BOWL = Simulation(
-    Bowl(), motion=Steps(8), learning_rate=0.1, dtype="float64",
+    Bowl(),
+    motion=Steps(8),
+    learning_rate=0.1,
+    dtype="float64",
     record=Record(("loss", "parameters"), every=4),
-)  # fmt: skip
+)
 
 
 def test_a_run_goes_on_from_a_result():
@@ -98,9 +101,14 @@ def test_a_run_goes_on_from_a_result():
 
 def test_a_start_from_a_result_keeps_nested_groups():
     run = Simulation(
-        TASK, Transformer(layers=2, dim=4), motion=Steps(3, "adam"), gradient=Batches(4),
-        learning_rate=[0.1, 0.2], seeds=2, record=Record("parameters", every=3),
-    )  # fmt: skip
+        TASK,
+        Transformer(layers=2, dim=4),
+        motion=Steps(3, "adam"),
+        gradient=Batches(4),
+        learning_rate=[0.1, 0.2],
+        seeds=2,
+        record=Record("parameters", every=3),
+    )
     result = simulate(run)
     chosen = result.sel(learning_rate=0.2).isel(seed=1)
     again = simulate(run, init=chosen)

@@ -26,9 +26,12 @@ CLASSES = SequenceClasses(
     [[0.5, 0.5, 0, 0, 0], [0.5, 0, 0.5, 0, 0]], query=[3, 3], next_token=[3, 4]
 )
 BOWL = Simulation(
-    Bowl(), motion=Steps(4), learning_rate=0.1, dtype="float64",
+    Bowl(),
+    motion=Steps(4),
+    learning_rate=0.1,
+    dtype="float64",
     record=Record("parameters", every=1),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +56,14 @@ def test_momentum_adam_and_weight_decay_are_the_textbook_rules(name, decay):
                 root = np.sqrt(second[i] / (1 - 0.999**t))
                 W[i] = W[i] - rate * (first[i] / (1 - 0.9**t) / (root + 1e-8) + decoupled)
     result = simulate(
-        CLASSES, gradient=Population(), eta_y=0.3, eta_z=0.1, steps=15, dtype="float64",
+        CLASSES,
+        gradient=Population(),
+        eta_y=0.3,
+        eta_z=0.1,
+        steps=15,
+        dtype="float64",
         optimizer=Optimizer(name, momentum=0.9 * (name == "sgd"), weight_decay=decay),
-    )  # fmt: skip
+    )
     found = result.attention_logits.isel(seed=0, step=-1, query=0)
     np.testing.assert_allclose(found, W[1][3], atol=1e-9)
 

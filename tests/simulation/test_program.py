@@ -28,10 +28,15 @@ from attnlab.tasks.classes import single_common
 
 SHORT = {"length": 16, "batch_size": 8}
 CHAINS = Simulation(
-    MarkovChains(2, 8), Transformer(layers=1, dim=4, dropout=0.1), motion=Steps(12, "adam"),
-    gradient=Batches(4), learning_rate=[0.1, 0.5], seeds=2, dtype="float64",
+    MarkovChains(2, 8),
+    Transformer(layers=1, dim=4, dropout=0.1),
+    motion=Steps(12, "adam"),
+    gradient=Batches(4),
+    learning_rate=[0.1, 0.5],
+    seeds=2,
+    dtype="float64",
     record=Record(("loss", "entropy", "parameters"), every=4),
-)  # fmt: skip
+)
 
 
 def test_sequence_classes_together_are_one_by_one():
@@ -44,9 +49,13 @@ def test_sequence_classes_together_are_one_by_one():
     assert together.attention.dims == ("ratio", "eta_z", "seed", "step", "sequence_class", "token")
     for cell in ({"ratio": 4.0, "eta_z": 2.0, "seed": 5}, {"ratio": 1.0, "eta_z": 0.5, "seed": 3}):
         alone = simulate(
-            syn_small(), eta_y=cell["ratio"] * cell["eta_z"], eta_z=cell["eta_z"],
-            seeds=[cell["seed"]], **SHORT, **common,
-        )  # fmt: skip
+            syn_small(),
+            eta_y=cell["ratio"] * cell["eta_z"],
+            eta_z=cell["eta_z"],
+            seeds=[cell["seed"]],
+            **SHORT,
+            **common,
+        )
         np.testing.assert_allclose(
             together.attention.sel(cell), alone.attention.isel(seed=0), rtol=2e-5, atol=1e-7
         )
@@ -70,13 +79,17 @@ def test_transformers_together_are_one_by_one():
     [
         replace(CHAINS, learning_rate=0.1),
         Simulation(
-            Sequences("syn-small", length=16), gradient=Batches(8), motion=Steps(12),
-            init="uniform", dtype="float64", record=Record(every=4),
+            Sequences("syn-small", length=16),
+            gradient=Batches(8),
+            motion=Steps(12),
+            init="uniform",
+            dtype="float64",
+            record=Record(every=4),
         ),
         Simulation("syn-small", motion=Flow(20.0), init="uniform", dtype="float64"),
     ],
     ids=["transformer", "sequence classes", "flow"],
-)  # fmt: skip
+)
 def test_a_seed_is_the_same_run_among_1_and_among_16(run):
     sixteen, one = simulate(run, seeds=16), simulate(run, seeds=[15])
     rtol = 1e-6 if run.clock == "time" else 1e-8  # the solver's own tolerance
@@ -92,13 +105,18 @@ def test_a_seed_is_the_same_run_among_1_and_among_16(run):
     "run",
     [
         Simulation(
-            Sequences("syn-small", length=16), gradient=Batches(8), eta_y=[0.5, 1.0, 2.0], seeds=5,
-            init="uniform", motion=Steps(5), record=Record(("attention", "loss")),
+            Sequences("syn-small", length=16),
+            gradient=Batches(8),
+            eta_y=[0.5, 1.0, 2.0],
+            seeds=5,
+            init="uniform",
+            motion=Steps(5),
+            record=Record(("attention", "loss")),
         ),
         replace(CHAINS, learning_rate=[0.1, 0.2, 0.5], seeds=3),
     ],
     ids=["sequence classes", "transformer"],
-)  # fmt: skip
+)
 def test_groups_of_any_size_give_the_same(run, monkeypatch):
     whole = simulate(run)
     monkeypatch.setitem(groups.RUNS_AT_ONCE, "cpu", 2)

@@ -9,16 +9,21 @@ from attnlab import Flow, Piecewise, Population, Record, Simulation, Steps, simu
 from attnlab.files.errors import InputError
 
 BOWL = Simulation(
-    Bowl(), motion=Steps(6), learning_rate=0.1, dtype="float64",
+    Bowl(),
+    motion=Steps(6),
+    learning_rate=0.1,
+    dtype="float64",
     record=Record("parameters", every=1),
-)  # fmt: skip
+)
 WHOLE = {"gradient": Population()}
 
 
 def test_a_list_becomes_a_dim_of_its_name():
     assert Simulation("syn-small", eta_y=[1, 2], eta_z=[3, 4, 5]).grid.dims() == (
-        "eta_y", "eta_z", "seed",
-    )  # fmt: skip
+        "eta_y",
+        "eta_z",
+        "seed",
+    )
     one = simulate(BOWL, learning_rate=[0.1, 0.2], seeds=2)
     assert one["parameters.x"].dims[:3] == ("learning_rate", "seed", "step")
     by_group = Simulation(Bowl(), learning_rate={"x": [0.1, 0.2], "y": 0.3}).grid

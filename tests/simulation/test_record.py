@@ -19,9 +19,12 @@ from attnlab.files.errors import InputError
 from attnlab.simulation.record import DEFAULT_RECORDS
 
 CHAINS = Simulation(
-    MarkovChains(2, 8), Transformer(layers=1, dim=4), motion=Steps(4, "adam"), gradient=Batches(4),
+    MarkovChains(2, 8),
+    Transformer(layers=1, dim=4),
+    motion=Steps(4, "adam"),
+    gradient=Batches(4),
     learning_rate=0.1,
-)  # fmt: skip
+)
 
 
 def steps_of(record, last=20):
@@ -57,9 +60,7 @@ def test_by_default_no_parameters_and_nothing_for_each_example():
     assert not any(name.startswith("parameters") for name in default.data_vars)
     assert "attention" not in default
     asked = simulate(CHAINS, what=("attention", "parameters"), probe=3)
-    assert asked["attention"].dims == (
-        "seed", "step", "layer", "sequence", "head", "query", "key",
-    )  # fmt: skip
+    assert asked["attention"].dims == ("seed", "step", "layer", "sequence", "head", "query", "key")
     assert asked.sizes["sequence"] == 3
     assert "parameters.attention.qkv" in asked and "loss" not in asked
 
@@ -95,9 +96,14 @@ def test_the_loss_on_another_task_is_that_of_the_model_there():
 
 def test_evaluating_where_there_is_a_population_takes_all_of_it():
     run = simulate(
-        "syn-small", length=8, batch_size=4, steps=3, exact=False, what="loss_limit",
+        "syn-small",
+        length=8,
+        batch_size=4,
+        steps=3,
+        exact=False,
+        what="loss_limit",
         evaluate={"limit": Sequences("syn-small", length="inf")},
-    )  # fmt: skip
+    )
     limit = simulate("syn-small", gradient=Population(), steps=1, what="loss")
     assert float(run["loss_limit"][0, 0]) == pytest.approx(float(limit["loss"][0, 0]), rel=1e-5)
 
@@ -115,10 +121,14 @@ def test_evaluating_where_there_is_a_population_takes_all_of_it():
         (lambda: steps_of(Record(at=[0.5])), "at: optimizer steps are whole numbers"),
         (lambda: steps_of(Record(at=[0, 200])), "at: 200 is after the last step 20"),
         (lambda: simulate(CHAINS, batch_size=10**30), "batch_size: an array would have too"),
-        (lambda: Simulation(Bowl(), learning_rate=1.0, record=Record(evaluate={"a": CHAINS.task})),
-         "evaluate: a learner has no other tasks"),
+        (
+            lambda: Simulation(
+                Bowl(), learning_rate=1.0, record=Record(evaluate={"a": CHAINS.task})
+            ),
+            "evaluate: a learner has no other tasks",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_records_are_refused(make, field):
     with pytest.raises(InputError, match=f"^{field}"):
         make()

@@ -52,14 +52,23 @@ class Lines(Task):
 
 
 CHAINS = Simulation(
-    MarkovChains(2, 8), Transformer(layers=1, dim=4, dropout=0.1), motion=Steps(12, "adam"),
-    gradient=Batches(4), learning_rate=[0.1, 0.5], seeds=2,
+    MarkovChains(2, 8),
+    Transformer(layers=1, dim=4, dropout=0.1),
+    motion=Steps(12, "adam"),
+    gradient=Batches(4),
+    learning_rate=[0.1, 0.5],
+    seeds=2,
     record=Record(("loss", "train_loss", "entropy", "parameters"), every=4),
-)  # fmt: skip
+)
 CLASSES = Simulation(
-    Sequences("syn-small", length=16), gradient=Batches(4), eta_y=[0.5, 1.0], seeds=2,
-    motion=Steps(12), record=Record(every=4), init="uniform",
-)  # fmt: skip
+    Sequences("syn-small", length=16),
+    gradient=Batches(4),
+    eta_y=[0.5, 1.0],
+    seeds=2,
+    motion=Steps(12),
+    record=Record(every=4),
+    init="uniform",
+)
 RUNS = {
     "transformer": CHAINS,
     "batches": CLASSES,
@@ -71,19 +80,30 @@ RUNS = {
     "general path": replace(CLASSES, exact=False, init="zero"),
     "own task": replace(CHAINS, task=Lines(), record=Record(("loss", "parameters"), every=4)),
     "schedule": Simulation(
-        Bowl(), motion=Steps(12, "adam", clip=0.5), gradient=Batches(2), seeds=2,
+        Bowl(),
+        motion=Steps(12, "adam", clip=0.5),
+        gradient=Batches(2),
+        seeds=2,
         learning_rate={"x": Piecewise((0, 5), (0.1, 0.3)), "y": [0.1, 0.2]},
         record=Record(("loss", "distance", "parameters"), every=4),
     ),
     "flow": Simulation(
-        "syn-small", motion=Flow(1e3), eta_y=[0.5, 1.0], seeds=2, init="uniform",
+        "syn-small",
+        motion=Flow(1e3),
+        eta_y=[0.5, 1.0],
+        seeds=2,
+        init="uniform",
         record=Record(at=(0.0, 1.0, 50.0, 1e3)),
     ),
     "flow of a learner": Simulation(
-        Bowl(), motion=Flow(20.0, solver="implicit"), learning_rate=1.0, seeds=2, dtype="float64",
+        Bowl(),
+        motion=Flow(20.0, solver="implicit"),
+        learning_rate=1.0,
+        seeds=2,
+        dtype="float64",
         record=Record(("loss", "parameters"), at=(0.0, 1.0, 5.0, 20.0)),
     ),
-}  # fmt: skip
+}
 
 
 def stop_after(records, run, folder, monkeypatch):
@@ -188,9 +208,12 @@ def test_a_damaged_result_is_made_again(tmp_path):
 
 def test_a_run_that_diverged_diverges_again_from_its_checkpoint(tmp_path):
     run = Simulation(
-        "syn-small", gradient=Population(), eta_y=[1.0, 1e38], motion=Steps(50),
+        "syn-small",
+        gradient=Population(),
+        eta_y=[1.0, 1e38],
+        motion=Steps(50),
         record=Record(every=10),
-    )  # fmt: skip
+    )
     found = []
     for _ in range(2):
         with pytest.raises(attnlab.Diverged) as problem:

@@ -35,23 +35,34 @@ from attnlab.models import Model
 from attnlab.tasks import Task
 
 NAMED = SequenceClasses(
-    [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}], [3, 3], [4, 5], vocab_size=6, prior=[0.3, 0.7],
+    [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}],
+    [3, 3],
+    [4, 5],
+    vocab_size=6,
+    prior=[0.3, 0.7],
     names=["the", "ball", "cup", "won", "goal", "prize"],
-)  # fmt: skip
+)
 RATIO = xr.DataArray([1.0, 2.0], dims="ratio", coords={"ratio": [1.0, 2.0]})
 WHOLE = {"gradient": Population()}
 CHAINS = Simulation(
-    MarkovChains(2, 8), Transformer(layers=1, dim=4), motion=Steps(7, "adam"),
-    gradient=Batches(4), learning_rate=0.1,
-)  # fmt: skip
+    MarkovChains(2, 8),
+    Transformer(layers=1, dim=4),
+    motion=Steps(7, "adam"),
+    gradient=Batches(4),
+    learning_rate=0.1,
+)
 SIMULATIONS = {
     "default": Simulation("syn-small"),
     "training set": Simulation(
-        Sequences("syn-medium:num_last=3", length=8, training_set=4), **WHOLE, seeds=[3, 5],
+        Sequences("syn-medium:num_last=3", length=8, training_set=4),
+        **WHOLE,
+        seeds=[3, 5],
         motion=Steps(7),
     ),
     "batches of classes": Simulation(
-        Sequences(NAMED, length="inf"), gradient=Batches(2), independent=True,
+        Sequences(NAMED, length="inf"),
+        gradient=Batches(2),
+        independent=True,
         motion=Steps(optimizer=Optimizer("adam", beta_2=0.9)),
     ),
     "flow": Simulation(
@@ -63,29 +74,40 @@ SIMULATIONS = {
     "schedule": Simulation(NAMED, **WHOLE, eta_y=Piecewise((0, 2), (1.0, 0.5)), eta_z=None),
     "embedded": Simulation(Sequences("syn-small", lump=False), Embedded(8, 2.0)),
     "heads": Simulation(
-        Sequences("syn-small", length=9), Extended(heads=2, position=AlibiPosition(0.1)),
+        Sequences("syn-small", length=9),
+        Extended(heads=2, position=AlibiPosition(0.1)),
         gradient=Batches(2),
     ),
     "logits": Simulation(NAMED, **WHOLE, init=[0.0, 1.0, 0.0, 0.0, 0.5, 0.0]),
     "several": Simulation([NAMED, NAMED.with_prior([0.5, 0.5])], **WHOLE),
     "general path": Simulation(
-        "syn-small", **WHOLE, init={"attention": np.eye(34)},
+        "syn-small",
+        **WHOLE,
+        init={"attention": np.eye(34)},
         record=Record(evaluate={"short": Sequences("syn-small", length=4)}),
     ),
     "chains": CHAINS,
     "groups": replace(
         CHAINS,
         motion=Steps(7, {"attention": "adam", "embedding": "sgd"}, clip=0.5),
-        learning_rate={"attention": [0.1, 0.2], "embedding": Piecewise((0, 3), (0.1, 0.0)),
-                       "decoder": None, "norm": None, "positions": None},
+        learning_rate={
+            "attention": [0.1, 0.2],
+            "embedding": Piecewise((0, 3), (0.1, 0.0)),
+            "decoder": None,
+            "norm": None,
+            "positions": None,
+        },
         record=Record(("loss", "attention"), at=(0, 3), evaluate={"short": MarkovChains(2, 5)}),
     ),
     "learner": Simulation(Bowl(2.0), motion=Flow(3.0), learning_rate=0.5),
     "learner by steps": Simulation(
-        Bowl(), motion=Steps(3), gradient=Batches(4), learning_rate={"x": 0.1, "y": None},
+        Bowl(),
+        motion=Steps(3),
+        gradient=Batches(4),
+        learning_rate={"x": 0.1, "y": None},
         init={"x": np.full(3, 0.5)},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SIMULATIONS)
@@ -166,18 +188,26 @@ def test_settings_make_or_change_the_value():
         ({"eta_z": 1}, "task: missing"),
         ({"task": {"name": "sequence", "classes": "syn-small"}}, "did you mean 'sequences'"),
         ({"task": {"name": "sequences"}}, "task.classes: missing"),
-        ({"task": {"name": "sequences", "classes": "syn-small", "length": 1}},
-         "task.length: expected a whole number"),
-        ({"task": "syn-small", "motion": {"name": "flow", "steps": 3}},
-         "motion.steps: belongs to the motion 'steps', not to 'flow'"),
+        (
+            {"task": {"name": "sequences", "classes": "syn-small", "length": 1}},
+            "task.length: expected a whole number",
+        ),
+        (
+            {"task": "syn-small", "motion": {"name": "flow", "steps": 3}},
+            "motion.steps: belongs to the motion 'steps', not to 'flow'",
+        ),
         ({"task": "syn-small", "motion": {"name": "flw"}}, "did you mean 'flow'"),
         ({"task": "syn-small", "motion": {"name": "steps", "optimizer": "sdg"}}, "optimizer"),
         ({"task": "syn-small", "gradient": "batch"}, "did you mean 'batches'"),
-        ({"task": "syn-small", "model": {"name": "extended", "heads": 0}},
-         "model.heads: expected a whole number"),
+        (
+            {"task": "syn-small", "model": {"name": "extended", "heads": 0}},
+            "model.heads: expected a whole number",
+        ),
         ({"task": "syn-small", "eta_y": "fast"}, "eta_y"),
-        ({"task": "syn-small", "motion": {"name": "steps", "steps": True}},
-         "motion.steps: expected a whole number"),
+        (
+            {"task": "syn-small", "motion": {"name": "steps", "steps": True}},
+            "motion.steps: expected a whole number",
+        ),
         ({"task": {"vocabulary": 3}}, "task.classes: missing"),
         ({"task": "syn-small", "record": {"what": ["speed"]}}, "what: 'speed' cannot be recorded"),
         ({"task": "syn-small", "record": {"evry": 3}}, "did you mean 'every'"),
@@ -189,7 +219,7 @@ def test_settings_make_or_change_the_value():
         ({"task": "syn-small", "steps": 3}, "steps: was a field of version 0.1; now motion"),
         ([], "expected a mapping"),
     ],
-)  # fmt: skip
+)
 def test_errors_in_documents_name_the_field(document, words):
     with pytest.raises(InputError) as raised:
         Simulation.from_document(document)

@@ -44,9 +44,16 @@ def result():
 
 def test_it_learns_and_its_result_is_labelled(result):
     assert dict(result.sizes) == {
-        "learning_rate": 2, "seed": 2, "step": 4, "layer": 1, "head": 2, "probe": 2, "query": 8,
-        "key": 8, "k": 2,
-    }  # fmt: skip
+        "learning_rate": 2,
+        "seed": 2,
+        "step": 4,
+        "layer": 1,
+        "head": 2,
+        "probe": 2,
+        "query": 8,
+        "key": 8,
+        "k": 2,
+    }
     assert result.validation_loss.isel(step=0).values == pytest.approx(np.log(18), abs=0.2)
     assert (result.validation_loss.isel(step=-1) < 0.5).all()
     assert (result.train_loss.isel(step=-1) < result.train_loss.isel(step=1)).all()
@@ -102,9 +109,20 @@ def test_moments_are_reset_after_each_pass():
     corpus = counting_corpus()
     corpus = replace(corpus, train=corpus.train[: 4 * (5 * 8 + 1)], digest="short")
     whole = text_run(
-        corpus, length=8, heads=2, dim=16, mlp=16, batch_size=4, steps=7, seeds=(3,), dropout=0.0,
-        learning_rate=0.01, optimizer="adam", reset_moments=True, validation_tokens=160,
-    )  # fmt: skip
+        corpus,
+        length=8,
+        heads=2,
+        dim=16,
+        mlp=16,
+        batch_size=4,
+        steps=7,
+        seeds=(3,),
+        dropout=0.0,
+        learning_rate=0.01,
+        optimizer="adam",
+        reset_moments=True,
+        validation_tokens=160,
+    )
     assert whole.learner.pass_steps(whole) == 5
     five = parameters(replace(whole, motion=replace(whole.motion, steps=5)))
     two = replace(whole, motion=replace(whole.motion, steps=2), init=five)
@@ -233,9 +251,15 @@ def test_runs_are_equal_by_the_content_of_their_text(tmp_path):
 
 def test_a_document_gives_the_run_back():
     run = text_run(
-        Source("builtin", vocab_size=300), learning_rate=(1, 2), seeds=(4, 2), beta_2=0.9,
-        optimizer="adam", precision="default", every="doubling", reset_moments=True,
-    )  # fmt: skip
+        Source("builtin", vocab_size=300),
+        learning_rate=(1, 2),
+        seeds=(4, 2),
+        beta_2=0.9,
+        optimizer="adam",
+        precision="default",
+        every="doubling",
+        reset_moments=True,
+    )
     assert Simulation.from_document(run.to_document()) == run
     with pytest.raises(InputError, match="model.layrs: unknown key; did you mean 'layers'"):
         Simulation.from_document(
@@ -247,9 +271,17 @@ def test_a_document_gives_the_run_back():
 
 def test_a_result_carries_its_run(tmp_path):
     run = text_run(
-        read_corpus(tmp_path), length=8, heads=2, dim=16, mlp=16, learning_rate=0.5, steps=4,
-        every=2, batch_size=4, validation_tokens=160,
-    )  # fmt: skip
+        read_corpus(tmp_path),
+        length=8,
+        heads=2,
+        dim=16,
+        mlp=16,
+        learning_rate=0.5,
+        steps=4,
+        every=2,
+        batch_size=4,
+        validation_tokens=160,
+    )
     result = simulate(run, progress=False)
     assert "learning_rate" not in result.dims
     assert Simulation.of(result) == run

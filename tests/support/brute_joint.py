@@ -15,18 +15,23 @@ PHI = {
 
 class Brute:
     def __init__(
-        self, P, *, psi=None, target=None, weight=None, attention="softmax", activation="linear",
+        self,
+        P,
+        *,
+        psi=None,
+        target=None,
+        weight=None,
+        attention="softmax",
+        activation="linear",
         temperature=1.0,
-    ):  # fmt: skip
+    ):
         self.P, (self.K, self.L) = np.asarray(P), np.shape(P)
         self.psi = [0] * self.K if psi is None else psi
         self.target = list(range(self.K)) if target is None else target
         self.weight = [1 / self.K] * self.K if weight is None else weight
         self.kind, self.T = attention, temperature
         self.phi, self.slope = PHI[activation]
-        self.model = {
-            "attention": attention, "activation": activation, "temperature": temperature
-        }  # fmt: skip
+        self.model = {"attention": attention, "activation": activation, "temperature": temperature}
 
     def setting(self, *, eta_w=None, eta_z=None):
         """The same, as the formulas take it."""

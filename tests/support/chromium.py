@@ -10,9 +10,14 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # no sandbox, because CI runs as root; no requests of the browser's own
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
 
 
 def find() -> str | None:

@@ -31,9 +31,12 @@ def look(folder, cold):
     os.kill(long.pid, signal.SIGTERM)
     stopped = long.wait()
     return {
-        "code": ended.code, "values": found.to_dict(), "stopped": stopped.code,
-        "ignored": seen["SigIgn"], "blocked": seen["SigBlk"],
-    }  # fmt: skip
+        "code": ended.code,
+        "values": found.to_dict(),
+        "stopped": stopped.code,
+        "ignored": seen["SigIgn"],
+        "blocked": seen["SigBlk"],
+    }
 
 
 if __name__ == "__main__":

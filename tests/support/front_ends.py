@@ -54,23 +54,43 @@ CELLS = [
 def jupyterlab(folder: Path) -> list[Any]:
     """A notebook, and what serves it."""
     cells = [
-        {"cell_type": "code", "id": f"cell{i}", "metadata": {}, "outputs": [], "source": text,
-         "execution_count": None} for i, text in enumerate(CELLS)
-    ]  # fmt: skip
+        {
+            "cell_type": "code",
+            "id": f"cell{i}",
+            "metadata": {},
+            "outputs": [],
+            "source": text,
+            "execution_count": None,
+        }
+        for i, text in enumerate(CELLS)
+    ]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     book = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     (folder / "try.ipynb").write_text(json.dumps(book))
     return [
-        "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={PORT}", "--allow-root",
-        "--ServerApp.token=", "--ServerApp.password=", f"--ServerApp.root_dir={folder}",
-    ]  # fmt: skip
+        "jupyterlab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={PORT}",
+        "--allow-root",
+        "--ServerApp.token=",
+        "--ServerApp.password=",
+        f"--ServerApp.root_dir={folder}",
+    ]
 
 
 def marimo(folder: Path) -> list[Any]:
     """An app, and what serves it."""
     (folder / "try.py").write_text(MARIMO)
-    return ["marimo", "run", folder / "try.py", "--headless", "--host=127.0.0.1", f"--port={PORT}",
-            "--no-token"]  # fmt: skip
+    return [
+        "marimo",
+        "run",
+        folder / "try.py",
+        "--headless",
+        "--host=127.0.0.1",
+        f"--port={PORT}",
+        "--no-token",
+    ]
 
 
 def wait_for_port() -> None:

@@ -29,9 +29,15 @@ PATH = Path(__file__).parents[1] / "golden.json"
 CLASSES = "syn-medium:num_last=2,next_per_last=2,local_common=1"
 RANDOM = "random:vocab=30,classes=4,queries=2"
 PRESETS = (
-    "syn-small", CLASSES, "family:lowest=0.2", "single-common", "symmetric", "local-common",
-    "zipf:vocab=40,classes=4,queries=2", RANDOM,
-)  # fmt: skip
+    "syn-small",
+    CLASSES,
+    "family:lowest=0.2",
+    "single-common",
+    "symmetric",
+    "local-common",
+    "zipf:vocab=40,classes=4,queries=2",
+    RANDOM,
+)
 
 
 def of(values: Any) -> list[float]:
@@ -98,17 +104,20 @@ def measured() -> xr.Dataset:
         {
             "probability": (("sequence_class", "token"), classes.probs),
             "attention": (
-                ("step", "sequence_class", "token"), weight / weight.sum(-1, keepdims=True),
+                ("step", "sequence_class", "token"),
+                weight / weight.sum(-1, keepdims=True),
             ),
             "attention_logits": (("step", "query", "token"), logits),
         },
         coords={
-            "step": step, "token": token, "query": classes.queries,
+            "step": step,
+            "token": token,
+            "query": classes.queries,
             "sequence_class": np.arange(len(classes)),
             "query_token": ("sequence_class", classes.query),
             "next_token": ("sequence_class", classes.next_token),
         },
-    )  # fmt: skip
+    )
 
 
 def of_measures() -> dict[str, list[float]]:
@@ -116,9 +125,15 @@ def of_measures() -> dict[str, list[float]]:
     first, second = np.flatnonzero(result["probability"].values[0])[:2]
     found = {
         name: getattr(measures, name)(result)
-        for name in ("entropy", "distinct_entropy", "common_mass", "effective_tokens",
-                     "attention_speed", "snap_time")
-    }  # fmt: skip
+        for name in (
+            "entropy",
+            "distinct_entropy",
+            "common_mass",
+            "effective_tokens",
+            "attention_speed",
+            "snap_time",
+        )
+    }
     pair = {"token": int(first), "other": int(second), "sequence_class": 0}
     found["relative_gain"] = measures.relative_gain(result, **pair)
     found["growth_factor"] = measures.growth_factor(result)
@@ -127,40 +142,68 @@ def of_measures() -> dict[str, list[float]]:
 
 def simulation() -> dict[str, list[float]]:
     heads = attnlab.Extended(
-        residual=True, normalization="layer", heads=2, combine="concatenate",
-        position=attnlab.LearnedPosition(), attend_self=True,
-    )  # fmt: skip
+        residual=True,
+        normalization="layer",
+        heads=2,
+        combine="concatenate",
+        position=attnlab.LearnedPosition(),
+        attend_self=True,
+    )
     # every gradient and motion, every model and both kinds of start, in few programs
     runs: dict[str, dict[str, Any]] = {
         "sampled, float32": {"length": 16, "batch_size": 8},
         "limit, embedded, adam": {
-            "length": "inf", "batch_size": 4, "model": attnlab.Embedded(dim=24),
-            "optimizer": "adam", "init": "uniform", "dtype": "float64",
+            "length": "inf",
+            "batch_size": 4,
+            "model": attnlab.Embedded(dim=24),
+            "optimizer": "adam",
+            "init": "uniform",
+            "dtype": "float64",
         },
         "flow, normalised": {
-            "time": 4, "model": attnlab.Extended(normalization="rms"), "dtype": "float64",
+            "time": 4,
+            "model": attnlab.Extended(normalization="rms"),
+            "dtype": "float64",
         },
         "few sequences, extended": {
-            "length": 16, "batch_size": 8, "training_set": 16, "model": heads, "init": "uniform",
-            "independent": True, "dtype": "float64",
+            "length": 16,
+            "batch_size": 8,
+            "training_set": 16,
+            "model": heads,
+            "init": "uniform",
+            "independent": True,
+            "dtype": "float64",
         },
-    }  # fmt: skip
+    }
     found = {}
     for name, given in runs.items():
         steps = {} if "time" in given else {"steps": 4}
         result = attnlab.simulate(
-            CLASSES, eta_y=[0.5, 1.0], eta_z=0.5, seeds=2, what=("attention", "logits", "loss"),
-            every=2, progress=False, **steps, **given,
-        )  # fmt: skip
+            CLASSES,
+            eta_y=[0.5, 1.0],
+            eta_z=0.5,
+            seeds=2,
+            what=("attention", "logits", "loss"),
+            every=2,
+            progress=False,
+            **steps,
+            **given,
+        )
         for variable in ("attention", "attention_logits", "loss"):
             found[f"{name}: {variable}"] = of(result[variable])
     result = attnlab.simulate(
         attnlab.simulation.text_run(
-            Text(corpus(), length=8, validation_tokens=160), heads=2, dim=16, mlp=16,
-            learning_rate=2.0, steps=4, batch_size=4, every=2,
+            Text(corpus(), length=8, validation_tokens=160),
+            heads=2,
+            dim=16,
+            mlp=16,
+            learning_rate=2.0,
+            steps=4,
+            batch_size=4,
+            every=2,
         ),
         progress=False,
-    )  # fmt: skip
+    )
     for variable in ("validation_loss", "entropy", "attention", "top_mass"):
         found[f"text, float32: {variable}"] = of(result[variable])
     return found

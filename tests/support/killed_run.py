@@ -9,14 +9,23 @@ from attnlab.simulation import groups, trainer
 
 RUNS = {
     "transformer": Simulation(
-        MarkovChains(2, 8), Transformer(layers=1, dim=4), motion=Steps(24, "adam"),
-        gradient=Batches(4), learning_rate=[0.1, 0.5], seeds=3, record=Record(every=1),
+        MarkovChains(2, 8),
+        Transformer(layers=1, dim=4),
+        motion=Steps(24, "adam"),
+        gradient=Batches(4),
+        learning_rate=[0.1, 0.5],
+        seeds=3,
+        record=Record(every=1),
     ),
     "sequence classes": Simulation(
-        Sequences("syn-small", length=16), gradient=Batches(4), eta_y=[0.5, 1.0], seeds=3,
-        motion=Steps(24), record=Record(every=1),
+        Sequences("syn-small", length=16),
+        gradient=Batches(4),
+        eta_y=[0.5, 1.0],
+        seeds=3,
+        motion=Steps(24),
+        record=Record(every=1),
     ),
-}  # fmt: skip
+}
 RUNS_AT_ONCE = 2  # of six
 
 

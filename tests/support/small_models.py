@@ -9,9 +9,13 @@ from torch.nn import functional
 
 LENGTH, VOCABULARY = 24, 97
 SIZES = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": VOCABULARY,
-    "intermediate_size": 64, "max_position_embeddings": 64,
-}  # fmt: skip
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": VOCABULARY,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
 NO_TOKENS = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
 
 
@@ -20,35 +24,80 @@ def configuration(name, **more):
     import transformers
 
     kinds = {
-        "gpt2": ("GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64,
-                                "vocab_size": VOCABULARY}),
+        "gpt2": (
+            "GPT2Config",
+            {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": VOCABULARY},
+        ),
         "llama": ("LlamaConfig", {**SIZES, "num_key_value_heads": 2}),
         "gpt_neox": ("GPTNeoXConfig", {**SIZES, "rotary_pct": 0.25}),
-        "opt": ("OPTConfig", {**SIZES, "ffn_dim": 64, "word_embed_proj_dim": 32,
-                              "pad_token_id": 1}),
+        "opt": (
+            "OPTConfig",
+            {**SIZES, "ffn_dim": 64, "word_embed_proj_dim": 32, "pad_token_id": 1},
+        ),
         "bert": ("BertConfig", {**SIZES, "pad_token_id": 0}),
-        "t5": ("T5Config", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
-                            "vocab_size": VOCABULARY, "pad_token_id": 0,
-                            "decoder_start_token_id": 0}),
+        "t5": (
+            "T5Config",
+            {
+                "d_model": 32,
+                "d_kv": 8,
+                "d_ff": 64,
+                "num_layers": 2,
+                "num_heads": 4,
+                "vocab_size": VOCABULARY,
+                "pad_token_id": 0,
+                "decoder_start_token_id": 0,
+            },
+        ),
         "mistral": ("MistralConfig", {**SIZES, "num_key_value_heads": 2, "sliding_window": 6}),
-        "gemma2": ("Gemma2Config", {**SIZES, "num_key_value_heads": 2, "head_dim": 8,
-                                    "attn_logit_softcapping": 2.0, "sliding_window": 8,
-                                    "query_pre_attn_scalar": 8}),
-        "gemma3": ("Gemma3TextConfig", {**SIZES, "num_key_value_heads": 2, "head_dim": 8,
-                                        "sliding_window": 8, "query_pre_attn_scalar": 8,
-                                        "layer_types": ["sliding_attention", "full_attention"]}),
-        "gpt_oss": ("GptOssConfig", {**SIZES, "num_key_value_heads": 2, "head_dim": 8,
-                                     "num_local_experts": 2, "num_experts_per_tok": 1,
-                                     "sliding_window": 8,
-                                     "layer_types": ["sliding_attention", "full_attention"]}),
+        "gemma2": (
+            "Gemma2Config",
+            {
+                **SIZES,
+                "num_key_value_heads": 2,
+                "head_dim": 8,
+                "attn_logit_softcapping": 2.0,
+                "sliding_window": 8,
+                "query_pre_attn_scalar": 8,
+            },
+        ),
+        "gemma3": (
+            "Gemma3TextConfig",
+            {
+                **SIZES,
+                "num_key_value_heads": 2,
+                "head_dim": 8,
+                "sliding_window": 8,
+                "query_pre_attn_scalar": 8,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+        ),
+        "gpt_oss": (
+            "GptOssConfig",
+            {
+                **SIZES,
+                "num_key_value_heads": 2,
+                "head_dim": 8,
+                "num_local_experts": 2,
+                "num_experts_per_tok": 1,
+                "sliding_window": 8,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+        ),
         "qwen3": ("Qwen3Config", {**SIZES, "num_key_value_heads": 2, "head_dim": 8}),
-        "clip": ("CLIPConfig", {"text_config": {**SIZES, "eos_token_id": 2},
-                                "vision_config": {**SIZES, "image_size": 32, "patch_size": 8},
-                                "projection_dim": 32}),
+        "clip": (
+            "CLIPConfig",
+            {
+                "text_config": {**SIZES, "eos_token_id": 2},
+                "vision_config": {**SIZES, "image_size": 32, "patch_size": 8},
+                "projection_dim": 32,
+            },
+        ),
         "falcon": ("FalconConfig", SIZES),
-        "bloom": ("BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4,
-                                  "vocab_size": VOCABULARY}),
-    }  # fmt: skip
+        "bloom": (
+            "BloomConfig",
+            {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY},
+        ),
+    }
     kind, sizes = kinds[name]
     config = getattr(transformers, kind)(**{**NO_TOKENS, **sizes, **more})
     config.architectures = None
@@ -61,9 +110,10 @@ def small_model(name, implementation="sdpa", *, seed=0, **more):
 
     config = configuration(name, **more)
     heads = {
-        "bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
+        "bert": transformers.AutoModelForMaskedLM,
+        "t5": transformers.AutoModelForSeq2SeqLM,
         "clip": transformers.AutoModel,
-    }  # fmt: skip
+    }
     kind = heads.get(name, transformers.AutoModelForCausalLM)
     torch.manual_seed(seed)
     model = kind.from_config(config, attn_implementation=implementation)
@@ -108,9 +158,12 @@ class Block(nn.Module):
         super().__init__()
         self.norm, self.attention = nn.LayerNorm(dim), Attention(dim, heads, dropout)
         self.mlp = nn.Sequential(
-            nn.LayerNorm(dim), nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim),
+            nn.LayerNorm(dim),
+            nn.Linear(dim, 2 * dim),
+            nn.GELU(),
+            nn.Linear(2 * dim, dim),
             nn.Dropout(dropout),
-        )  # fmt: skip
+        )
 
     def forward(self, x):
         x = x + self.attention(self.norm(x))

@@ -9,8 +9,12 @@ LIMIT: dict[str, Any] = {
     "task": {"name": "sequences", "classes": "syn-small", "length": "inf"},
     "gradient": {"name": "population"},
     "motion": {"name": "steps", "steps": 50, "optimizer": {"name": "sgd", "momentum": 0.9}},
-    "eta_y": 1.0, "eta_z": 1.0, "init": "zero", "seeds": [0], "record": {"geometric": 20},
-}  # fmt: skip
+    "eta_y": 1.0,
+    "eta_z": 1.0,
+    "init": "zero",
+    "seeds": [0],
+    "record": {"geometric": 20},
+}
 
 
 def of_page(**parts: Any) -> dict[str, Any]:

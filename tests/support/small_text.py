@@ -60,7 +60,15 @@ def counting_corpus() -> Corpus:
 def counting_run(**settings: Any) -> Simulation:
     """A small run on it, with some settings of its own; tests share its compiled programs."""
     usual = {
-        "length": 8, "validation_tokens": 160, "heads": 2, "dim": 16, "mlp": 16, "batch_size": 4,
-        "steps": 60, "every": 20, "learning_rate": [0.5, 2.0], "seeds": 2,
-    }  # fmt: skip
+        "length": 8,
+        "validation_tokens": 160,
+        "heads": 2,
+        "dim": 16,
+        "mlp": 16,
+        "batch_size": 4,
+        "steps": 60,
+        "every": 20,
+        "learning_rate": [0.5, 2.0],
+        "seeds": 2,
+    }
     return text_run(counting_corpus(), **{**usual, **settings})

@@ -52,9 +52,15 @@ def bytes_of(folder):
 def test_a_sweep_is_kept_and_opened(done):
     result = open_sweep(done)
     in_memory = attnlab.sweep(
-        PLAN.recipe.given["task"], gradient="population", grid=PLAN.recipe.grid, ratio=2.0,
-        momentum=0.0, steps=10, seeds=2, record=PLAN.recipe.given["record"],
-    )  # fmt: skip
+        PLAN.recipe.given["task"],
+        gradient="population",
+        grid=PLAN.recipe.grid,
+        ratio=2.0,
+        momentum=0.0,
+        steps=10,
+        seeds=2,
+        record=PLAN.recipe.given["record"],
+    )
     xr.testing.assert_identical(result.load().drop_attrs(), in_memory.drop_attrs())
     before = bytes_of(done)
     again = run_in(done, PLAN)
@@ -113,9 +119,9 @@ def test_what_is_damaged_is_made_again_and_nothing_else(done, damage):
             open_sweep(done)
     else:
         content[len(content) // 2] ^= 1
-        path.write_bytes({
-            "cut": content[:-100], "flip": content, "empty": b"", "foreign": b"text" * 100,
-        }[damage])  # fmt: skip
+        path.write_bytes(
+            {"cut": content[:-100], "flip": content, "empty": b"", "foreign": b"text" * 100}[damage]
+        )
         with pytest.raises(DamagedFile):
             open_sweep(done).attention.load()
     again = run_in(done, PLAN)

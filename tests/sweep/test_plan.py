@@ -75,9 +75,13 @@ def test_a_group_is_named_by_what_decides_its_numbers():
     (same,) = make_plan(tiny(about="Other words.")).groups
     assert group.key == same.key
     for changes in (
-        {"steps": 11}, {"seeds": 3}, {"ratio": 3.0}, {"dtype": "float64"}, {"init": "uniform"},
+        {"steps": 11},
+        {"seeds": 3},
+        {"ratio": 3.0},
+        {"dtype": "float64"},
+        {"init": "uniform"},
         {"gradient": Batches(2), "length": "inf"},
-    ):  # fmt: skip
+    ):
         assert all(other.key != group.key for other in make_plan(tiny(**changes)).groups)
 
 
@@ -112,23 +116,30 @@ def test_a_group_is_named_by_what_decides_its_numbers():
             "record.geometric: would record each run 1e+12 times",
         ),
         ({"model": Embedded(10**9)}, "would need 80 EB; this machine has"),
-        (
-            {"gradient": Batches(10**12)},
-            "take fewer tokens, classes, sequences, dims or records",
-        ),
+        ({"gradient": Batches(10**12)}, "take fewer tokens, classes, sequences, dims or records"),
         ({"gradient": Batches(), "training_set": 10**12}, "would need"),
         (
-            {"steps": 10**6, "record": Record(every=1), "grid": {"distinct": (1000,)},
-             "task": "single-common:num_classes=9"},
+            {
+                "steps": 10**6,
+                "record": Record(every=1),
+                "grid": {"distinct": (1000,)},
+                "task": "single-common:num_classes=9",
+            },
             "single-common:num_classes=9,distinct=1000,common_prob=0.1: would need",
         ),
         (
-            {"task": MarkovChains(3, 8), "model": Transformer(dim=10**7), "ratio": None,
-             "learning_rate": 0.1, "gradient": Batches(), "record": None},
+            {
+                "task": MarkovChains(3, 8),
+                "model": Transformer(dim=10**7),
+                "ratio": None,
+                "learning_rate": 0.1,
+                "gradient": Batches(),
+                "record": None,
+            },
             "MarkovChains: would need",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_a_plan_refuses_before_anything_is_allocated(changes, message):
     with pytest.raises(ValueError) as caught:
         make_plan(tiny(**{"grid": {}, **changes}))

@@ -78,8 +78,14 @@ def test_every_kind_of_setting_can_be_swept():
     }
     recipe = read({"task": "syn-medium", "grid": grid, "ratio": 2, "model": {"name": "extended"}})
     assert list(recipe.dims()) == [
-        "num_last", "length", "momentum", "heads", "init", "steps", "eta_z",
-    ]  # fmt: skip
+        "num_last",
+        "length",
+        "momentum",
+        "heads",
+        "init",
+        "steps",
+        "eta_z",
+    ]
     settings = recipe.settings()
     assert len(settings) == 2**6
     last, classes = settings[-1]
@@ -107,8 +113,12 @@ def test_every_kind_of_setting_can_be_swept():
     ],
 )
 def test_a_setting_is_swept_by_its_flat_name_or_its_path(name, values, dim, found):
-    recipe = SweepRecipe(given={"task": "syn-small", "length": 16} if "length" not in name
-                         else {"task": "syn-small"}, grid={name: values})  # fmt: skip
+    recipe = SweepRecipe(
+        given={"task": "syn-small", "length": 16}
+        if "length" not in name
+        else {"task": "syn-small"},
+        grid={name: values},
+    )
     expected = [np.inf if value == "inf" else value for value in values]
     assert [found(run) for run, _ in recipe.settings()] == expected
     assert list(recipe.axes()[0]) == [dim]
@@ -121,11 +131,13 @@ def test_times_of_flows_are_swept_beside_the_times_that_are_recorded():
 
 
 def test_other_tasks_models_and_their_learning_rates_are_swept():
-    recipe = read({
-        "task": {"name": "markovchains", "vocab_size": 3, "length": 8},
-        "model": {"name": "transformer", "heads": 2},
-        "grid": {"layers": [1, 2], "vocab_size": [3, 4], "learning_rate": [0.1, 0.2, 0.3]},
-    })  # fmt: skip
+    recipe = read(
+        {
+            "task": {"name": "markovchains", "vocab_size": 3, "length": 8},
+            "model": {"name": "transformer", "heads": 2},
+            "grid": {"layers": [1, 2], "vocab_size": [3, 4], "learning_rate": [0.1, 0.2, 0.3]},
+        }
+    )
     settings = recipe.settings()
     assert [classes for _, classes in settings] == [None] * 4
     last = settings[-1][0]
@@ -162,8 +174,9 @@ def test_learning_rates_that_are_lists_are_dims_too():
 
 
 def test_classes_and_tasks_can_be_swept_and_parameters_keep_all_their_digits():
-    recipe = tiny(grid={"classes": ("syn-small", "syn-medium"), "optimizer": ("sgd", "adam")},
-                  momentum=None)  # fmt: skip
+    recipe = tiny(
+        grid={"classes": ("syn-small", "syn-medium"), "optimizer": ("sgd", "adam")}, momentum=None
+    )
     assert list(recipe.dims()) == ["classes", "optimizer"]
     settings = recipe.settings()
     assert [run.motion.optimizer.name for run, _ in settings] == ["sgd", "adam"] * 2
@@ -262,10 +275,7 @@ def test_what_a_recipe_refuses(changes, message):
         ({"init": "one"}, "init: expected"),
         ({"dtype": "float16"}, "dtype: expected one of 'float32', 'float64', got 'float16'"),
         ({"grid": {"time": (8.0,)}}, "time: belongs to Flow, and the motion here is Steps"),
-        (
-            {"grid": {"beta_1": (1.5,)}},
-            "grid: at beta_1 = 1.5: beta_1: expected a number",
-        ),
+        ({"grid": {"beta_1": (1.5,)}}, "grid: at beta_1 = 1.5: beta_1: expected a number"),
         ({"grid": {"model.dim": (0,)}}, "grid: at model.dim = 0: dim: expected a whole number"),
         ({"eta_z": 1e39, "grid": {}}, "expected numbers of at least 0 that are finite in float32"),
         (
@@ -342,7 +352,7 @@ NAN, INFINITE = float("nan"), float("inf")
             "grid.eta_y: 2,000 x 6,000 = 12,000,000 runs, and a sweep has at most 10,000,000; give",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_recipe_is_refused_when_it_is_read(changes, message):
     with pytest.raises(ValueError) as caught:
         read({**SMALL, **changes})
@@ -365,8 +375,9 @@ def test_two_names_may_not_give_one_dim():
 
 
 def test_a_sweep_takes_the_names_that_simulate_takes():
-    recipe = SweepRecipe(given={"task": "syn-small", "length": 8, "steps": 3, "heads": 2,
-                                "init": "uniform"})  # fmt: skip
+    recipe = SweepRecipe(
+        given={"task": "syn-small", "length": 8, "steps": 3, "heads": 2, "init": "uniform"}
+    )
     expected = attnlab.simulation.as_simulation(
         "syn-small", length=8, steps=3, heads=2, init="uniform"
     )

@@ -39,13 +39,20 @@ def call(**given):
 
 def test_a_cell_is_what_simulate_gives(result):
     assert result.attention.dims == (
-        "common_prob", "eta_z", "seed", "step", "sequence_class", "token",
-    )  # fmt: skip
+        "common_prob",
+        "eta_z",
+        "seed",
+        "step",
+        "sequence_class",
+        "token",
+    )
     for cell in ({"common_prob": 0.2, "eta_z": 1.0}, {"common_prob": 0.4, "eta_z": 0.5}):
         alone = attnlab.simulate(
-            f"{CLASSES},common_prob={cell['common_prob']}", eta_y=[0.5, 2 * cell["eta_z"]],
-            eta_z=cell["eta_z"], **SAME,
-        ).isel(eta_y=1)  # fmt: skip
+            f"{CLASSES},common_prob={cell['common_prob']}",
+            eta_y=[0.5, 2 * cell["eta_z"]],
+            eta_z=cell["eta_z"],
+            **SAME,
+        ).isel(eta_y=1)
         same = result.sel(cell)
         for name in ("attention", "loss", "entropy", "probability", "query_token"):
             np.testing.assert_array_equal(same[name], alone[name])
@@ -104,9 +111,12 @@ def test_settings_in_which_tokens_have_other_roles_are_summed_up_apart(tmp_path)
 
 def test_settings_of_different_sizes_are_padded_and_apart_they_are_not():
     recipe = tiny(
-        task="syn-medium", grid={"num_last": (1, 2)}, steps=2, seeds=1,
+        task="syn-medium",
+        grid={"num_last": (1, 2)},
+        steps=2,
+        seeds=1,
         record=Record(what=("attention", "logits"), every=1),
-    )  # fmt: skip
+    )
     result = run(in_groups(recipe))
     apart = run_apart(recipe)
     assert [int(alone["num_last"]) for alone in apart] == [1, 2]
@@ -126,9 +136,12 @@ def test_settings_of_different_sizes_are_padded_and_apart_they_are_not():
 
 def test_heads_and_steps_as_dims():
     result = call(
-        grid={"heads": [1, 2], "motion.steps": [2, 4]}, seeds=1, model=Extended(), init="uniform",
+        grid={"heads": [1, 2], "motion.steps": [2, 4]},
+        seeds=1,
+        model=Extended(),
+        init="uniform",
         record=Record("attention", every=2),
-    )  # fmt: skip
+    )
     assert result.attention.sel(heads=1, steps=4).isel(head=1).isnull().all()
     assert not result.attention.sel(heads=2, steps=4).isnull().any()
     assert result.step.values.tolist() == [0, 2, 4]
@@ -161,8 +174,14 @@ def test_any_task_is_swept_over_its_settings_and_those_of_its_model():
     grid = {"layers": [1, 2], "learning_rate": [0.1, 1.0], "task.length": [6, 8]}
     made = attnlab.sweep(MarkovChains(3, 8), grid=grid, **settings)
     assert made.entropy.dims == (
-        "layers", "length", "learning_rate", "seed", "step", "layer", "head",
-    )  # fmt: skip
+        "layers",
+        "length",
+        "learning_rate",
+        "seed",
+        "step",
+        "layer",
+        "head",
+    )
     alone = attnlab.simulate(
         MarkovChains(3, 6), layers=2, learning_rate=[0.1, 1.0], progress=False, **settings
     )
@@ -204,9 +223,11 @@ def test_tokens_keep_their_names():
 
 def test_a_diverged_run_is_recorded_with_its_cause_and_the_rest_goes_on():
     recipe = tiny(
-        grid={"common_prob": (0.1, 0.2), "eta_z": (1.0, 1e38)}, momentum=0.9, steps=40,
+        grid={"common_prob": (0.1, 0.2), "eta_z": (1.0, 1e38)},
+        momentum=0.9,
+        steps=40,
         record=Record(what=("loss", "attention"), every=10),
-    )  # fmt: skip
+    )
     store = Memory()
     index = run_plan(in_groups(recipe), store).index
     result = whole(index, store.read).load()

@@ -97,8 +97,13 @@ def test_the_recipe_that_comes_with_attnlab():
     assert {group.simulation.model.layers for group in plan.groups} == {1, 3}
     assert recipe.base == attnlab.simulation.text_run(
         Source("builtin", vocab_size=1000),
-        dim=64, mlp=64, learning_rate=0.5, seeds=3, steps=500, every=25,
-    )  # fmt: skip
+        dim=64,
+        mlp=64,
+        learning_rate=0.5,
+        seeds=3,
+        steps=500,
+        every=25,
+    )
     assert as_value("", recipe.to_document(), SweepRecipe).base == recipe.base
 
 
@@ -116,15 +121,9 @@ def test_corpora_and_their_settings_can_be_swept():
     ("changes", "message"),
     [
         ({"grid": {"learning_rates": [1]}}, "grid.learning_rates: unknown setting; did you mean"),
-        (
-            {"grid": {"model.layer": [1]}},
-            "grid.model.layer: unknown setting; did you",
-        ),
+        ({"grid": {"model.layer": [1]}}, "grid.model.layer: unknown setting; did you"),
         ({"grid": {"learning_rate": [1]}}, "learning_rate: is swept in the grid; leave it out"),
-        (
-            {"task": {"name": "text", "lenght": 3}},
-            "task.lenght: unknown key; did you mean",
-        ),
+        ({"task": {"name": "text", "lenght": 3}}, "task.lenght: unknown key; did you mean"),
         (
             {"task": {"name": "text", "corpus": {"name": "builtin", "vocab_size": 1}}},
             "task.corpus.vocab_size: expected at least 2",

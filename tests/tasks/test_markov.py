@@ -14,9 +14,7 @@ def test_sequences_follow_their_chain():
     """With near-deterministic rows a symbol is nearly always followed by the same."""
     task = MarkovChains(vocab_size=3, length=40, concentration=1e-3)
     x = np.asarray(task.batch((), jax.random.key(0), 0, 200).inputs)
-    same = sum(
-        len(set(row[1:][row[:-1] == a])) <= 1 for row in x for a in range(3)
-    ) / (3 * len(x))  # fmt: skip
+    same = sum(len(set(row[1:][row[:-1] == a])) <= 1 for row in x for a in range(3)) / (3 * len(x))
     assert same > 0.97
 
 
@@ -34,8 +32,10 @@ def test_reference_losses_are_those_of_the_atlas(k, expected):
     task = MarkovChains(vocab_size=k, length=100)
     batch = task.batch((), jax.random.key(2), 0, 4000)
     rules = task.references((), batch)
-    found = [float(jnp.mean(cross_entropy(rules[name], batch.target)))
-             for name in ("uniform", "unigram", "bigram")]  # fmt: skip
+    found = [
+        float(jnp.mean(cross_entropy(rules[name], batch.target)))
+        for name in ("uniform", "unigram", "bigram")
+    ]
     np.testing.assert_allclose(found, expected, atol=0.006)
 
 

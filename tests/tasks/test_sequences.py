@@ -12,9 +12,11 @@ from attnlab.files.errors import InputError
 from attnlab.tasks import Task
 
 CLASSES = SequenceClasses(
-    [[0.5, 0, 0.5, 0, 0, 0, 0], [0, 0.3, 0.7, 0, 0, 0, 0]], query=[3, 4], next_token=[5, 6],
+    [[0.5, 0, 0.5, 0, 0, 0, 0], [0, 0.3, 0.7, 0, 0, 0, 0]],
+    query=[3, 4],
+    next_token=[5, 6],
     prior=[0.8, 0.2],
-)  # fmt: skip
+)
 
 
 def data_of(task, seed=0):

@@ -132,8 +132,9 @@ def test_facts_are_what_the_trainer_draws(independent):
         h, c, w = facts.data["h"], facts.data["c"], facts.start["w"]
         assert float(here["loss"]) == pytest.approx((h @ (w - c) ** 2 + 1) / 2, rel=1e-12)
         assert facts.learning_rates == {
-            "w": float(here["learning_rate_w"]), "b": float(here["learning_rate_b"]),
-        }  # fmt: skip
+            "w": float(here["learning_rate_w"]),
+            "b": float(here["learning_rate_b"]),
+        }
         starts[point, seed] = facts.start["w"].tolist()
     assert len(starts) == 12
     assert len({tuple(of) for of in starts.values()}) == (12 if independent else 2)
@@ -143,9 +144,13 @@ def test_facts_of_a_task_and_a_model():
     task = MarkovChains(vocab_size=3, length=6)
     model = Transformer(layers=1, dim=4)
     run = Simulation(
-        task, model, learning_rate=Piecewise([0, 2], [0.1, 0.2]), motion=Steps(3),
-        gradient=Batches(4), record=Record(("parameters", "loss")),
-    )  # fmt: skip
+        task,
+        model,
+        learning_rate=Piecewise([0, 2], [0.1, 0.2]),
+        motion=Steps(3),
+        gradient=Batches(4),
+        record=Record(("parameters", "loss")),
+    )
     first = attnlab.simulate(run, progress=False).isel(step=0, seed=0)
     ((where, facts),) = facts_of(run)
     assert where == (0, 0) and facts.learning_rates == {}  # a schedule is not one number

@@ -34,9 +34,12 @@ from attnlab.theory.case import case_of
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
 POPULATION = {"gradient": "population", "steps": 5}
 WORDS = SequenceClasses(
-    [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}], [3, 3], [4, 5], vocab_size=6,
+    [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}],
+    [3, 3],
+    [4, 5],
+    vocab_size=6,
     names=["the", "ball", "cup", "won", "goal", "prize"],
-)  # fmt: skip
+)
 SIMULATIONS = {
     "flow": as_simulation(WEAK, time=1e3, eta_y=0.9, eta_z=0.03, dtype="float64"),
     "rates": as_simulation(
@@ -349,10 +352,16 @@ def test_a_theory_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypa
     (folder / "__init__.py").write_text("")
     (folder / "predict.py").write_text("import nothing_of_this_name\n")
     lines = {
-        "name": "broken_theory", "title": "t", "short": "s", "authors": "a", "year": 2026,
-        "question": "q", "reading": "printed text", "attnlab": ">=0.1",
+        "name": "broken_theory",
+        "title": "t",
+        "short": "s",
+        "authors": "a",
+        "year": 2026,
+        "question": "q",
+        "reading": "printed text",
+        "attnlab": ">=0.1",
         "theories": {"broken": "predict:Broken"},
-    }  # fmt: skip
+    }
     (folder / "paper.yaml").write_text(json.dumps(lines))
     monkeypatch.setenv("ATTNLAB_PAPERS", str(folder))
     run = as_simulation(syn_small(), **POPULATION)

@@ -76,9 +76,7 @@ def transition_of(
 
 
 def simulation_of(
-    given: Simulation | Task | Classes,
-    theories: Sequence[Theory] | None = None,
-    **settings: Any,
+    given: Simulation | Task | Classes, theories: Sequence[Theory] | None = None, **settings: Any
 ) -> tuple[Simulation, tuple[ClassTheory, ...]]:
     """Return the run that is audited, and the theories: by default those that cover it.
 

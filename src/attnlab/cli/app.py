@@ -53,13 +53,16 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", help="Print the version and stop.", callback=_print_version,
+        False,
+        "--version",
+        help="Print the version and stop.",
+        callback=_print_version,
         is_eager=True,
     ),
     debug: bool = typer.Option(
-        False, "--debug", help="Show the traceback of bad input, too.", is_eager=True,
+        False, "--debug", help="Show the traceback of bad input, too.", is_eager=True
     ),
-) -> None:  # fmt: skip
+) -> None:
     _shown["traceback"] = debug
 
 

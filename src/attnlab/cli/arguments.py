@@ -13,8 +13,14 @@ from attnlab.shelf import offered, shelf
 # Read from each paper.yaml: help and completion import no paper and no JAX.
 PAPERS = tuple(paper.name for paper in shelf().papers)
 PRESETS = (
-    *offered("presets"), "family", "single-common", "symmetric", "local-common", "zipf", "random",
-)  # fmt: skip
+    *offered("presets"),
+    "family",
+    "single-common",
+    "symmetric",
+    "local-common",
+    "zipf",
+    "random",
+)
 MODELS = ("pairwise", "embedded", "extended", *offered("models"))
 THEORIES = tuple(offered("theories"))
 PRESET = PRESETS[0]  # of examples in help texts

@@ -48,9 +48,13 @@ Where = Annotated[str, typer.Argument(help="A folder, a cached repository, or a 
 
 # of a head: what is printed, by the name of the variable
 COLUMNS = {
-    "entropy": "entropy", "effective_tokens": "keys", "sink": "sink", "self_mass": "self",
-    "previous_mass": "previous", "mean_distance": "distance",
-}  # fmt: skip
+    "entropy": "entropy",
+    "effective_tokens": "keys",
+    "sink": "sink",
+    "self_mass": "self",
+    "previous_mass": "previous",
+    "mean_distance": "distance",
+}
 
 
 @app.command("model")
@@ -152,10 +156,16 @@ def checkpoints_verb(
     found = find_checkpoints(where, pattern=pattern)
     probe, theory = _probe(text, found[0].path, tokenizer, sequences, length)
     result = observe_checkpoints(
-        found, probe, out=out, rows=rows, min_keys=min_keys, device=device,
-        learning_rate=learning_rate, progress=False if as_json else "auto",
+        found,
+        probe,
+        out=out,
+        rows=rows,
+        min_keys=min_keys,
+        device=device,
+        learning_rate=learning_rate,
+        progress=False if as_json else "auto",
         **(theory if html or out else {}),
-    )  # fmt: skip
+    )
     _write_page(result, html)
     heads = _heads(result.isel(step=-1))
     for row in heads:
@@ -163,11 +173,14 @@ def checkpoints_verb(
         row["entropy_start"] = finite(float(start))
     if as_json:
         document = {
-            **_about(result), "steps": result["step"].values.tolist(), "probe": _shape(probe),
-            "heads": heads, "lint": json.loads(result.attrs["lint"]),
+            **_about(result),
+            "steps": result["step"].values.tolist(),
+            "probe": _shape(probe),
+            "heads": heads,
+            "lint": json.loads(result.attrs["lint"]),
             "unseen": json.loads(result.attrs["unseen"]),
             "not_finite": json.loads(result.attrs["not_finite"]),
-        }  # fmt: skip
+        }
         print(json.dumps(document, indent=2, allow_nan=False))
         return
     steps = result["step"].values
@@ -292,9 +305,10 @@ def _shape(probe: Any) -> list[int]:
 
 def _about(found: xr.Dataset) -> dict[str, Any]:
     return {
-        "spec": json.loads(found.attrs["spec"]), "versions": json.loads(found.attrs["versions"]),
+        "spec": json.loads(found.attrs["spec"]),
+        "versions": json.loads(found.attrs["versions"]),
         "torch": found.attrs["torch"],
-    }  # fmt: skip
+    }
 
 
 def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
@@ -309,9 +323,11 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
             if not bool(one["entropy"].notnull()):
                 continue  # another layer has more heads, or no query saw enough keys
             row: dict[str, Any] = {
-                "layer": int(layer), "head": int(head), "module": str(of_layer["module"].item()),
+                "layer": int(layer),
+                "head": int(head),
+                "module": str(of_layer["module"].item()),
                 "kind": str(of_layer["kind"].item()),
-            }  # fmt: skip
+            }
             for name in COLUMNS:
                 values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
                 row[name] = finite(float(values))

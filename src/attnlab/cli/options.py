@@ -50,8 +50,7 @@ _GIVEN = typer.Argument(
 Given = Annotated[str, _GIVEN]
 MaybeGiven = Annotated[str | None, _GIVEN]
 Prior = Annotated[
-    str | None,
-    typer.Option(help="Probability of each class: 0.7,0.3.", rich_help_panel="Task"),
+    str | None, typer.Option(help="Probability of each class: 0.7,0.3.", rich_help_panel="Task")
 ]
 Seed = Annotated[
     int | None, typer.Option(help="Run this seed only (overrides --seeds).", rich_help_panel="Run")

@@ -171,12 +171,13 @@ def cite_verb(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PAPER|FILE]", help="A paper, or a result of attnlab (netCDF).",
+            metavar="[PAPER|FILE]",
+            help="A paper, or a result of attnlab (netCDF).",
             autocompletion=completing(*PAPERS),
         ),
     ] = None,
     as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print what to cite: papers and attnlab, and for a result file how it was made.
 
     Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.

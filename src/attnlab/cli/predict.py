@@ -134,11 +134,14 @@ def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
 def _print_assumptions(console: Any, predicted: xr.Dataset) -> None:
     rows = [
         [
-            row["assumption"].split(), row["source"], f"{row['value']:.4g}", row["needs"],
+            row["assumption"].split(),
+            row["source"],
+            f"{row['value']:.4g}",
+            row["needs"],
             "yes" if row["holds"] else "no",
         ]
         for row in _assumptions(predicted)
-    ]  # fmt: skip
+    ]
     print_table(console, ["assumption", "source", "value", "needs", "holds"], rows, right=["value"])
 
 

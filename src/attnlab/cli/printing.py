@@ -75,9 +75,13 @@ def or_dash(value: float | None, form: str = ".4g") -> str:
 
 
 def print_table(
-    console: Console, columns: Sequence[str], rows: Sequence[Sequence[Cell]],
-    *, right: Collection[str] = (), tight: bool = False,
-) -> None:  # fmt: skip
+    console: Console,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    right: Collection[str] = (),
+    tight: bool = False,
+) -> None:
     """Print a table that cuts nothing.
 
     Lists and styled texts are folded between their words, the rest stays in one piece. On a

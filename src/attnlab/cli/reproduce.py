@@ -89,9 +89,13 @@ def reproduce_verb(
 
     with watching(as_json, bar=_Bar, lines=_Lines) as watch:
         done = reproduce(
-            names or [], out=out, recipes=recipes, seeds=seeds, watch=watch,
+            names or [],
+            out=out,
+            recipes=recipes,
+            seeds=seeds,
+            watch=watch,
             playground=single_page(),
-        )  # fmt: skip
+        )
     written = write(done.made) if record else []
     if as_json:
         document = {
@@ -200,9 +204,12 @@ class _Bar:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(), TextColumn("{task.fields[left]}", style="dim"),
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", style="dim"),
+        )
         self.progress_bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self.progress_bar.start()
         self.tasks: dict[str, Any] = {}

@@ -79,11 +79,19 @@ def print_summary(
     times: names of predicted times, which have columns of their own.
     """
     titles = {
-        "eta_y": "eta_y", "eta_z": "eta_z", "head": "head", "sequence_class": "class",
-        "query": "query", "next": "next", "dominant_token": "winner",
-        "dominant_attention": "attention", "entropy": "entropy", "common_mass": "common mass",
-        f"snap_{clock}": f"snap {clock}", "moved_since_snap": "moved since",
-    } | {name: name for name in times}  # fmt: skip
+        "eta_y": "eta_y",
+        "eta_z": "eta_z",
+        "head": "head",
+        "sequence_class": "class",
+        "query": "query",
+        "next": "next",
+        "dominant_token": "winner",
+        "dominant_attention": "attention",
+        "entropy": "entropy",
+        "common_mass": "common mass",
+        f"snap_{clock}": f"snap {clock}",
+        "moved_since_snap": "moved since",
+    } | {name: name for name in times}
     shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
     cells = [[_cell(row, key) for key in shown] for row in summary[:MOST_ROWS]]
     numbers = [titles[key] for key in shown if key not in ("query", "next")]

@@ -146,22 +146,25 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
     console = plain_console()
     console.print(
         f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
-        f"{document['groups']} groups, {document['compilations']} compilations",
+        f"{document['groups']} groups, {document['compilations']} compilations"
     )
     titles = ("settings", "for example", "groups", "runs each", "memory", "time")
     rows = [
         [
-            str(shape["settings"]), shape["example"], str(shape["groups"]),
-            str(shape["runs_per_group"]), size_words(shape["memory_bytes"]),
+            str(shape["settings"]),
+            shape["example"],
+            str(shape["groups"]),
+            str(shape["runs_per_group"]),
+            size_words(shape["memory_bytes"]),
             in_words(shape["seconds"]),
         ]
         for shape in document["shapes"]
-    ]  # fmt: skip
+    ]
     print_table(console, titles, rows, right={*titles} - {"for example"})
     console.print(
         f"about {in_words(document['seconds'])} on two cores, "
         f"{size_words(document['memory_bytes'])} of memory besides JAX's own, "
-        f"{size_words(document['file_bytes'])} of records before compression",
+        f"{size_words(document['file_bytes'])} of records before compression"
     )
 
 

@@ -63,8 +63,7 @@ def train_verb(
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(help="Folder for checkpoint and result.", rich_help_panel=options.OUTPUT),
+        Path, typer.Option(help="Folder for checkpoint and result.", rich_help_panel=options.OUTPUT)
     ],
     validation: Annotated[
         Path | None,
@@ -180,9 +179,12 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
             for head in result["head"].values:
                 one = of_rate.sel(layer=layer, head=head)
                 row: dict[str, Any] = {
-                    "learning_rate": float(rate), "layer": int(layer), "head": int(head),
-                    "validation_loss": loss, "perplexity": perplexity,
-                }  # fmt: skip
+                    "learning_rate": float(rate),
+                    "layer": int(layer),
+                    "head": int(head),
+                    "validation_loss": loss,
+                    "perplexity": perplexity,
+                }
                 for name in ("entropy", "relative_entropy", "effective_tokens"):
                     row[f"{name}_start"] = _number(one[name].isel(step=0))
                     row[f"{name}_end"] = _number(one[name].isel(step=-1))
@@ -244,16 +246,20 @@ def _table(
     )
     cells = [
         (
-            f"{row['learning_rate']:g}", str(row["layer"] + 1), str(row["head"] + 1),
-            or_dash(row["validation_loss"], ".3f"), or_dash(row["perplexity"], ".1f"),
+            f"{row['learning_rate']:g}",
+            str(row["layer"] + 1),
+            str(row["head"] + 1),
+            or_dash(row["validation_loss"], ".3f"),
+            or_dash(row["perplexity"], ".1f"),
             *(
                 f"{or_dash(row[f'{name}_start'], '.2f')} → {or_dash(row[f'{name}_end'], '.2f')}"
                 for name in ("entropy", "effective_tokens")
             ),
-            or_dash(row["top_mass_end"][1], ".3f"), or_dash(row["snap_step"], ".0f"),
+            or_dash(row["top_mass_end"][1], ".3f"),
+            or_dash(row["snap_step"], ".0f"),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     print_table(console, columns, cells, right=columns)
     console.print(
         "entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "

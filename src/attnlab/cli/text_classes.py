@@ -70,8 +70,7 @@ Tokens = Annotated[str, typer.Option(help="word, or bpe (byte pairs).")]
 VocabSize = Annotated[int | None, typer.Option(help="Size of the vocabulary.")]
 Queries = Annotated[int, typer.Option(help="How many query words.")]
 Following = Annotated[
-    int,
-    typer.Option("--next", help="How many next words for each query.", callback=_check_next),
+    int, typer.Option("--next", help="How many next words for each query.", callback=_check_next)
 ]
 Context = Annotated[int, typer.Option(help="T: tokens in a window, the query included.")]
 MinCount = Annotated[int, typer.Option(help="Leave out bigrams and words that are rarer.")]
@@ -137,10 +136,18 @@ def agreement_verb(
     with waiting(f"reading {source}", quiet=as_json):
         corpus = _open(source, tokens, vocab_size)
     result = instrument.measure(
-        corpus, queries=queries, following=following, context=context, min_count=min_count,
-        eta_y=eta_y, eta_z=eta_z, steps=steps, seeds=seeds, top=top,
+        corpus,
+        queries=queries,
+        following=following,
+        context=context,
+        min_count=min_count,
+        eta_y=eta_y,
+        eta_z=eta_z,
+        steps=steps,
+        seeds=seeds,
+        top=top,
         progress=False if as_json else "auto",
-    )  # fmt: skip
+    )
     found = instrument.summarise(result)
     words = instrument.in_words(result)
     if plot is not None:
@@ -152,10 +159,14 @@ def agreement_verb(
     winners = _winners(result)
     if as_json:
         document = {
-            "corpus": _about(corpus), "spec": json.loads(result.attrs["spec"]),
-            "versions": json.loads(result.attrs["versions"]), "windows": result.attrs["windows"],
-            "agreement": rows, "winners": winners, "in_words": words,
-        }  # fmt: skip
+            "corpus": _about(corpus),
+            "spec": json.loads(result.attrs["spec"]),
+            "versions": json.loads(result.attrs["versions"]),
+            "windows": result.attrs["windows"],
+            "agreement": rows,
+            "winners": winners,
+            "in_words": words,
+        }
         print(json.dumps(document, indent=2, allow_nan=False))
         return
     console = plain_console()
@@ -197,9 +208,12 @@ def _open(source: str, tokens: str, vocab_size: int | None) -> Corpus:
 
 def _about(corpus: Corpus) -> dict[str, Any]:
     return {
-        "name": corpus.name, "tokens": corpus.tokens, "train": len(corpus.train),
-        "vocabulary": corpus.vocab_size, "digest": corpus.digest,
-    }  # fmt: skip
+        "name": corpus.name,
+        "tokens": corpus.tokens,
+        "train": len(corpus.train),
+        "vocabulary": corpus.vocab_size,
+        "digest": corpus.digest,
+    }
 
 
 def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:

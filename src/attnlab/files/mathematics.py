@@ -18,34 +18,94 @@ from markupsafe import Markup, escape
 from attnlab.files.errors import InputError
 
 GREEK = (
-    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
-    "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega",
-    "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega",
-)  # fmt: skip
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "pi",
+    "rho",
+    "sigma",
+    "tau",
+    "phi",
+    "chi",
+    "psi",
+    "omega",
+    "Gamma",
+    "Delta",
+    "Theta",
+    "Lambda",
+    "Xi",
+    "Pi",
+    "Sigma",
+    "Phi",
+    "Psi",
+    "Omega",
+)
 FUNCTIONS = ("ln", "log", "exp", "max", "min", "arg", "sup", "inf", "det", "tanh")
 WORDS = {name: name for name in (*GREEK, *FUNCTIONS, "sum", "prod", "int", "in", "perp")} | {
-    "top": "T", "ldots": "...", "partial": "d", ",": " ", ";": " ", "quad": " ",
-}  # fmt: skip
+    "top": "T",
+    "ldots": "...",
+    "partial": "d",
+    ",": " ",
+    ";": " ",
+    "quad": " ",
+}
 # They join two terms, so that a fraction before them needs no brackets.
 SIGNS = {
-    "le": "<=", "ge": ">=", "ll": "<<", "gg": ">>", "lesssim": "<~", "gtrsim": ">~", "ne": "!=",
-    "approx": "~=", "sim": "~", "propto": "~", "equiv": "==", "to": "->", "pm": "+-", "cdot": "*",
-    "circ": "*", "times": "x",
-}  # fmt: skip
+    "le": "<=",
+    "ge": ">=",
+    "ll": "<<",
+    "gg": ">>",
+    "lesssim": "<~",
+    "gtrsim": ">~",
+    "ne": "!=",
+    "approx": "~=",
+    "sim": "~",
+    "propto": "~",
+    "equiv": "==",
+    "to": "->",
+    "pm": "+-",
+    "cdot": "*",
+    "circ": "*",
+    "times": "x",
+}
 # Spaces after these are left out, and spaces before CLOSING.
 OPENING = {
-    "lvert": "|", "lVert": "|", "lceil": "ceil(", "lfloor": "floor(", "{": "{", "left": "",
+    "lvert": "|",
+    "lVert": "|",
+    "lceil": "ceil(",
+    "lfloor": "floor(",
+    "{": "{",
+    "left": "",
     "right": "",
-}  # fmt: skip
+}
 CLOSING = {"rvert": "|", "rVert": "|", "rceil": ")", "rfloor": ")", "}": "}"}
 ACCENTS = ("bar", "hat", "tilde")
 FONTS = ("mathbb", "mathbf", "mathcal", "mathrm", "operatorname", "text")
 
 # Symbols and signs of plain text that become LaTeX.
 LATEX = {
-    "<=": r"\le", ">=": r"\ge", "<<": r"\ll", ">>": r"\gg", "->": r"\to", "<~": r"\lesssim",
-    "infinity": r"\infty", "ln": r"\ln", ".": r" \cdot ", "*": "^*",
-}  # fmt: skip
+    "<=": r"\le",
+    ">=": r"\ge",
+    "<<": r"\ll",
+    ">>": r"\gg",
+    "->": r"\to",
+    "<~": r"\lesssim",
+    "infinity": r"\infty",
+    "ln": r"\ln",
+    ".": r" \cdot ",
+    "*": "^*",
+}
 SHOWN = {"==": "=", "<=": "≤", ">=": "≥", "<<": "≪", ">>": "≫", "->": "→", "<~": "≲"}
 
 _GREEK = "|".join(GREEK)

@@ -41,10 +41,7 @@ class DamagedFile(InputError):
     """A file that is not as it was saved: truncated, edited, or of another origin."""
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        reason: str,
-        remedy: str = "delete it and make it again",
+        self, path: str | os.PathLike[str], reason: str, remedy: str = "delete it and make it again"
     ) -> None:
         super().__init__(f"{os.fspath(path)}: damaged ({reason}); {remedy}")
 

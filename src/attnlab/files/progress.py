@@ -189,10 +189,13 @@ def _bar(tally: _Tally, *, at_once: bool) -> Iterator[None]:
     from rich.progress import TimeRemainingColumn as Remaining
 
     columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), TextColumn("left"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
         Remaining(),
-    )  # fmt: skip
+    )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(tally.title, total=None)
 

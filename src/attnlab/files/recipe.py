@@ -23,14 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
-from attnlab.files.documents import (
-    SUFFIXES,
-    check_keys,
-    did_you_mean,
-    read_document,
-    shown,
-    within,
-)
+from attnlab.files.documents import SUFFIXES, check_keys, did_you_mean, read_document, shown, within
 from attnlab.files.errors import InputError
 from attnlab.files.names import check_name
 
@@ -278,10 +271,11 @@ class _Reader:
         if where.count("[") > MOST_NESTED:
             raise InputError(f"{where}: nested too deeply; expected lists of numbers")
         read = [
-            self.numbers(f"{where}[{i}]", item) if isinstance(item, list)
+            self.numbers(f"{where}[{i}]", item)
+            if isinstance(item, list)
             else _scalar(f"{where}[{i}]", item, float)
             for i, item in enumerate(value)
-        ]  # fmt: skip
+        ]
         if len({len(item) if isinstance(item, tuple) else -1 for item in read}) > 1:
             raise InputError(f"{where}: expected lists of one length")
         return tuple(read)

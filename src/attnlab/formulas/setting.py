@@ -109,11 +109,14 @@ class Setting:
             probs = _probabilities(P)
         K = len(probs)
         values: dict[str, Any] = {
-            "P": probs, "psi": None if psi is None else _rows(psi, K), "M": M,
+            "P": probs,
+            "psi": None if psi is None else _rows(psi, K),
+            "M": M,
             "prior": None if prior is None else _one_per_class("prior", prior, K),
             "target": np.arange(K) if target is None else np.asarray(target),
-            "eta_y": eta_y, "eta_z": eta_z,
-        }  # fmt: skip
+            "eta_y": eta_y,
+            "eta_z": eta_z,
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 

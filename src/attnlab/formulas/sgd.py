@@ -82,10 +82,16 @@ def sgd_flow(
     outside = at_least("M", s.vocab_size, float(outputs)) - outputs
     start = s.start(z0)
     moves = Motion(
-        log_p=s.log_p, rows=s.rows, start=start, f0=unit_rows(s.log_p + start[s.rows]),
-        share=s.share, wanted=np.eye(outputs + 1)[s.target],
-        count=np.append(np.ones(outputs), outside), eta_y=eta_y, eta_z=eta_z,
-    )  # fmt: skip
+        log_p=s.log_p,
+        rows=s.rows,
+        start=start,
+        f0=unit_rows(s.log_p + start[s.rows]),
+        share=s.share,
+        wanted=np.eye(outputs + 1)[s.target],
+        count=np.append(np.ones(outputs), outside),
+        eta_y=eta_y,
+        eta_z=eta_z,
+    )
     times = at_least("t", t, 0.0)
     initial = np.concatenate([np.zeros(moves.wanted.size), start.ravel()])
     half = initial.size
@@ -174,10 +180,15 @@ class Motion:
         started = self.wanted - self.errors(self.E0 @ A)
         error_of = self.errors(f_of @ B.T)
         for k, m in enumerate(self.rows):
-            A_by_A[k] = -self.eta_y * self.share[k] * np.einsum(
-                "ji,n->jni", np.diag(started[k]) - np.outer(started[k], self.count * started[k]),
-                self.E0[k],
-            )  # fmt: skip
+            A_by_A[k] = (
+                -self.eta_y
+                * self.share[k]
+                * np.einsum(
+                    "ji,n->jni",
+                    np.diag(started[k]) - np.outer(started[k], self.count * started[k]),
+                    self.E0[k],
+                )
+            )
             f, e = f_of[k], self.count * error_of[k]
             drawn = self.count * (self.wanted[k] - error_of[k])  # the outputs' probabilities
             S = np.diag(drawn) - np.outer(drawn, drawn)
@@ -194,7 +205,9 @@ class Motion:
                 np.einsum("nl,j->lnj", seen, e) - np.einsum("n,jl->lnj", overlap, S @ G)
             )
         size = A.size
-        return np.block([
-            [A_by_A.reshape(size, size), np.zeros((size, z.size))],
-            [z_by_A.reshape(z.size, size), z_by_z.reshape(z.size, z.size)],
-        ])  # fmt: skip
+        return np.block(
+            [
+                [A_by_A.reshape(size, size), np.zeros((size, z.size))],
+                [z_by_A.reshape(z.size, size), z_by_z.reshape(z.size, z.size)],
+            ]
+        )

@@ -67,9 +67,14 @@ def solve(
         calls = _Calls(at[-1])
         slopes = calls.counted(jacobian, initial.size / 4) if jacobian is not None else None
         solution = scipy.integrate.solve_ivp(
-            calls.counted(velocity, 1.0), (0.0, at[-1]), initial, t_eval=at, rtol=rtol, atol=atol,
+            calls.counted(velocity, 1.0),
+            (0.0, at[-1]),
+            initial,
+            t_eval=at,
+            rtol=rtol,
+            atol=atol,
             **({"method": "LSODA", "jac": slopes} if implicit else {"method": "RK45"}),
-        )  # fmt: skip
+        )
         if not solution.success:
             raise Unsolved(f"the flow could not be solved: {solution.message}")
         states = solution.y.T

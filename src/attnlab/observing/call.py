@@ -319,9 +319,7 @@ class CallPart:
         return cls(call, mask, floor)
 
     def seen(
-        self,
-        index: Int[NDArray[Any], "batch row"],
-        counts: Int[NDArray[Any], "#batch #head row"],
+        self, index: Int[NDArray[Any], "batch row"], counts: Int[NDArray[Any], "#batch #head row"]
     ) -> VisibleKeys:
         """Return these queries with their visible keys. counts: how many keys they see."""
         blind = None if counts.all() else arrays.beside(self.call.query, (counts == 0)[..., None])

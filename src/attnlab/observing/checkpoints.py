@@ -245,9 +245,13 @@ def _steps(named: Sequence[tuple[str, Path]], pattern: str | None) -> list[int |
     command = [sys.executable, "-I", "-S", "-c", _MATCH]
     try:
         done = subprocess.run(
-            command, input=asked, capture_output=True, text=True, check=True,
+            command,
+            input=asked,
+            capture_output=True,
+            text=True,
+            check=True,
             timeout=PATTERN_SECONDS,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise InputError(
             f"pattern: {pattern!r} is not done with {len(named)} names after "
@@ -344,9 +348,11 @@ class Lint:
     def document(self) -> dict[str, Any]:
         """Return the same as JSON can hold it."""
         return {
-            "steps": list(self.steps), "faults": [asdict(fault) for fault in self.faults],
-            "unusable": list(self.unusable), "breaks": list(self.breaks),
-        }  # fmt: skip
+            "steps": list(self.steps),
+            "faults": [asdict(fault) for fault in self.faults],
+            "unusable": list(self.unusable),
+            "breaks": list(self.breaks),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,9 +421,14 @@ def print_of(checkpoint: Checkpoint) -> Print:
                     wrong.append(name)
                 samples.append(_sampled(numbers))
     return Print(
-        checkpoint.step, sha.hexdigest(), shapes, dtypes, tuple(wrong), _config(checkpoint.path),
+        checkpoint.step,
+        sha.hexdigest(),
+        shapes,
+        dtypes,
+        tuple(wrong),
+        _config(checkpoint.path),
         np.concatenate(samples) if samples else np.zeros(0, np.float32),
-    )  # fmt: skip
+    )
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -441,9 +452,10 @@ def _identical(prints: Sequence[Print]) -> Iterator[Fault]:
     for steps in by_digest.values():
         if len(steps) > 1 and steps[-1] == last:
             yield Fault(
-                "final", tuple(steps[:-1]),
+                "final",
+                tuple(steps[:-1]),
                 f"{_step_words(steps[:-1])} holds the weights of the last step, {last}",
-            )  # fmt: skip
+            )
         elif len(steps) > 1:
             yield Fault("identical", tuple(steps), f"{_step_words(steps)} hold the same weights")
 
@@ -460,9 +472,10 @@ def _jumps(prints: Sequence[Print]) -> Iterator[Fault]:
         way = min(_distance(one, before), _distance(one, after) if after is not last else math.inf)
         if math.isfinite(way) and _distance(one, last) < NEAR_FINAL * way:
             yield Fault(
-                "final", (one.step,),
+                "final",
+                (one.step,),
                 f"step {one.step} holds nearly the weights of the last step, {last.step}",
-            )  # fmt: skip
+            )
 
 
 def _not_finite(prints: Sequence[Print]) -> Iterator[Fault]:

@@ -59,9 +59,13 @@ class History:
         self._held: dict[int, tuple[LayerStatistics, ...]] = {}  # attention where a span is open
 
     def add(
-        self, step: int, snapshot: Snapshot, *, learning_rate_sum: float | None = None,
+        self,
+        step: int,
+        snapshot: Snapshot,
+        *,
+        learning_rate_sum: float | None = None,
         layers: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a snapshot of a later step.
 
         learning_rate_sum: what was spent up to it; None where that is not known.
@@ -203,10 +207,13 @@ class History:
             for a, b in itertools.pairwise(bounds.tolist())
         ]
         return Spans(
-            self._between(bounds)["change"], steps[bounds], np.diff(np.array(spans.clock)[bounds]),
-            np.array(known, bool), rate_known,
+            self._between(bounds)["change"],
+            steps[bounds],
+            np.diff(np.array(spans.clock)[bounds]),
+            np.array(known, bool),
+            rate_known,
             stopped=sums is not None and rate_known and stopped_by_schedule(steps, sums),
-        )  # fmt: skip
+        )
 
     def _between(self, records: NDArray[Any]) -> xr.Dataset:
         """Return what changed from each of these records to the next; NaN where not known."""
@@ -270,11 +277,13 @@ class _Layout:
             variables,
             {
                 **{name: values for name, values in COORDS.items() if name in present},
-                "layer": np.arange(len(self.order)), "head": np.arange(self._heads),
-                "module": ("layer", np.asarray(self.order)), "kind": ("layer", np.asarray(kinds)),
+                "layer": np.arange(len(self.order)),
+                "head": np.arange(self._heads),
+                "module": ("layer", np.asarray(self.order)),
+                "kind": ("layer", np.asarray(kinds)),
             },
             {"min_keys": self._min_keys},
-        )  # fmt: skip
+        )
 
 
 def _weight_variables(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
@@ -291,8 +300,9 @@ def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
     overlap, where those of `before` are known."""
     first, second = before, after.groups
     if [one.layers for one in first] != [one.layers for one in second]:  # one was read from a file
-        first, second = (tuple(s for group in some for s in group.apart())
-                         for some in (first, second))  # fmt: skip
+        first, second = (
+            tuple(s for group in some for s in group.apart()) for some in (first, second)
+        )
     found: list[Array] = []
     numbers: list[int] = []  # how much of `found` belongs to the groups so far
     names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
@@ -312,8 +322,9 @@ def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
         numbers.append(len(found))
     here, parts = all_to_numpy(found), []
     for begun, end in zip([0, *numbers], numbers, strict=False):
-        whole = (np.concatenate(here[i : end : len(names)])
-                 for i in range(begun, begun + len(names)))  # fmt: skip
+        whole = (
+            np.concatenate(here[i : end : len(names)]) for i in range(begun, begun + len(names))
+        )
         parts.append(dict(zip(names, whole, strict=True)))
     of_layers = _by_layer(second, parts)
     return _stacked([of_layers[name] for name in after.order])

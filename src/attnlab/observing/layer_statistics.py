@@ -207,8 +207,10 @@ def to_host(
 
     What is over keys stays there, to be compared with the measurement before.
     """
-    wanted = [{n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _device_bytes(v))}
-              for one in groups]  # fmt: skip
+    wanted = [
+        {n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _device_bytes(v))}
+        for one in groups
+    ]
     arrays = [values for one in wanted for values in one.values()]
     found = iter(all_to_numpy([*arrays, *others]))
     here = [{name: next(found) for name in one} for one in wanted]

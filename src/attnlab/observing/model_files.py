@@ -53,19 +53,36 @@ _COUNTS = re.compile(
 # Keys of a configuration that choose code, kernels, other files or a dtype. The model is measured
 # in float32 with PyTorch's own attention, and of files only those in the folder are read.
 _IGNORED = {
-    "_attn_implementation", "_attn_implementation_internal", "_experts_implementation",
-    "_experts_implementation_internal", "attn_implementation", "auto_map", "configuration_files",
-    "distributed_config", "dtype", "experts_implementation", "fusion_config", "kernel_config",
-    "name_or_path", "_name_or_path", "torch_dtype", "transformers_weights", "use_kernels",
-}  # fmt: skip
+    "_attn_implementation",
+    "_attn_implementation_internal",
+    "_experts_implementation",
+    "_experts_implementation_internal",
+    "attn_implementation",
+    "auto_map",
+    "configuration_files",
+    "distributed_config",
+    "dtype",
+    "experts_implementation",
+    "fusion_config",
+    "kernel_config",
+    "name_or_path",
+    "_name_or_path",
+    "torch_dtype",
+    "transformers_weights",
+    "use_kernels",
+}
 # what the bare model has beside its layers, and some files do not: no attention goes through it
 _BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
 # any of which makes a tokenizer
 TOKENIZER = "tokenizer.json"
 _TOKENIZER = (
-    TOKENIZER, "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
+    TOKENIZER,
+    "vocab.json",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
     "sentencepiece.bpe.model",
-)  # fmt: skip
+)
 
 
 def own_file(folder: Path, name: str) -> Path:
@@ -250,9 +267,13 @@ def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
         tensors = {name: content.get_slice(name) for name, content in files.items()}
         skeleton = _skeleton(folder, config, tensors)
         model, about = type(skeleton).from_pretrained(
-            None, config=skeleton.config, state_dict=tensors, dtype=torch.float32,
-            attn_implementation=skeleton.config._attn_implementation, output_loading_info=True,
-        )  # fmt: skip
+            None,
+            config=skeleton.config,
+            state_dict=tensors,
+            dtype=torch.float32,
+            attn_implementation=skeleton.config._attn_implementation,
+            output_loading_info=True,
+        )
     missing = [name for name in about["missing_keys"] if not any(word in name for word in _BESIDE)]
     if missing or about.get("mismatched_keys"):
         names = ", ".join(sorted(map(str, missing))[:3]) or "tensors of other shapes"

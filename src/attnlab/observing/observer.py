@@ -53,11 +53,19 @@ class Observer:
     """
 
     def __init__(
-        self, model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
-        rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
-        learning_rate: training.LearningRate | None = None, log: Log | None = None,
+        self,
+        model: nn.Module,
+        *,
+        probe: Any = None,
+        every: int = 100,
+        live: bool = False,
+        rows: int | None = None,
+        min_keys: int = MIN_KEYS,
+        repeated: bool = False,
+        learning_rate: training.LearningRate | None = None,
+        log: Log | None = None,
         out: str | Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(
                 f"model: expected a torch.nn.Module, got {type(model).__name__}; of other code "
@@ -206,9 +214,12 @@ class Observer:
         self._settle()
         found = self.history.dataset()
         spec = {
-            "every": self.every, "live": self.live, "rows": self.rows, "min_keys": self.min_keys,
+            "every": self.every,
+            "live": self.live,
+            "rows": self.rows,
+            "min_keys": self.min_keys,
             "model": self._name,
-        }  # fmt: skip
+        }
         found.attrs = (
             provenance(spec, torch=str(torch.__version__), seconds=self.seconds) | found.attrs
         )
@@ -391,8 +402,11 @@ class Observer:
             return act(*given)
         except Exception as problem:
             name = "" if isinstance(problem, InputError) else f"{type(problem).__name__}: "
-            self._warn(kind, f"{words} ({name}{problem}); the training goes on, and no later "
-                       "failure of this kind is reported")  # fmt: skip
+            self._warn(
+                kind,
+                f"{words} ({name}{problem}); the training goes on, and no later "
+                "failure of this kind is reported",
+            )
             return None
 
     # -- measuring -------------------------------------------------------------------------------
@@ -418,9 +432,8 @@ class Observer:
         )
         if self._repeated is not None:
             snapshot = snapshots.with_repeated(
-                snapshot, model, self._repeated, min_keys=self.min_keys,
-                cache=self._repeated_cache,
-            )  # fmt: skip
+                snapshot, model, self._repeated, min_keys=self.min_keys, cache=self._repeated_cache
+            )
         self._keep(number, snapshot)
         self._measured = number
         self.seconds += time.perf_counter() - begun
@@ -456,8 +469,9 @@ class Observer:
             )
             self._trying("out", words, self._kept.write, number, snapshot, about)
         if self._log is not None:
-            self._trying("log", f"step {number}: log failed", self._log, number,
-                         self.history.latest())  # fmt: skip
+            self._trying(
+                "log", f"step {number}: log failed", self._log, number, self.history.latest()
+            )
 
     def _go_on(self, folder: Path, probe: Any) -> None:
         """Read the measurements of an earlier observer with the same settings."""
@@ -466,10 +480,14 @@ class Observer:
 
         np.random.set_state(state)  # noqa: NPY002 (importing JAX draws from it)
         key = {
-            "model": self._name, "probe": None if self.live else digest(probe), "live": self.live,
-            "rows": self.rows, "min_keys": self.min_keys, "repeated": self._repeated is not None,
+            "model": self._name,
+            "probe": None if self.live else digest(probe),
+            "live": self.live,
+            "rows": self.rows,
+            "min_keys": self.min_keys,
+            "repeated": self._repeated is not None,
             "numerics": numerics("measures"),
-        }  # fmt: skip
+        }
         self._kept = SnapshotFolder(folder, key)
         self.history = self._history_of(self._kept)
         if self.history.steps:
@@ -506,9 +524,13 @@ class Observer:
             opened.callback(follow(take, model))
             weights = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
             builder = snapshots.SnapshotBuilder(
-                lambda: batch[0], weights, self._cache, rows=self.rows, min_keys=self.min_keys,
+                lambda: batch[0],
+                weights,
+                self._cache,
+                rows=self.rows,
+                min_keys=self.min_keys,
                 live=True,
-            )  # fmt: skip
+            )
             capture = opened.enter_context(
                 capturing(model, builder.add, only_training=True, guard=guard)
             )
@@ -551,9 +573,8 @@ def alike(model: nn.Module, layers: Collection[str]) -> list[str]:
     modules = dict(model.named_modules())
     kinds = {(_NUMBER.sub("*", name), type(modules[name])) for name in layers if name in modules}
     return [
-        name for name, module in modules.items()
-        if (_NUMBER.sub("*", name), type(module)) in kinds
-    ]  # fmt: skip
+        name for name, module in modules.items() if (_NUMBER.sub("*", name), type(module)) in kinds
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -568,11 +589,18 @@ class _LiveCapture:
 
 
 def observe(
-    model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
-    rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
-    learning_rate: training.LearningRate | None = None, log: Log | None = None,
+    model: nn.Module,
+    *,
+    probe: Any = None,
+    every: int = 100,
+    live: bool = False,
+    rows: int | None = None,
+    min_keys: int = MIN_KEYS,
+    repeated: bool = False,
+    learning_rate: training.LearningRate | None = None,
+    log: Log | None = None,
     out: str | Path | None = None,
-) -> Observer:  # fmt: skip
+) -> Observer:
     """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
 
     Around any loop with torch optimizers, as below; or `observer.step(n)` in a loop of your own,
@@ -631,6 +659,14 @@ def observe(
     ('step', 'layer', 'head')
     """
     return Observer(
-        model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys,
-        repeated=repeated, learning_rate=learning_rate, log=log, out=out,
-    )  # fmt: skip
+        model,
+        probe=probe,
+        every=every,
+        live=live,
+        rows=rows,
+        min_keys=min_keys,
+        repeated=repeated,
+        learning_rate=learning_rate,
+        log=log,
+        out=out,
+    )

@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 LEAST = 2  # tokens of a sequence: one alone has nothing to choose from
 # the names of what tells padding from tokens, and whether it is the tokens that it marks
-_PADDING = {
-    "attention_mask": True, "src_key_padding_mask": False, "key_padding_mask": False,
-}  # fmt: skip
+_PADDING = {"attention_mask": True, "src_key_padding_mask": False, "key_padding_mask": False}
 _DECODER_PADDING = {"decoder_attention_mask": True, "tgt_key_padding_mask": False}
 # what a decoder reads
 _DECODED = (
-    "decoder_input_ids", "tgt", "tgt_ids", "tgt_tokens", "trg", "decoder_ids", "decoder_tokens",
+    "decoder_input_ids",
+    "tgt",
+    "tgt_ids",
+    "tgt_tokens",
+    "trg",
+    "decoder_ids",
+    "decoder_tokens",
     "decoder_inputs_embeds",
-)  # fmt: skip
+)
 # whole numbers that are not the tokens that a model reads
 _NOT_READ = re.compile("mask|pos|type|label|target|segment|len")
 # parts of a model beside one another, by their names
@@ -117,8 +121,9 @@ class Probe:
                 tokens = _fitting(side.tokens[:, :keys], of_keys)
             if side.real is not None and len(side.real) == batch:
                 whole = side.real.shape[1] == queries
-                real = _fitting(side.real if whole else side.real[:, keys - queries : keys],
-                                of_queries)  # fmt: skip
+                real = _fitting(
+                    side.real if whole else side.real[:, keys - queries : keys], of_queries
+                )
             self._cut[where] = {"tokens": tokens, "present": real, "starts": None}
         return self._cut[where]
 
@@ -193,9 +198,11 @@ def sequences_read(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
     dense = [
         value
         for name, value in given.items()
-        if isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.ndim >= 3
         and not _NOT_READ.search(name)
-    ]  # fmt: skip
+    ]
     return len({id(one) for one in (*_read(given), *decoded, *dense)})
 
 

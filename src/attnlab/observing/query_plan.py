@@ -89,9 +89,14 @@ class Visibility:
 
 
 def find_visibility(
-    call: AttentionCall, *, min_keys: int, budget_bytes: int, tokens: Any = None,
-    present: Any = None, starts: Any = None,
-) -> Visibility:  # fmt: skip
+    call: AttentionCall,
+    *,
+    min_keys: int,
+    budget_bytes: int,
+    tokens: Any = None,
+    present: Any = None,
+    starts: Any = None,
+) -> Visibility:
     """Find the visible keys from masks and padding. The arguments are those of `statistics`."""
     require_whole("min_keys", min_keys, 1)
     batch, _, queries, keys = call.shape
@@ -125,9 +130,11 @@ def find_visibility(
 
 
 def _before_the_text(
-    counts: Int[Any, "batch query"], itself: Bool[Any, "batch query"],
-    first: Int[Any, "batch query"], tokens: Int[Any, "batch key"] | None,
-) -> Bool[Any, "batch query"]:  # fmt: skip
+    counts: Int[Any, "batch query"],
+    itself: Bool[Any, "batch query"],
+    first: Int[Any, "batch query"],
+    tokens: Int[Any, "batch key"] | None,
+) -> Bool[Any, "batch query"]:
     """Return which positions are padding before the text whose queries see keys nevertheless.
 
     A softmax over nothing is not a number, so that models show such queries all keys, or their own
@@ -383,14 +390,16 @@ class QueryPlan:
         later = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
         map_rows = max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
         return cls(
-            _shadow(call), visibility,
-            chosen=choose_rows(eligible, rows, seed=seed), fixed=spread_rows(eligible, map_rows),
+            _shadow(call),
+            visibility,
+            chosen=choose_rows(eligible, rows, seed=seed),
+            fixed=spread_rows(eligible, map_rows),
             later=last_rows(eligible, later),
             voters=last_rows(eligible, kv_cache.WINDOW if caches else 0, before=later),
             short=choose_rows(visibility.short, None),
             counts=None if tokens is None else token_counts(tokens, visibility.keys),
             budget_bytes=budget_bytes,
-        )  # fmt: skip
+        )
 
     @property
     def caches(self) -> bool:

@@ -261,9 +261,14 @@ def expected(dataset: xr.Dataset, text: Any = None, names: Any = None) -> list[s
 
 
 def classes(
-    ids: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+    ids: Any,
+    *,
+    names: Any = None,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
     min_count: int = 10,
-) -> SequenceClasses:  # fmt: skip
+) -> SequenceClasses:
     """Estimate the sequence classes of a text from its token ids, for `simulate` and `predict`.
 
     Parameters

@@ -134,14 +134,20 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
         {name: (dims, one, {"long_name": meaning}) for name, (one, meaning) in values.items()}
     )
     state = _states(first, left, peak, spans)
-    result["snap_state"] = dims, state, {
-        "long_name": "whether the head's attention has snapped",
-        "flag_meanings": " ".join(name.replace(" ", "_") for name in STATES),
-    }  # fmt: skip
+    result["snap_state"] = (
+        dims,
+        state,
+        {
+            "long_name": "whether the head's attention has snapped",
+            "flag_meanings": " ".join(name.replace(" ", "_") for name in STATES),
+        },
+    )
     return result.assign_attrs(
-        snap_resamples=resamples, snap_sequences=speed.sizes["sequence"],
-        snap_spans=len(spans.length), snap_clock="learning rate" if spans.rate_known else "step",
-    )  # fmt: skip
+        snap_resamples=resamples,
+        snap_sequences=speed.sizes["sequence"],
+        snap_spans=len(spans.length),
+        snap_clock="learning rate" if spans.rate_known else "step",
+    )
 
 
 def _first(speed: NDArray[np.float64], spans: Spans) -> NDArray[np.intp]:

@@ -38,8 +38,17 @@ _ABSENT = object()
 _TORCHS_OWN = frozenset(vars(nn.Module()))
 # Types of attributes that nothing changes in place; weights and modules are not the forward's.
 _FIXED = (
-    int, float, str, bytes, type(None), torch.dtype, torch.device, type, nn.Parameter, nn.Module,
-)  # fmt: skip
+    int,
+    float,
+    str,
+    bytes,
+    type(None),
+    torch.dtype,
+    torch.device,
+    type,
+    nn.Parameter,
+    nn.Module,
+)
 _ONE_AT_A_TIME = threading.RLock()
 # On an accelerator a block may take so much for each sequence of the probe, if that is more than
 # BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
@@ -360,9 +369,15 @@ class SnapshotBuilder:
     """
 
     def __init__(
-        self, batch: Callable[[], Probe], weights: WeightCapture, cache: SnapshotCache, *,
-        rows: int | None, min_keys: int, live: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        batch: Callable[[], Probe],
+        weights: WeightCapture,
+        cache: SnapshotCache,
+        *,
+        rows: int | None,
+        min_keys: int,
+        live: bool = False,
+    ) -> None:
         self._cache, self._live = cache, live
         self._batch, self._weights, self._rows, self._min_keys = batch, weights, rows, min_keys
         self._order: list[str] = []
@@ -453,9 +468,13 @@ class SnapshotBuilder:
 
 
 def take_snapshot(
-    model: nn.Module, probe: Probe, *, rows: int | None = None, min_keys: int = statistics.MIN_KEYS,
+    model: nn.Module,
+    probe: Probe,
+    *,
+    rows: int | None = None,
+    min_keys: int = statistics.MIN_KEYS,
     cache: SnapshotCache | None = None,
-) -> Snapshot:  # fmt: skip
+) -> Snapshot:
     """Run the probe through the model, beside whatever else it does, and measure each layer.
 
     cache: what earlier snapshots of the same model on the same probe have left; added to.
@@ -491,10 +510,19 @@ def _plan_key(call: AttentionCall, inputs: Mapping[str, Any]) -> Hashable:
     if mask is not None:
         of_mask = (mask.data_ptr(), mask.shape, mask.stride(), version_of(mask))
     return (
-        call.shape, call.key.shape, None if value is None else (value.shape, value.dtype),
-        call.query.dtype, call.query.device, of_mask, call.causal, call.window, call.cross,
-        call.softcap, call.sinks is None, *(id(one) for one in inputs.values()),
-    )  # fmt: skip
+        call.shape,
+        call.key.shape,
+        None if value is None else (value.shape, value.dtype),
+        call.query.dtype,
+        call.query.device,
+        of_mask,
+        call.causal,
+        call.window,
+        call.cross,
+        call.softcap,
+        call.sinks is None,
+        *(id(one) for one in inputs.values()),
+    )
 
 
 def is_first_process() -> bool:

@@ -74,9 +74,14 @@ class HeadMeasurements:
 
 
 def statistics(
-    call: AttentionCall, *, rows: int | None = None, min_keys: int = MIN_KEYS,
-    budget_bytes: int = BUDGET_BYTES, seed: int = 0, **given: ArrayLike | Array | None,
-) -> xr.Dataset:  # fmt: skip
+    call: AttentionCall,
+    *,
+    rows: int | None = None,
+    min_keys: int = MIN_KEYS,
+    budget_bytes: int = BUDGET_BYTES,
+    seed: int = 0,
+    **given: ArrayLike | Array | None,
+) -> xr.Dataset:
     """Measure one call: a dataset over (sequence, head), with what each variable is in its attrs.
 
     tokens: (batch, key), the token of every key, for all that is said of tokens. present: (batch,
@@ -119,8 +124,10 @@ def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
         if largest is None:
             there = plan.made(whole, "there", lambda: plan.chosen.weight > 0)[some, None]
             largest = xp.max(xp.where(there, whole[..., LARGEST], LOW), axis=-1)
-        found.append({"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
-                     | _measure_extra_rows(plan, part, mine, some, largest))  # fmt: skip
+        found.append(
+            {"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
+            | _measure_extra_rows(plan, part, mine, some, largest)
+        )
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
     whole = absent | {name: joined([one[name] for one in found]) for name in found[0]}
     return HeadMeasurements(heads.layers, **whole, learnable=heads.sinks is not None)
@@ -330,9 +337,11 @@ def _of_rows(
     )
     if own:
         found |= {
-            "self_mass": itself, "previous_mass": before, "local_mass": sums["local_mass"],
+            "self_mass": itself,
+            "previous_mass": before,
+            "local_mass": sums["local_mass"],
             "mean_distance": sums["far"] / sums["whole"],
-        }  # fmt: skip
+        }
     last = ("induction_mass", "duplicate_mass", "common_mass", "distinct_mass")
     return found | {name: sums[name] for name in last if name in sums}
 
@@ -435,9 +444,13 @@ def _caches(
     blocks = []
     for cut in even_cuts(len(rows), in_cut):
         mass, error = kv_cache.retained(
-            later[..., cut, :], plan.cache_limits(cut), value=value,
-            sink=None if sink is None else sink[..., cut], heavy=heavy, window=window,
-        )  # fmt: skip
+            later[..., cut, :],
+            plan.cache_limits(cut),
+            value=value,
+            sink=None if sink is None else sink[..., cut],
+            heavy=heavy,
+            window=window,
+        )
         both = (mass,) if error is None else (mass, error)
         blocks.append(namespace(mass).concat(both, axis=-1))
     values = arrays.double(joined(blocks, -2))
@@ -545,17 +558,39 @@ def record(
     if not width:
         raise InputError("q: expected an array of batch, head, query, width with numbers in it")
     call = AttentionCall(
-        q, k, v, width**-0.5 if scale is None else scale, layer,
-        mask=mask, causal=causal, window=window, softcap=softcap, sinks=sinks, cross=cross,
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        width**-0.5 if scale is None else scale,
+        layer,
+        mask=mask,
+        causal=causal,
+        window=window,
+        softcap=softcap,
+        sinks=sinks,
+        cross=cross,
+    )
     found = statistics(
-        call, tokens=tokens, present=present, starts=starts, rows=rows, min_keys=min_keys,
-        budget_bytes=budget_bytes, seed=seed,
-    )  # fmt: skip
+        call,
+        tokens=tokens,
+        present=present,
+        starts=starts,
+        rows=rows,
+        min_keys=min_keys,
+        budget_bytes=budget_bytes,
+        seed=seed,
+    )
     made_of = {
-        "scale": call.scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross,
-        "shape": call.shape, "rows": rows, "min_keys": min_keys, "seed": seed,
-    }  # fmt: skip
+        "scale": call.scale,
+        "causal": causal,
+        "window": window,
+        "softcap": softcap,
+        "cross": cross,
+        "shape": call.shape,
+        "rows": rows,
+        "min_keys": min_keys,
+        "seed": seed,
+    }
     means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
     return means.assign_attrs(provenance(made_of))
 

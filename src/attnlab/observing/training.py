@@ -35,8 +35,16 @@ TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each 
 MOST_BYTES = 2**26  # of that file
 Log = Callable[[int, xr.Dataset], None]
 # of each layer, the mean over heads of these, and of MAXIMA the largest
-SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
-        "mean_distance", "sink_rate", *MAXIMA)  # fmt: skip
+SENT = (
+    "entropy",
+    "relative_entropy",
+    "effective_tokens",
+    "self_mass",
+    "previous_mass",
+    "mean_distance",
+    "sink_rate",
+    *MAXIMA,
+)
 # of a layer, means over heads; of the largest logit, the largest
 COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "entropy": ("relative_entropy", {}),

@@ -52,9 +52,11 @@ class SnapshotFolder:
     """
 
     def __init__(
-        self, folder: Path, key: Mapping[str, Any],
+        self,
+        folder: Path,
+        key: Mapping[str, Any],
         names: Sequence[str] = (STEPS, ROLLED_BACK, RESULT),
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not folder.parent.is_dir():
             raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
         claim(folder, names)
@@ -127,12 +129,16 @@ def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
         numbers = [name for name, v in variables.items() if v.dtype.kind in _NUMBERS]
         arrays |= {f"{i}/{name}": np.asarray(variables[name].values) for name in numbers}
         arrays |= {f"{i}/behind/{name}": v for name, v in weights.items()}
-        layers.append({
-            "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
-            "variables": {name: [list(v.dims), v.attrs] for name, v in variables.items()},
-            "words": {n: v.values.tolist() for n, v in variables.items() if n not in numbers},
-            "behind": {name: v.shape for name, v in weights.items()},
-        })  # fmt: skip
+        layers.append(
+            {
+                "module": module,
+                "attrs": layer.attrs,
+                "coords": list(layer.coords),
+                "variables": {name: [list(v.dims), v.attrs] for name, v in variables.items()},
+                "words": {n: v.values.tolist() for n, v in variables.items() if n not in numbers},
+                "behind": {name: v.shape for name, v in weights.items()},
+            }
+        )
     unrecognised = dict(snapshot.weights.unrecognised)
     return {"unseen": dict(snapshot.unseen), "unrecognised": unrecognised, "layers": layers}, arrays
 
@@ -170,9 +176,15 @@ def digest(probe: Any) -> str:
 
 
 def observe_model(
-    folder: str | Path, probe: Any, *, rows: int | None = None, min_keys: int = MIN_KEYS,
-    device: str = "cpu", text: Any = None, names: Any = None,
-) -> xr.Dataset:  # fmt: skip
+    folder: str | Path,
+    probe: Any,
+    *,
+    rows: int | None = None,
+    min_keys: int = MIN_KEYS,
+    device: str = "cpu",
+    text: Any = None,
+    names: Any = None,
+) -> xr.Dataset:
     """Measure the model of a folder as it is.
 
     Nothing is fetched, and none of its code is run. Refused is a model whose weights, or the
@@ -217,11 +229,19 @@ def observe_model(
 
 
 def observe_checkpoints(
-    where: str | Path | Sequence[str | Path] | Sequence[Checkpoint], probe: Any, *,
-    pattern: str | None = None, out: str | Path | None = None, rows: int | None = None,
-    min_keys: int = MIN_KEYS, device: str = "cpu", learning_rate: LearningRate | None = None,
-    progress: Choice = "auto", text: Any = None, names: Any = None,
-) -> xr.Dataset:  # fmt: skip
+    where: str | Path | Sequence[str | Path] | Sequence[Checkpoint],
+    probe: Any,
+    *,
+    pattern: str | None = None,
+    out: str | Path | None = None,
+    rows: int | None = None,
+    min_keys: int = MIN_KEYS,
+    device: str = "cpu",
+    learning_rate: LearningRate | None = None,
+    progress: Choice = "auto",
+    text: Any = None,
+    names: Any = None,
+) -> xr.Dataset:
     """Measure a training by its checkpoints.
 
     The files are read first (`attnlab.observing.lint`). A step whose file cannot hold the

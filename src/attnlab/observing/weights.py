@@ -18,13 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlab.measures.ranks import (
-    gram,
-    numbers_of_gram,
-    product,
-    stable_rank_of_numbers,
-    units_of,
-)
+from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.capture import CapturedCall
 from attnlab.observing.capture.base import ATTENDS, Guard, follow
@@ -34,9 +28,13 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 SEPARATE = (
-    ("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("q_lin", "k_lin"), ("wq", "wk"),
+    ("q_proj", "k_proj"),
+    ("query", "key"),
+    ("q", "k"),
+    ("q_lin", "k_lin"),
+    ("wq", "wk"),
     ("to_q", "to_k"),
-)  # fmt: skip
+)
 FUSED = ("c_attn", "query_key_value", "qkv", "qkv_proj", "Wqkv", "in_proj", "to_qkv")
 TOKENS = 8  # of which a projection's output is compared with the queries
 NEAR = 0.02  # how far norms may be from each other; those of another order are far off
@@ -102,9 +100,13 @@ def fused(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def queries_and_keys(
-    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str,
+    module: nn.Module,
+    call: AttentionCall,
+    made: Mapping[int, Tensor],
+    *,
+    name: str,
     orders: dict[str, Order],
-) -> Pair | None:  # fmt: skip
+) -> Pair | None:
     """Return W_Q and W_K of a module that has made this call, head by head; None where they are not
     known.
 
@@ -132,9 +134,10 @@ def queries_and_keys(
             return _pair(*orders[name](whole, sizes), sizes)
         given = made.get(id(child))
         fitting = [
-            order for order in (_in_a_row, _by_kv_head)
+            order
+            for order in (_in_a_row, _by_kv_head)
             if given is not None and _explains(order(given.T, sizes), call)
-        ]  # fmt: skip
+        ]
         if fitting:
             orders[name] = fitting[0]
             return _pair(*fitting[0](whole, sizes), sizes)

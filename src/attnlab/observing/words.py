@@ -27,13 +27,15 @@ from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKN
 MOST_HEADS = 2**17  # of all layers together: a page has a number for each
 _OF_HEADS = ("layer", "head")
 _NEEDED = ("entropy", "relative_entropy", "keys_for", "keys_share", "visible_keys")
-SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
-         "snap_moved_since")  # fmt: skip
+SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left", "snap_moved_since")
 # a variable, and what is there together with it
 _BESIDE = (
-    ("attention_speed", "snap_step"), ("snap_low", "snap_high"), ("received_start", "received_end"),
-    ("received_end", "token"), *(("snap_state", name) for name in SNAP),
-)  # fmt: skip
+    ("attention_speed", "snap_step"),
+    ("snap_low", "snap_high"),
+    ("received_start", "received_end"),
+    ("received_end", "token"),
+    *(("snap_state", name) for name in SNAP),
+)
 _OF_KEYS = ("sequence", "key")
 # dims beside step, of what the page and its words read
 _DIMS = {

@@ -84,9 +84,14 @@ def animate(
     duration[0], duration[-1] = FIRST, LAST
     with atomic_path(path) as temporary:
         plain[0].save(
-            temporary, format="GIF", save_all=True, append_images=plain[1:], duration=duration,
-            loop=0, optimize=False,
-        )  # fmt: skip
+            temporary,
+            format="GIF",
+            save_all=True,
+            append_images=plain[1:],
+            duration=duration,
+            loop=0,
+            optimize=False,
+        )
 
 
 def _in_few_colours(images: list[NDArray[np.uint8]]) -> Iterator[Image]:
@@ -164,10 +169,12 @@ class _Drawing:
             self.moments, common.mean("sequence_class"), color=style.COMMON, label="common tokens"
         )
         ax.plot(
-            self.moments, won["attention"].mean("sequence_class"), linestyle=style.DASHES[1],
+            self.moments,
+            won["attention"].mean("sequence_class"),
+            linestyle=style.DASHES[1],
             color=style.DISTINCT if distinct else style.OUTLINE,
             label=f"the {'distinct ' if distinct else ''}token that wins",
-        )  # fmt: skip
+        )
         time_axis(ax, self.moments, self.clock)
         ax.set_ylim(bottom=0)
         ax.set_ylabel("attention")
@@ -207,13 +214,20 @@ def _bars(ax: Any, klass: xr.Dataset, top: float) -> tuple[Any, Any]:
     ax.set_yticks(position, words.visible(klass["word"].values.tolist(), families), **given)
     ax.tick_params(axis="y", length=0)
     marks = ax.vlines(
-        klass["probability"].values, position - 0.45, position + 0.45, color=style.OUTLINE,
-        linewidth=1.0, animated=True,
-    )  # fmt: skip
+        klass["probability"].values,
+        position - 0.45,
+        position + 0.45,
+        color=style.OUTLINE,
+        linewidth=1.0,
+        animated=True,
+    )
     ax.set(xlim=(0, 1.05 * top), ylim=(position[-1] + 0.6, -0.6))
     ax.set_title(klass["label"].item(), parse_math=False)
     bars = ax.barh(
-        position, np.zeros(position.size), height=0.8, animated=True,
+        position,
+        np.zeros(position.size),
+        height=0.8,
+        animated=True,
         color=style.by_role(klass["common"].values),
-    )  # fmt: skip
+    )
     return bars, marks

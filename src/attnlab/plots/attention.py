@@ -130,9 +130,13 @@ def heatmap(
         for i, ax in enumerate(axes):
             image = ax.imshow(
                 shown["attention"].isel(sequence_class=i).transpose(clock, "token"),
-                aspect="auto", origin="lower", cmap="cividis", vmin=0, vmax=top,
+                aspect="auto",
+                origin="lower",
+                cmap="cividis",
+                vmin=0,
+                vmax=top,
                 interpolation="nearest",
-            )  # fmt: skip
+            )
             at = np.unique(np.linspace(0, moments.size - 1, MOST_MOMENTS).round().astype(int))
             ax.set_yticks(at, [f"{moments[k]:g}" for k in at])
             _name_tokens(ax, shown)
@@ -197,9 +201,12 @@ def curves(result: xr.Dataset, name: str = "entropy", *, classes: Choice | None 
                     moments, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0
                 )
                 ax.plot(
-                    moments, mean, color=colour, linestyle=style.DASHES[i % len(style.DASHES)],
+                    moments,
+                    mean,
+                    color=colour,
+                    linestyle=style.DASHES[i % len(style.DASHES)],
                     label=", ".join(f"{dim} = {line[dim].item()}" for dim in swept),
-                )  # fmt: skip
+                )
             time_axis(ax, moments, clock)
         for ax in axes[:: style.PANELS_IN_A_ROW]:
             ax.set_ylabel(name.replace("_", " "))

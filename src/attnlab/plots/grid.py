@@ -103,18 +103,28 @@ def _named(values: xr.DataArray, dim: str, number: int) -> str:
 
 
 def _line(
-    ax: Any, mean: xr.DataArray, std: xr.DataArray, along: str | None, i: int, colour: Any,
+    ax: Any,
+    mean: xr.DataArray,
+    std: xr.DataArray,
+    along: str | None,
+    i: int,
+    colour: Any,
     label: str,
-) -> None:  # fmt: skip
+) -> None:
     """Along numbers as they are, evenly in ratio where they are far apart; along words in turn."""
     values = np.zeros(1) if along is None else mean[along].values
     numeric = np.issubdtype(values.dtype, np.number)
     at = values if numeric else np.arange(values.size)
     ax.errorbar(
-        at, np.atleast_1d(mean.values), yerr=np.atleast_1d(std.values), color=colour, capsize=2,
-        marker=style.MARKERS[i % len(style.MARKERS)], linestyle=style.DASHES[i % len(style.DASHES)],
+        at,
+        np.atleast_1d(mean.values),
+        yerr=np.atleast_1d(std.values),
+        color=colour,
+        capsize=2,
+        marker=style.MARKERS[i % len(style.MARKERS)],
+        linestyle=style.DASHES[i % len(style.DASHES)],
         label=label,
-    )  # fmt: skip
+    )
     if not numeric or values.size <= 6:
         ax.set_xticks(at, [f"{value:g}" if numeric else str(value) for value in values])
     if numeric and values.size > 2 and values.min() > 0 and values.max() > 8 * values.min():

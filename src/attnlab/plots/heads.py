@@ -20,9 +20,11 @@ HEIGHT = 1.6  # of a row of panels, in inches
 BAND = 1.96  # standard errors
 WIDE = 100  # steps that are further apart are drawn even in ratio
 TITLES = {
-    "relative_entropy": "entropy / largest", "entropy": "entropy (nats)",
-    "effective_tokens": "effective tokens", "mean_distance": "mean distance (keys)",
-}  # fmt: skip
+    "relative_entropy": "entropy / largest",
+    "entropy": "entropy (nats)",
+    "effective_tokens": "effective tokens",
+    "mean_distance": "mean distance (keys)",
+}
 
 
 def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) -> Figure:

@@ -91,9 +91,12 @@ def legend_above(
 def heading_above(figure: Figure, handles: Sequence[Any], *, title: str) -> None:
     """Put a title above a picture, and a legend under the title."""
     figure.legend(
-        handles=list(handles), loc="outside upper center", ncols=len(handles), title=title,
+        handles=list(handles),
+        loc="outside upper center",
+        ncols=len(handles),
+        title=title,
         title_fontsize=8.5,
-    )  # fmt: skip
+    )
 
 
 def by_role(common: Any) -> Any:
@@ -139,9 +142,16 @@ def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
 def letter_at(ax: Any, x: float, letter: str, *, shift: int = 2, colour: str = "black") -> None:
     """Write a letter at the top of the axes, beside `x`."""
     ax.annotate(
-        letter, (x, 1.0), xycoords=("data", "axes fraction"), xytext=(shift, -2),
-        textcoords="offset points", va="top", fontsize=8, fontweight="bold", color=colour,
-    )  # fmt: skip
+        letter,
+        (x, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(shift, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+        fontweight="bold",
+        color=colour,
+    )
 
 
 def log_ticks(ax: Any, values: Any) -> None:

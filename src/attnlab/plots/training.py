@@ -51,8 +51,9 @@ def data(result: xr.Dataset) -> xr.Dataset:
         word = [join_pairs([pair]) for pair in word]
     found = curves.assign(
         attention=shown.drop_vars(["probe_token", "probe_word"]),
-        sparsest=("layer", result["head"].values[sparsest.values]), word=("key", word),
-    )  # fmt: skip
+        sparsest=("layer", result["head"].values[sparsest.values]),
+        word=("key", word),
+    )
     return found.assign_attrs(learning_rate=float(best), seed=seed)
 
 
@@ -111,9 +112,10 @@ def _dashes_of(head: int) -> dict[str, Any]:
     """Dashes, and markers as well for heads beyond their number."""
     turn, dashes = divmod(head, len(style.DASHES))
     return {
-        "linestyle": style.DASHES[dashes], "markevery": 0.2,
+        "linestyle": style.DASHES[dashes],
+        "markevery": 0.2,
         "marker": ("", *style.MARKERS)[turn % (len(style.MARKERS) + 1)],
-    }  # fmt: skip
+    }
 
 
 def _maps(figure: Any, found: xr.Dataset) -> None:

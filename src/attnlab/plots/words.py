@@ -7,10 +7,19 @@ from typing import Any
 
 # matplotlib's own font, then what systems have for other scripts
 FONTS = (
-    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "PingFang SC",
-    "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic",
-    "WenQuanYi Zen Hei", "Arial Unicode MS",
-)  # fmt: skip
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK KR",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "WenQuanYi Zen Hei",
+    "Arial Unicode MS",
+)
 UNSEEN = {" ": "␣", "\n": "↵", "\r": "↵", "\t": "⇥"}
 MISSING = "\N{REPLACEMENT CHARACTER}"
 

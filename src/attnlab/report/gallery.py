@@ -62,9 +62,15 @@ def studies(docs: Path) -> str:
 
 def _template(name: str) -> Template:
     return template(
-        "attnlab.report", name, capitalised=capitalised, title=figure_title, table=markdown,
-        sources=_sources, recipe=_recipe, command=paper_size_command,
-    )  # fmt: skip
+        "attnlab.report",
+        name,
+        capitalised=capitalised,
+        title=figure_title,
+        table=markdown,
+        sources=_sources,
+        recipe=_recipe,
+        command=paper_size_command,
+    )
 
 
 def refresh_studies(docs: Path) -> None:

@@ -164,9 +164,13 @@ def reproduce(
             if whole and playground is not None:
                 write_text(out / PLAYGROUND, playground, inside=out)
             _write_report(
-                out, making.made | before, recipes, whole=whole,
-                seconds=time.perf_counter() - begun, playground=playground is not None,
-            )  # fmt: skip
+                out,
+                making.made | before,
+                recipes,
+                whole=whole,
+                seconds=time.perf_counter() - begun,
+                playground=playground is not None,
+            )
             return None
         if name == AUDIT:
             return make_audit(out=out, progress=progress)
@@ -237,9 +241,14 @@ def _studies(
 
 
 def _write_report(
-    out: Path, parts: dict[str, Made], recipes: str | Path | None, *, whole: bool, seconds: float,
+    out: Path,
+    parts: dict[str, Made],
+    recipes: str | Path | None,
+    *,
+    whole: bool,
+    seconds: float,
     playground: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Write the report about these parts; a whole one names the figures that are not there."""
     first = opening() if whole else None
     opens = find_or_run(first, recipe_for(first), out=out) if first else None

@@ -74,10 +74,7 @@ def parameter_help(owner: type) -> dict[str, str]:
 
 
 def find_setting(
-    name: str,
-    kinds: Mapping[str, type],
-    bases: Mapping[str, type[Named]],
-    also: Sequence[str] = (),
+    name: str, kinds: Mapping[str, type], bases: Mapping[str, type[Named]], also: Sequence[str] = ()
 ) -> tuple[str, Setting]:
     """Return the home of a flat name, or of a path, and its setting.
 

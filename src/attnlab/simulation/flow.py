@@ -52,9 +52,14 @@ def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
 
 @compiled("plan", "implicit")
 def begin(
-    plan: Plan, implicit: bool, tables: Any, kept: Kept, params: Params, rates: Rates,
+    plan: Plan,
+    implicit: bool,
+    tables: Any,
+    kept: Kept,
+    params: Params,
+    rates: Rates,
     limits: Limits,
-) -> State:  # fmt: skip
+) -> State:
     """Return every run at time 0."""
 
     def one_run(velocity: Any, params: Params) -> State:
@@ -76,9 +81,15 @@ def begin(
 
 @compiled("plan", "implicit")
 def advance(
-    plan: Plan, implicit: bool, tables: Any, kept: Kept, states: State, rates: Rates,
-    target: jax.Array, limits: Limits,
-) -> tuple[State, jax.Array, jax.Array]:  # fmt: skip
+    plan: Plan,
+    implicit: bool,
+    tables: Any,
+    kept: Kept,
+    states: State,
+    rates: Rates,
+    target: jax.Array,
+    limits: Limits,
+) -> tuple[State, jax.Array, jax.Array]:
     """Integrate towards the time `target`.
 
     Returns also whether each run has arrived, and whether it never will: it is out of steps or

@@ -406,9 +406,14 @@ class Stepping(Group):
     def call(self, count: int) -> tuple[program.State, NDArray[np.bool_]]:
         """Return the runs `count` steps later, and which groups of parameters are finite."""
         state, finite = program.advance(
-            self.plan, self.stack.tables, self.kept, self.state, self.rates,
-            np.int32(self.step), np.int32(count),
-        )  # fmt: skip
+            self.plan,
+            self.stack.tables,
+            self.kept,
+            self.state,
+            self.rates,
+            np.int32(self.step),
+            np.int32(count),
+        )
         return state, np.asarray(finite)
 
     def recorded_now(self) -> None:
@@ -465,9 +470,14 @@ class Flowing(Group):
     def start(self, states: program.State) -> None:
         limits = flow.limits_of(self.run.motion, self.run.dtype, 0)
         self.state = flow.begin(
-            self.plan, self.implicit, self.stack.tables, self.kept, states.params, self.rates,
+            self.plan,
+            self.implicit,
+            self.stack.tables,
+            self.kept,
+            states.params,
+            self.rates,
             limits,
-        )  # fmt: skip
+        )
         self.times = np.zeros(self.shape, self.run.dtype)
 
     def states(self) -> program.State:
@@ -513,9 +523,15 @@ class Flowing(Group):
         will."""
         limits = flow.limits_of(self.run.motion, self.run.dtype, steps)
         state, arrived, lost = flow.advance(
-            self.plan, self.implicit, self.stack.tables, self.kept, self.state, self.rates,
-            np.asarray(target, self.run.dtype), limits,
-        )  # fmt: skip
+            self.plan,
+            self.implicit,
+            self.stack.tables,
+            self.kept,
+            self.state,
+            self.rates,
+            np.asarray(target, self.run.dtype),
+            limits,
+        )
         return state, np.asarray(arrived), np.asarray(lost)
 
     @property
@@ -528,9 +544,9 @@ class Flowing(Group):
     def _failure(self, place: tuple[int, int, int]) -> Failure:
         """Return when and why the flow of a run was given up."""
         state = self.state
-        time, size, taken = (float(np.asarray(of)[place]) for of in (
-            state.time, state.size, state.taken
-        ))  # fmt: skip
+        time, size, taken = (
+            float(np.asarray(of)[place]) for of in (state.time, state.size, state.taken)
+        )
         if taken < self.most_steps:
             return time, f"the flow could take no further step in {self.run.dtype}"
         left = (float(self.clock[-1]) - time) / max(size, float(np.finfo(self.run.dtype).tiny))

@@ -82,10 +82,11 @@ def of_one_set(dataset: xr.Dataset) -> xr.Dataset:
         return dataset
     names, numbers = dataset["token_name"].values, dataset["token"].values
     return dataset.drop_vars("token_name").assign_coords(
-        token=names, token_id=("token", numbers),
+        token=names,
+        token_id=("token", numbers),
         query_name=("sequence_class", names[dataset["query_token"]]),
         next_name=("sequence_class", names[dataset["next_token"]]),
-    )  # fmt: skip
+    )
 
 
 def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[SequenceClasses, ...]:
@@ -120,9 +121,12 @@ def _one_set(result: xr.Dataset, written: Mapping[str, Any]) -> SequenceClasses:
         names = result[named].values.tolist() if named in result.coords else None
         found = SequenceClasses(
             result["probability"].transpose("sequence_class", "token").values,
-            result["query_token"].values, result["next_token"].values, result["prior"].values,
-            names=names, origin=origin,
-        )  # fmt: skip
+            result["query_token"].values,
+            result["next_token"].values,
+            result["prior"].values,
+            names=names,
+            origin=origin,
+        )
     else:
         found = classes_from(origin)
     if found.digest != written["digest"]:

@@ -165,9 +165,14 @@ def begin(
 
 @compiled("plan")
 def advance(
-    plan: Plan, tables: Any, kept: Kept, states: State, rates: Rates,
-    first: jax.Array, count: jax.Array,
-) -> tuple[State, jax.Array]:  # fmt: skip
+    plan: Plan,
+    tables: Any,
+    kept: Kept,
+    states: State,
+    rates: Rates,
+    first: jax.Array,
+    count: jax.Array,
+) -> tuple[State, jax.Array]:
     """Take `count` steps from step `first` on.
 
     Returns also whether each moving group is finite: (group, setting, seed, point).
@@ -271,9 +276,15 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _step(
-    plan: Plan, data: Any, fixed: Params, examples: Any, key: jax.Array, state: State,
-    rates: Rates, step: jax.Array,
-) -> State:  # fmt: skip
+    plan: Plan,
+    data: Any,
+    fixed: Params,
+    examples: Any,
+    key: jax.Array,
+    state: State,
+    rates: Rates,
+    step: jax.Array,
+) -> State:
     """Return one run after one step of its optimizers."""
     learner, before = plan.learner, {**fixed, **state.params}
     near, batch = learner.near(before, examples) if plan.near else (before, examples)

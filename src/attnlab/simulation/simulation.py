@@ -320,9 +320,7 @@ class Simulation:
     def record_steps(self) -> NDArray[Any]:
         """The steps, or flow times, at which runs are recorded."""
         return self.record.clock(
-            self.last,
-            whole=self.clock == "step",
-            bytes_per_record=self.bytes_per_record,
+            self.last, whole=self.clock == "step", bytes_per_record=self.bytes_per_record
         )
 
     @property

@@ -17,12 +17,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from attnlab.files.checkpoint import (
-    Arrays,
-    Checkpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
+from attnlab.files.checkpoint import Arrays, Checkpoint, read_checkpoint, write_checkpoint
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim, refuse_foreign
 from attnlab.files.netcdf import DamagedFile, load, save

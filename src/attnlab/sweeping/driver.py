@@ -66,11 +66,7 @@ class Stopped(RuntimeError):
 
 
 def run_plan(
-    plan: Plan,
-    store: Store,
-    *,
-    executor: Executor | None = None,
-    watch: Watcher | None = None,
+    plan: Plan, store: Store, *, executor: Executor | None = None, watch: Watcher | None = None
 ) -> Ran:
     """Compute the groups that the store does not hold yet.
 

@@ -43,9 +43,19 @@ CLASSES = ("classes", "task.classes")  # the names of a task's classes in a grid
 MOST_RUNS, MOST_SETTINGS = 10_000_000, 100_000
 # Dims of a result that a swept setting may not take.
 TAKEN = (
-    "seed", "step", "time", "sequence_class", "query", "token", "head", "layer", "distance",
-    "probe", "key", "k",
-)  # fmt: skip
+    "seed",
+    "step",
+    "time",
+    "sequence_class",
+    "query",
+    "token",
+    "head",
+    "layer",
+    "distance",
+    "probe",
+    "key",
+    "k",
+)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,7 @@ def table(index: Index, numbers: Mapping[str, NDArray[np.float64]]) -> str:
     summary number as its mean and sample standard deviation over the seeds that finished."""
     finished = index.finished()
     counts = finished.sum(axis=2)
-    columns: dict[str, NDArray[Any]] = {
-        "seeds": counts,
-        "failed": finished.shape[2] - counts,
-    }
+    columns: dict[str, NDArray[Any]] = {"seeds": counts, "failed": finished.shape[2] - counts}
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.filterwarnings("ignore", category=RuntimeWarning)  # cells without a number
         for name, values in numbers.items():

@@ -134,8 +134,7 @@ def require_alike(theory: Theory, found: list[dict[str, Labelled]]) -> None:
     for of in shapes[1:]:
         if of != shapes[0]:
             raise _refused(
-                theory,
-                f"answers differ between learning rates or seeds: {shapes[0]}, then {of}",
+                theory, f"answers differ between learning rates or seeds: {shapes[0]}, then {of}"
             )
 
 

@@ -20,14 +20,7 @@ from attnlab.simulation.simulation import Simulation, as_simulation
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.sequences import Classes
-from attnlab.theory.answers import (
-    BLOW_UP,
-    Schema,
-    answer,
-    assumptions,
-    class_answer,
-    require_alike,
-)
+from attnlab.theory.answers import BLOW_UP, Schema, answer, assumptions, class_answer, require_alike
 from attnlab.theory.case import cases_of
 from attnlab.theory.facts import facts_of
 from attnlab.theory.hypothesis import Hypothesis

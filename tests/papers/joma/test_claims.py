@@ -15,8 +15,9 @@ def test_what_was_not_read_in_print_says_so():
     claims = claims_of("joma")
     assert {claim.reading for claim in claims} == {"as we know it"}
     assert {claim.origin for claim in claims} == {
-        "JoMA, as we know it", "our own questions about JoMA",
-    }  # fmt: skip
+        "JoMA, as we know it",
+        "our own questions about JoMA",
+    }
     (found,) = examine_all(select(["joma-tree"]))
     assert finding_document(found)["reading"] == "as we know it"
     assert ">exact</span>, as we know it<" in page(audit_document([found]))

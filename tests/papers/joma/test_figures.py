@@ -72,8 +72,11 @@ def test_invariants_are_compared_in_size_and_not_only_in_direction():
     assert softmax.sel(form="moving") < softmax.sel(form="fixed")
     assert float(late["softmax"]["correlation"].min()) > 0.9
 
-    every = {"queries": [1, 5], "attention": list(invariants.ATTENTIONS),
-             "activation": list(invariants.ACTIVATIONS)}  # fmt: skip
+    every = {
+        "queries": [1, 5],
+        "attention": list(invariants.ATTENTIONS),
+        "activation": list(invariants.ACTIVATIONS),
+    }
     sized = xr.Dataset(
         {"error": 0.01, "correlation": 0.999, "size": 1.0, "total_error": 0.001, "moved": 1.0}
     ).expand_dims({**every, "form": ["fixed", "moving"], "seed": [0, 1], "step": [0, 200, 400]})
@@ -97,10 +100,19 @@ def test_steps_leave_the_exp_invariant_by_the_sum_of_their_squares():
     """The reason that the table gives for the error of exp attention."""
     T, rate = 0.5, 0.1
     run = simulate(
-        "joma-toy", gradient="population", init="uniform", momentum=0.0,
-        model=Joint(None, "linear", "exp", T, scale=0.01), eta_y=rate, eta_z=rate, steps=900,
-        what="logits", every=1, dtype="float64", progress=False,
-    ).isel(seed=0, token=slice(20))  # fmt: skip
+        "joma-toy",
+        gradient="population",
+        init="uniform",
+        momentum=0.0,
+        model=Joint(None, "linear", "exp", T, scale=0.01),
+        eta_y=rate,
+        eta_z=rate,
+        steps=900,
+        what="logits",
+        every=1,
+        dtype="float64",
+        progress=False,
+    ).isel(seed=0, token=slice(20))
     v, z = run["mlp_weights"].values, run["attention_logits"].isel(query=0).values
     gap = theory.exp_invariant(v, v0=v[0], z0=z[0], temperature=T) - z
     squares = np.cumsum((np.diff(v, axis=0) ** 2).sum(1), axis=0) / (2 * T)
@@ -115,9 +127,7 @@ def test_seeds_can_be_asked_for():
 
 def test_latents_are_sought_in_the_units_of_their_layer():
     found = make("hierarchy")
-    assert found["correlation"].dims == (
-        "level", "way", "latents", "children", "seed", "latent",
-    )  # fmt: skip
+    assert found["correlation"].dims == ("level", "way", "latents", "children", "seed", "latent")
     assert ((found["correlation"] <= 1 + 1e-12) | found["correlation"].isnull()).all()
     assert found["correlation"].sel(level="upper").isel(latent=4).isnull().all()  # there are four
     told = found["accuracy"].mean(["latents", "children", "seed"])

@@ -36,13 +36,16 @@ DOUBLE = {"dtype": "float64"}
 # token 6 is not in play.
 CLASSES = SequenceClasses(
     probs=[[0.4, 0.3, 0.2, 0, 0.1, 0, 0], [0.2, 0, 0.5, 0.3, 0, 0, 0], [0, 0.6, 0, 0.4, 0, 0, 0]],
-    query=[4, 5, 5], next_token=[0, 0, 3], prior=[0.5, 0.2, 0.3],
-)  # fmt: skip
+    query=[4, 5, 5],
+    next_token=[0, 0, 3],
+    prior=[0.5, 0.2, 0.3],
+)
 LABELS = np.array([0, 0, 1])
 ONE_QUERY = SequenceClasses(
     probs=[[0.5, 0.3, 0.2, 0, 0, 0], [0.2, 0, 0.4, 0.4, 0, 0], [0.1, 0.6, 0, 0.3, 0, 0]],
-    query=[4, 4, 4], next_token=[0, 1, 5],
-)  # fmt: skip
+    query=[4, 4, 4],
+    next_token=[0, 1, 5],
+)
 VARIANTS = [
     Joint(),
     Joint(5, "gelu", "softmax", temperature=0.5),
@@ -53,10 +56,17 @@ VARIANTS = [
 ]
 STARTS = np.linspace(-1, 1, 2 * 7).reshape(2, 7) ** 3 + 0.3
 RUN = Simulation(
-    CLASSES, Joint(5, "gelu", "exp", temperature=0.5, scale=0.3), gradient=Population(),
-    motion=Steps(6), eta_y=[0.4, 0.8], eta_z=0.6, seeds=[11, 12], init=STARTS,
-    record=Record(at=[0, 6]), **DOUBLE,
-)  # fmt: skip
+    CLASSES,
+    Joint(5, "gelu", "exp", temperature=0.5, scale=0.3),
+    gradient=Population(),
+    motion=Steps(6),
+    eta_y=[0.4, 0.8],
+    eta_z=0.6,
+    seeds=[11, 12],
+    init=STARTS,
+    record=Record(at=[0, 6]),
+    **DOUBLE,
+)
 
 
 def name_of(model):
@@ -91,16 +101,22 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         with np.errstate(divide="ignore"):
             mass = jnp.asarray(np.log(counts))
         rows = Rows(
-            mass, layout.exclusive_log_prob, layout.query[jnp.array(drawn)],
-            layout.target[jnp.array(drawn)], jnp.asarray(weights),
-        )  # fmt: skip
+            mass,
+            layout.exclusive_log_prob,
+            layout.query[jnp.array(drawn)],
+            layout.target[jnp.array(drawn)],
+            jnp.asarray(weights),
+        )
         none = np.zeros((H, 0))
         of_query = (W @ U)[:, M + CLASSES.queries] if model.residual else none
         upper = V if model.hidden else none
-        trained = jax.tree.map(jnp.asarray, Parameters(
-            Perceptron((W @ U)[:, by_place], of_query, none if model.stationary else upper),
-            Z[CLASSES.queries][:, by_place],
-        ))  # fmt: skip
+        trained = jax.tree.map(
+            jnp.asarray,
+            Parameters(
+                Perceptron((W @ U)[:, by_place], of_query, none if model.stationary else upper),
+                Z[CLASSES.queries][:, by_place],
+            ),
+        )
         fixed = jnp.asarray(upper if model.stationary else none)
         value, slope = quickly(exact.loss_and_gradient)(layout, rows, trained, fixed)
 
@@ -242,9 +258,15 @@ def test_small_steps_are_the_flow():
     for rate in (0.02, 0.01):
         last = round(4 / rate)
         steps = plain(
-            CLASSES, gradient=Population(), model=model, eta_y=rate, eta_z=0.5 * rate, steps=last,
-            at=[0, last], **DOUBLE,
-        )  # fmt: skip
+            CLASSES,
+            gradient=Population(),
+            model=model,
+            eta_y=rate,
+            eta_z=0.5 * rate,
+            steps=last,
+            at=[0, last],
+            **DOUBLE,
+        )
         for name in ("mlp_weights", "attention_logits", "upper_weights"):
             assert abs(steps[name][0, 0] - flow[name][0, 0]).max() == 0
         gap = steps["mlp_weights"][0, -1] - flow["mlp_weights"][0, -1]
@@ -323,9 +345,15 @@ def test_linear_attention_grows_exponentially(two_labels):
 def test_a_diverged_run_is_replayed_and_named(two_labels):
     with pytest.raises(attnlab.Diverged, match="^the MLP became non-finite at step ") as problem:
         plain(
-            two_labels[0], gradient=Population(), model=STATIONARY, eta_y=[1.0, 30.0], eta_z=30.0,
-            steps=40, what="loss", every=1,
-        )  # fmt: skip
+            two_labels[0],
+            gradient=Population(),
+            model=STATIONARY,
+            eta_y=[1.0, 30.0],
+            eta_z=30.0,
+            steps=40,
+            what="loss",
+            every=1,
+        )
     step = problem.value.dataset["diverged_step"].values[:, 0]
     loss = problem.value.dataset["loss"].isel(seed=0)
     assert step[0] > step[1] > 0
@@ -347,11 +375,14 @@ def test_it_is_written_down_and_read_again():
 def test_a_sweep_goes_over_its_fields():
     swept = attnlab.sweep(
         Simulation(
-            ONE_QUERY, Joint(2), gradient=Population(), motion=Steps(2),
+            ONE_QUERY,
+            Joint(2),
+            gradient=Population(),
+            motion=Steps(2),
             record=Record("logits", at=[2]),
         ),
         grid={"model.hidden": [2, 3], "eta_z": [0.1, 0.2]},
-    )  # fmt: skip
+    )
     weights = swept["mlp_weights"]
     assert (weights.sizes["eta_z"], weights.sizes["hidden"], weights.sizes["unit"]) == (2, 2, 3)
     assert np.isfinite(weights.sel(hidden=3)).all()
@@ -361,12 +392,16 @@ def test_a_sweep_goes_over_its_fields():
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"hidden": 0}, "hidden"), ({"activation": "tanh"}, "activation"),
-        ({"attention": "sigmoid"}, "attention"), ({"temperature": 0.0}, "temperature"),
-        ({"residual": 1}, "residual"), ({"scale": -1.0}, "scale"),
-        ({"activation": "relu", "scale": 0.0}, "scale"), ({"stationary": "no"}, "stationary"),
+        ({"hidden": 0}, "hidden"),
+        ({"activation": "tanh"}, "activation"),
+        ({"attention": "sigmoid"}, "attention"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"residual": 1}, "residual"),
+        ({"scale": -1.0}, "scale"),
+        ({"activation": "relu", "scale": 0.0}, "scale"),
+        ({"stationary": "no"}, "stationary"),
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_refused(fields, named):
     with pytest.raises(InputError, match=f"^{named}:"):
         Joint(**fields)

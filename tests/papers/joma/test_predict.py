@@ -15,15 +15,23 @@ from attnlab.tasks.classes import SequenceClasses
 
 # Classes that differ in how often they have their tokens; all tokens are common.
 CLASSES = SequenceClasses(
-    [[0.4, 0.3, 0.2, 0.1, 0, 0, 0, 0], [0.1, 0.4, 0.3, 0.2, 0, 0, 0, 0],
-     [0.3, 0.1, 0.2, 0.4, 0, 0, 0, 0]],
-    query=[4, 4, 4], next_token=[5, 6, 7],
-)  # fmt: skip
+    [
+        [0.4, 0.3, 0.2, 0.1, 0, 0, 0, 0],
+        [0.1, 0.4, 0.3, 0.2, 0, 0, 0, 0],
+        [0.3, 0.1, 0.2, 0.4, 0, 0, 0, 0],
+    ],
+    query=[4, 4, 4],
+    next_token=[5, 6, 7],
+)
 TWO_QUERIES = SequenceClasses(
-    [[0.4, 0.3, 0.2, 0.1, 0, 0, 0, 0], [0.1, 0.4, 0.3, 0.2, 0, 0, 0, 0],
-     [0.3, 0.1, 0.2, 0.4, 0, 0, 0, 0]],
-    query=[4, 4, 3], next_token=[5, 6, 7],
-)  # fmt: skip
+    [
+        [0.4, 0.3, 0.2, 0.1, 0, 0, 0, 0],
+        [0.1, 0.4, 0.3, 0.2, 0, 0, 0, 0],
+        [0.3, 0.1, 0.2, 0.4, 0, 0, 0, 0],
+    ],
+    query=[4, 4, 3],
+    next_token=[5, 6, 7],
+)
 AT = [0.0, *np.linspace(1.0, 60.0, 60)]
 
 
@@ -77,8 +85,10 @@ def test_each_level_comes_nearer(softmax):
 def test_assumptions_are_measured(softmax):
     run, measured = softmax
     found = predict(run, theory="joma").set_index(assumption="assumption")
-    value = {str(name): float(found["assumption_value"].sel(assumption=name))
-             for name in found["assumption"].values}  # fmt: skip
+    value = {
+        str(name): float(found["assumption_value"].sel(assumption=name))
+        for name in found["assumption"].values
+    }
     along = joint_invariants(measured)
     drift = value["b-bar is constant: its drift"]
     assert drift > 0.1
@@ -104,8 +114,10 @@ def test_a_correlation_does_not_see_what_the_size_shows(softmax):
     assert implied.sel(rung="joma").dims == measured["attention_logits"].dims
     fixed, moving = (off(implied.sel(rung=rung), measured) for rung in ("joma", "joma-moving"))
     assert fixed > 3 * moving
-    last = [of.isel(seed=0, time=-1, query=0, token=slice(4)).values
-            for of in (implied.sel(rung="joma"), measured["attention_logits"])]  # fmt: skip
+    last = [
+        of.isel(seed=0, time=-1, query=0, token=slice(4)).values
+        for of in (implied.sel(rung="joma"), measured["attention_logits"])
+    ]
     assert np.corrcoef(*last)[0, 1] > 0.97
 
 
@@ -113,9 +125,13 @@ def test_one_of_several_sets_of_classes_can_be_selected():
     """As the message about several of them advises."""
     sets = [joma_toy(4, seed=seed) for seed in range(3)]
     settings = {
-        "model": Joint(), "time": 4.0, "what": "logits", "at": [0.0, 4.0], "dtype": "float64",
+        "model": Joint(),
+        "time": 4.0,
+        "what": "logits",
+        "at": [0.0, 4.0],
+        "dtype": "float64",
         "progress": False,
-    }  # fmt: skip
+    }
     together = simulate(sets, **settings)
     with pytest.raises(ValueError, match=r"give one set of classes at a time"):
         joint_invariants(together)

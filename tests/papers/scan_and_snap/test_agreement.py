@@ -85,8 +85,13 @@ def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
 def test_the_words_that_announce_win_as_eq10_says(result):
     mean = result.mean(["seed", "sequence_class"])
     assert result["rank_correlation"].dims == (
-        "training", "target", "tokens", "score", "seed", "sequence_class",
-    )  # fmt: skip
+        "training",
+        "target",
+        "tokens",
+        "score",
+        "seed",
+        "sequence_class",
+    )
     z = mean["rank_correlation"].sel(target="logits", tokens="all")
     # in the limit a class has 11 words; with windows of 10 the noise of each counts
     assert float(z.sel(training="limit", score="Eq. 10")) > 0.7

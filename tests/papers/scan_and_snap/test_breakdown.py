@@ -58,9 +58,10 @@ def test_the_ratio_at_which_the_order_turns_grows_with_time(monkeypatch):
 def test_the_turning_ratio_is_the_lowest_point():
     curve = (np.log(RATIOS) - np.log(37.0)) ** 2
     entropy = xr.DataArray(
-        np.stack([curve, curve], axis=1), dims=("ratio", "time"),
+        np.stack([curve, curve], axis=1),
+        dims=("ratio", "time"),
         coords={"ratio": RATIOS, "time": [0.0, 1.0]},
-    )  # fmt: skip
+    )
     assert turning_ratio(entropy, 0.5) == pytest.approx(37.0)
 
 

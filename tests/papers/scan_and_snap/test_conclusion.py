@@ -15,10 +15,7 @@ from attnlab.tasks.classes import SequenceClasses
 # "the" is common; three words of "scored" and three of "elected" follow, then the query.
 WORDS = ("the", "kick", "ball", "goal", "law", "party", "vote", "was", "scored", "elected")
 CLASSES = SequenceClasses(
-    [
-        {0: 0.4, 1: 0.036, 2: 0.2, 3: 0.364},
-        {0: 0.2, 4: 0.048, 5: 0.267, 6: 0.485},
-    ],
+    [{0: 0.4, 1: 0.036, 2: 0.2, 3: 0.364}, {0: 0.2, 4: 0.048, 5: 0.267, 6: 0.485}],
     [7, 7],
     [8, 9],
     vocab_size=1000,

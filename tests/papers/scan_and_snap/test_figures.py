@@ -48,12 +48,18 @@ def four_stages(**changes):
         "moment": (("eta_z", "stage"), [[0.0, 1.0, 2.0, 2.0]]),
         "suppressed_step": (("eta_z", "suppressed"), [[1.0]]),
         "winner_step": (("eta_z", "times"), [[2.0]]),
-        "half_suppressed": ("eta_z", [1.0]), "half_won": ("eta_z", [2.0]), "winner": ("eta_z", [1]),
-    }  # fmt: skip
+        "half_suppressed": ("eta_z", [1.0]),
+        "half_won": ("eta_z", [2.0]),
+        "winner": ("eta_z", [1]),
+    }
     coords = {
-        "eta_z": [1.0], "step": [0.0, 1.0, 2.0], "token": [0, 1, 2], "suppressed": [0.8],
-        "times": [3.0], "common": ("token", [True, False, False]),
-    }  # fmt: skip
+        "eta_z": [1.0],
+        "step": [0.0, 1.0, 2.0],
+        "token": [0, 1, 2],
+        "suppressed": [0.8],
+        "times": [3.0],
+        "common": ("token", [True, False, False]),
+    }
     return xr.Dataset({**frames, **changes}, coords, {"eta_y": 40.0})
 
 
@@ -71,11 +77,7 @@ def four_stages(**changes):
             "2 of 4 stages are passed (at step): start (0), common suppressed (1). In all, no pair",
         ),
         ({"winner": ("eta_z", [2])}, Standing.FAILS, "all 4 stages"),
-        (
-            {"common_mass": (("eta_z", "step"), [[0.6, 0.5, 0.7]])},
-            Standing.FAILS,
-            "all 4 stages",
-        ),
+        ({"common_mass": (("eta_z", "step"), [[0.6, 0.5, 0.7]])}, Standing.FAILS, "all 4 stages"),
     ],
 )
 def test_fig2_can_fail(changes, outcome, words):
@@ -122,10 +124,15 @@ def test_fig3_is_judged_inside_assumption_2(turned, weak, outcome, words):
     rates = {name: (("overlap", "eta_y"), [[3.0, 2.0]]) for name in ("t0", "snap", "beta_excess")}
     curves = xr.Dataset(
         {**routes, **rates},
-        {"eta_y": [1.0, 2.0], "time": [9.0], "late": [99.0], "overlap": [0.1],
-         "weak": ("overlap", [weak])},
+        {
+            "eta_y": [1.0, 2.0],
+            "time": [9.0],
+            "late": [99.0],
+            "overlap": [0.1],
+            "weak": ("overlap", [weak]),
+        },
         {"K": 4, "M": 100},
-    )  # fmt: skip
+    )
     judgement = experiment("fig3").judge(curves)
     assert judgement.standing == outcome
     assert words in judgement.headline

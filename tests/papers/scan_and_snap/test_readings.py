@@ -24,9 +24,15 @@ def test_a_turn_is_located_between_records():
     times, z = run_at(UNEVEN)
     turn = first_turn(times, z[:, 0, 1])
     run = simulate(
-        UNEVEN.classes, eta_y=UNEVEN.eta_y, eta_z=UNEVEN.eta_z, time=2e6, dtype="float64",
-        what="logits", at=[0.0, *np.linspace(1e6, 2e6, 101)], progress=False,
-    ).isel(seed=0)  # fmt: skip
+        UNEVEN.classes,
+        eta_y=UNEVEN.eta_y,
+        eta_z=UNEVEN.eta_z,
+        time=2e6,
+        dtype="float64",
+        what="logits",
+        at=[0.0, *np.linspace(1e6, 2e6, 101)],
+        progress=False,
+    ).isel(seed=0)
     dense = run["time"].values[logits(UNEVEN, run)[:, 0, 1].argmax()]
     assert turn == pytest.approx(dense, rel=0.02)
     assert turn not in times

@@ -36,9 +36,14 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     assert set(judgement.numbers) == {
         f"{name}_1"
         for name in (
-            "entropy_start", "entropy_end", "first_change", "last_change", "sparse", "slowed",
+            "entropy_start",
+            "entropy_end",
+            "first_change",
+            "last_change",
+            "sparse",
+            "slowed",
         )
-    }  # fmt: skip
+    }
     assert judgement.standing == Standing.OPEN  # of one seed
     # kept, so that the second time is a look into a file
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
@@ -72,10 +77,16 @@ def test_fig10_compares_the_best_losses_and_not_the_last():
 def entropies(*values, std=0.01, seeds=3, layers=1):
     row = xr.DataArray([values], dims=("layers", "rate"), coords={"rate": [1.0, 2.0, 5.0]})
     cells = {
-        "entropy_mean": row, "entropy_std": 0 * row + std, "loss_mean": 5 - row,
-        "loss_std": 0 * row + std, "best_loss_mean": 3 + row, "best_loss_std": 0 * row + std,
-        "best_step": 0 * row, "start": row[:, 0], "finite": 0 * row + seeds,
-    }  # fmt: skip
+        "entropy_mean": row,
+        "entropy_std": 0 * row + std,
+        "loss_mean": 5 - row,
+        "loss_std": 0 * row + std,
+        "best_loss_mean": 3 + row,
+        "best_loss_std": 0 * row + std,
+        "best_step": 0 * row,
+        "start": row[:, 0],
+        "finite": 0 * row + seeds,
+    }
     return xr.Dataset(cells, {"layers": [layers]}, {"seeds": seeds, "steps": 9, "corpus": "x"})
 
 

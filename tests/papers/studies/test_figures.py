@@ -199,9 +199,13 @@ def test_a_start_is_a_change_of_the_classes():
     shape = (classes.queries.size, classes.vocab_size)
     start = np.random.default_rng(0).normal(scale=0.5, size=shape)
     settings = {
-        "gradient": "population", "steps": 100, "momentum": 0.0, "what": "logits", "at": (100,),
+        "gradient": "population",
+        "steps": 100,
+        "momentum": 0.0,
+        "what": "logits",
+        "at": (100,),
         "progress": False,
-    }  # fmt: skip
+    }
     tilted = simulate(heads.tilted(classes, start), **settings)
     given = simulate(classes, init=start, **settings)
     z = tilted["attention_logits"].values + start
@@ -224,9 +228,15 @@ def test_spurious_attention_falls_with_the_training_set():
     assert experiment("spurious").judge(runs.isel(setting=[0])).standing == Standing.HOLDS
     classes = classes_from(settings["common mass 0.8"].classes)
     endless = simulate(
-        classes, gradient="population", eta_z=5.0, steps=300, momentum=0.0, what="logits",
-        at=(300,), progress=False,
-    )  # fmt: skip
+        classes,
+        gradient="population",
+        eta_z=5.0,
+        steps=300,
+        momentum=0.0,
+        what="logits",
+        at=(300,),
+        progress=False,
+    )
     assert (endless["attention_logits"].isel(token=classes.common_tokens()) < 0).all()
     runs = runs.isel(setting=0)
     assert numbers["slope_seen"] < -2 * numbers["slope_seen_error"]

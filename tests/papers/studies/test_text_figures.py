@@ -62,10 +62,16 @@ def made_up(curve, seeds=5):
     names = ("entropy", "window_entropy", "frequent_mass", "mlp_stable_rank", "qk_stable_rank")
     return xr.Dataset(
         {name: (dims, entropy) for name in names},
-        {"arm": ["kept"], "layers": [1], "rate": rates, "seed": range(seeds), "step": steps,
-         "layer": [0]},
+        {
+            "arm": ["kept"],
+            "layers": [1],
+            "rate": rates,
+            "seed": range(seeds),
+            "step": steps,
+            "layer": [0],
+        },
         {"corpus": "made up", "turn": 0.05, "context": 35, "frequent_share": 0.5},
-    )  # fmt: skip
+    )
 
 
 def hollow(x, at, depth):
@@ -135,13 +141,15 @@ def test_slowed_is_what_the_seeds_agree_on(left, verdict, standing):
     falling = np.broadcast_to(np.linspace(3, 2, len(moments)), shape)
     runs = xr.Dataset(
         {
-            "change": (dims, change.reshape(shape)), "entropy": (dims, entropy.reshape(shape)),
-            "top": (dims, entropy.reshape(shape)), "validation_loss": (dims, falling),
+            "change": (dims, change.reshape(shape)),
+            "entropy": (dims, entropy.reshape(shape)),
+            "top": (dims, entropy.reshape(shape)),
+            "validation_loss": (dims, falling),
             "train_loss": (dims, falling),
         },
         {"layers": [1], "rate": [1.0], "seed": range(seeds), "moment": moments},
         {"corpus": "made up", "gap": 1},
-    )  # fmt: skip
+    )
     assert freeze.verdict(freeze.left(runs["change"].squeeze())) == verdict
     judgement = freeze.judge(runs)
     assert judgement.standing == standing

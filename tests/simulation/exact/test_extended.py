@@ -48,17 +48,24 @@ from attnlab.simulation.program import base_keys, on_device
 DOUBLE = {"dtype": "float64"}
 # Next token 0 belongs to two queries, the prior is not uniform, and query 4 is drawn as context.
 CLASSES = SequenceClasses(
-    probs=[[0.4, 0.3, 0.2, 0, 0.1, 0, 0, 0], [0.2, 0, 0.5, 0.3, 0, 0, 0, 0],
-           [0, 0.6, 0, 0.4, 0, 0, 0, 0]],
+    probs=[
+        [0.4, 0.3, 0.2, 0, 0.1, 0, 0, 0],
+        [0.2, 0, 0.5, 0.3, 0, 0, 0, 0],
+        [0, 0.6, 0, 0.4, 0, 0, 0, 0],
+    ],
     query=[4, 5, 5],
     next_token=[0, 0, 3],
     prior=[0.5, 0.2, 0.3],
-)  # fmt: skip
+)
 LENGTH = 7
 EVERYTHING = Extended(
-    residual=True, normalization="layer", heads=2, combine="concatenate", position="learned",
+    residual=True,
+    normalization="layer",
+    heads=2,
+    combine="concatenate",
+    position="learned",
     attend_self=True,
-)  # fmt: skip
+)
 VARIANTS = [
     Extended(residual=True),
     Extended(normalization="rms", heads=3),
@@ -69,10 +76,17 @@ VARIANTS = [
 ]
 HEAD_STARTS = np.linspace(-1, 1, 2 * 2 * 8).reshape(2, 2, 8) ** 3
 RUN = Simulation(
-    Sequences(CLASSES, length=LENGTH, training_set=3), EVERYTHING, gradient=Population(),
-    motion=Steps(5), eta_y=[0.4, 0.8], eta_z=0.6, seeds=[11, 12], init=HEAD_STARTS,
-    record=Record(at=[0, 5]), **DOUBLE,
-)  # fmt: skip
+    Sequences(CLASSES, length=LENGTH, training_set=3),
+    EVERYTHING,
+    gradient=Population(),
+    motion=Steps(5),
+    eta_y=[0.4, 0.8],
+    eta_z=0.6,
+    seeds=[11, 12],
+    init=HEAD_STARTS,
+    record=Record(at=[0, 5]),
+    **DOUBLE,
+)
 BY_HEAD_ALONE = xr.DataArray(np.zeros((2, 8)), dims=("head", "token"))
 
 
@@ -132,9 +146,13 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         places = jnp.asarray(where.places(tokens))
         mass = log_position_mass(places, jnp.asarray(bias[0]), A)
         rows = Rows(
-            None if learned else mass, layout.exclusive_log_prob, np.asarray(layout.query)[drawn],
-            np.asarray(layout.target)[drawn], jnp.asarray(weights), places if learned else None,
-        )  # fmt: skip
+            None if learned else mass,
+            layout.exclusive_log_prob,
+            np.asarray(layout.query)[drawn],
+            np.asarray(layout.target)[drawn],
+            jnp.asarray(weights),
+            places if learned else None,
+        )
         by_place = where.tokens[np.argsort(where.position)]
         trained = Parameters(
             jnp.asarray(Y[:, by_place].transpose(0, 2, 1)),
@@ -174,16 +192,23 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
 def test_groups_of_equal_entries_train_as_the_whole_matrices():
     """From Y(0) = 0, outputs and tokens that are alike are one entry: against M x M brute force."""
     classes = SequenceClasses(
-        [[0.5, 0.3, 0.2, 0, 0, 0, 0, 0], [0.5, 0, 0.1, 0.4, 0, 0, 0, 0]], query=[4, 4],
+        [[0.5, 0.3, 0.2, 0, 0, 0, 0, 0], [0.5, 0, 0.1, 0.4, 0, 0, 0, 0]],
+        query=[4, 4],
         next_token=[5, 6],
-    )  # fmt: skip
+    )
     M = classes.vocab_size
     model = Extended(residual=True, normalization="layer", heads=2, combine="concatenate")
     start = np.random.default_rng(1).normal(scale=0.5, size=(2, 1, M))
     result = plain(
-        classes, gradient=Population(), eta_y=0.8, eta_z=0.6, steps=8, model=model, init=start,
+        classes,
+        gradient=Population(),
+        eta_y=0.8,
+        eta_z=0.6,
+        steps=8,
+        model=model,
+        init=start,
         **DOUBLE,
-    )  # fmt: skip
+    )
     # T to infinity: a sequence whose token frequencies are exactly P
     tokens = np.stack([np.repeat([0, 1, 2], [5, 3, 2]), np.repeat([0, 2, 3], [5, 1, 4])])
     sequences = (tokens, classes.query, classes.next_token)
@@ -246,10 +271,18 @@ def test_rms_is_l2_at_a_learning_rate_that_is_m_times_higher():
     """RMS norm is sqrt(M) times L2: Y shrinks by that factor and its gradient grows by it."""
     M = CLASSES.vocab_size
     l2, rms = (
-        plain(CLASSES, gradient=Population(), eta_y=eta_y, eta_z=0.5, steps=20, what="attention",
-              model=Extended(residual=True, normalization=kind), **DOUBLE)
+        plain(
+            CLASSES,
+            gradient=Population(),
+            eta_y=eta_y,
+            eta_z=0.5,
+            steps=20,
+            what="attention",
+            model=Extended(residual=True, normalization=kind),
+            **DOUBLE,
+        )
         for kind, eta_y in (("l2", 0.8), ("rms", 0.8 / M))
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(final(l2), final(rms), atol=1e-12)
 
 
@@ -258,8 +291,14 @@ def test_rms_is_l2_at_a_learning_rate_that_is_m_times_higher():
 
 def test_the_residual_moves_attention_as_in_theory():
     """Section 7 with both normalisations: theory.residual_velocity at its decoder."""
-    P = np.array([[0.3, 0.3, 0, 0.4, 0, 0, 0], [0.3, 0, 0.3, 0, 0.4, 0, 0],
-                  [0.3, 0.3, 0, 0, 0, 0.4, 0], [0.3, 0, 0.3, 0, 0, 0, 0.4]])  # fmt: skip
+    P = np.array(
+        [
+            [0.3, 0.3, 0, 0.4, 0, 0, 0],
+            [0.3, 0, 0.3, 0, 0.4, 0, 0],
+            [0.3, 0.3, 0, 0, 0, 0.4, 0],
+            [0.3, 0, 0.3, 0, 0, 0, 0.4],
+        ]
+    )
     psi, M = np.array([0, 0, 1, 1]), 40
     classes = SequenceClasses(
         np.pad(P, ((0, 0), (0, M - 7))), query=psi + 7, next_token=[9, 10, 11, 12]
@@ -350,9 +389,12 @@ def test_heads_start_independently_within_the_bounds_of_a_random_start():
 
 def test_from_zero_heads_stay_identical_and_from_given_logits_they_differ():
     run = Simulation(
-        syn_small(), Extended(heads=2), gradient=Population(), motion=Steps(200),
+        syn_small(),
+        Extended(heads=2),
+        gradient=Population(),
+        motion=Steps(200),
         record=Record("attention", at=[200]),
-    )  # fmt: skip
+    )
     same = plain(run)
     np.testing.assert_allclose(same.attention.isel(head=0), same.attention.isel(head=1))
     start = np.zeros((2, 2, syn_small().vocab_size))

@@ -128,9 +128,13 @@ def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences(
     with np.errstate(divide="ignore"):
         log_mass = np.log(counts)
     rows = Rows(
-        jnp.asarray(log_mass), layout.exclusive_log_prob, layout.query[drawn], layout.target[drawn],
-        jnp.full(7, 1 / 7), first_exclusive=first_exclusive,
-    )  # fmt: skip
+        jnp.asarray(log_mass),
+        layout.exclusive_log_prob,
+        layout.query[drawn],
+        layout.target[drawn],
+        jnp.full(7, 1 / 7),
+        first_exclusive=first_exclusive,
+    )
     none = len(classes), M, 0
     parameters = Parameters(
         Y=Block(jnp.asarray(Y[by_place]), jnp.zeros(none)),

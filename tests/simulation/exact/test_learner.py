@@ -37,12 +37,15 @@ DOUBLE = {"dtype": "float64"}
 MAPS = Record("attention")
 # Next token 0 belongs to two queries, the prior is not uniform, and query 4 is drawn as context.
 CLASSES = SequenceClasses(
-    probs=[[0.4, 0.3, 0.2, 0, 0.1, 0, 0, 0], [0.2, 0, 0.5, 0.3, 0, 0, 0, 0],
-           [0, 0.6, 0, 0.4, 0, 0, 0, 0]],
+    probs=[
+        [0.4, 0.3, 0.2, 0, 0.1, 0, 0, 0],
+        [0.2, 0, 0.5, 0.3, 0, 0, 0, 0],
+        [0, 0.6, 0, 0.4, 0, 0, 0, 0],
+    ],
     query=[4, 5, 5],
     next_token=[0, 0, 3],
     prior=[0.5, 0.2, 0.3],
-)  # fmt: skip
+)
 M, LENGTH = CLASSES.vocab_size, 7
 
 
@@ -97,10 +100,17 @@ def test_the_general_path_gives_the_same_numbers_without_a_length(model, motion)
     embedded = isinstance(model, Embedded)
     last = motion.last
     run = Simulation(
-        CLASSES, model, motion=motion, gradient=Population(), eta_y=[0.5, 2.0], eta_z=1.0, seeds=2,
+        CLASSES,
+        model,
+        motion=motion,
+        gradient=Population(),
+        eta_y=[0.5, 2.0],
+        eta_z=1.0,
+        seeds=2,
         init="zero" if embedded else logits_of(model),
-        record=Record(("loss", "logits", "attention"), at=(0, last / 2, last)), **DOUBLE,
-    )  # fmt: skip
+        record=Record(("loss", "logits", "attention"), at=(0, last / 2, last)),
+        **DOUBLE,
+    )
     what = ("loss", "attention_logits", "attention")
     general = simulate(
         run, exact=False, what=what, init="zero" if embedded else by_group(model, logits_of(model))
@@ -151,18 +161,29 @@ def training_set(run, seed):
     [
         Extended(position=AlibiPosition(0.3), attend_self=True),
         Extended(
-            residual=True, normalization="layer", heads=2, combine="concatenate",
-            position="learned", attend_self=True,
+            residual=True,
+            normalization="layer",
+            heads=2,
+            combine="concatenate",
+            position="learned",
+            attend_self=True,
         ),
     ],
     ids=["alibi", "everything"],
-)  # fmt: skip
+)
 def test_the_general_path_gives_the_same_numbers_on_the_same_sequences(model, motion):
     run = Simulation(
-        Sequences(CLASSES, length=LENGTH, training_set=5), model, motion=motion,
-        gradient=Population(), eta_y=0.5, eta_z=0.5, seeds=[11], init=logits_of(model),
-        record=Record(("loss", "logits"), at=(0, motion.last)), **DOUBLE,
-    )  # fmt: skip
+        Sequences(CLASSES, length=LENGTH, training_set=5),
+        model,
+        motion=motion,
+        gradient=Population(),
+        eta_y=0.5,
+        eta_z=0.5,
+        seeds=[11],
+        init=logits_of(model),
+        record=Record(("loss", "logits"), at=(0, motion.last)),
+        **DOUBLE,
+    )
     if run.clock == "step":
         run = replace(run, motion=Steps(40, optimizer=Optimizer(momentum=0.9)))
     exact = simulate(run)
@@ -187,9 +208,14 @@ def test_the_general_path_gives_the_same_numbers_on_the_same_sequences(model, mo
 @pytest.mark.parametrize("optimizer", [Optimizer(momentum=0.0), Optimizer("adam")], ids=str)
 def test_lumped_is_full(classes, optimizer):
     run = Simulation(
-        classes, motion=Steps(60, optimizer), gradient=Population(), eta_y=0.5, eta_z=0.3,
-        record=Record(at=[0, 7, 60]), **DOUBLE,
-    )  # fmt: skip
+        classes,
+        motion=Steps(60, optimizer),
+        gradient=Population(),
+        eta_y=0.5,
+        eta_z=0.3,
+        record=Record(at=[0, 7, 60]),
+        **DOUBLE,
+    )
     lumped, full = (simulate(run, lump=lump) for lump in (True, False))
     for name in ("attention", "attention_logits", "loss", "entropy", "distinct_entropy"):
         np.testing.assert_allclose(lumped[name], full[name], rtol=0, atol=1e-10)
@@ -202,10 +228,7 @@ def test_outputs_that_are_never_a_target_may_be_one_column():
     )
     Y, Z = np.zeros((7, 7)), np.zeros((7, 7))
     # T to infinity: a sequence whose token frequencies are exactly P
-    sequences = [
-        (np.repeat([0, 1, 2], [5, 3, 2]), 4, 5),
-        (np.repeat([0, 2, 3], [5, 1, 4]), 4, 6),
-    ]
+    sequences = [(np.repeat([0, 1, 2], [5, 3, 2]), 4, 5), (np.repeat([0, 2, 3], [5, 1, 4]), 4, 6)]
     for _ in range(25):
         dY, dZ = brute.lemma_1(Y, Z, sequences)
         Y, Z = Y + 0.8 * dY, Z + 0.6 * dZ
@@ -327,9 +350,12 @@ def test_learning_rates_at_which_rounding_decides_are_named():
     """With P = 1e-300 all attention is on one token and its gradient is zero; what is left of it is
     rounding, which a learning rate of 1e19 makes larger than the logits."""
     classes = SequenceClasses(
-        probs=[{0: 1.0, 1: 1e-300}, {0: 0.5, 2: 0.5}], query=[0, 0], next_token=[3, 4],
-        prior=[0.5, 0.5], vocab_size=5,
-    )  # fmt: skip
+        probs=[{0: 1.0, 1: 1e-300}, {0: 0.5, 2: 0.5}],
+        query=[0, 0],
+        next_token=[3, 4],
+        prior=[0.5, 0.5],
+        vocab_size=5,
+    )
     run = Simulation(classes, gradient=Population(), motion=Steps(5), record=MAPS, **DOUBLE)
     with pytest.warns(UserWarning, match=r"eta_y = 2, eta_z = 3e\+19: from step 2 on") as warned:
         result = plain(run, eta_y=[1.0, 2.0], eta_z=[1.0, 3e19])

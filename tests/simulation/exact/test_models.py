@@ -40,8 +40,11 @@ from attnlab.tasks.sequences import Mixture
 
 CLASSES = attnlab.SequenceClasses(
     [{0: 0.5, 1: 0.3, 2: 0.2}, {0: 0.5, 3: 0.5}, {0: 0.4, 1: 0.3, 4: 0.3}],
-    query=[5, 5, 6], next_token=[7, 8, 9], vocab_size=10, prior=[0.5, 0.3, 0.2],
-)  # fmt: skip
+    query=[5, 5, 6],
+    next_token=[7, 8, 9],
+    vocab_size=10,
+    prior=[0.5, 0.3, 0.2],
+)
 MAPS = Record("attention")
 
 
@@ -135,9 +138,14 @@ def test_hot_attention_moves_less():
 def test_its_divergence_is_found_to_the_step():
     with pytest.raises(Diverged) as raised:
         simulate(
-            RUNS["batches"], model=Heated(), eta_y=[1.0, 1e25], eta_z=1e25, steps=40, seeds=2,
+            RUNS["batches"],
+            model=Heated(),
+            eta_y=[1.0, 1e25],
+            eta_z=1e25,
+            steps=40,
+            seeds=2,
             batch_size=4,
-        )  # fmt: skip
+        )
     found = raised.value.dataset
     first, loss = found["diverged_step"], found["loss"]
     assert (first > 0).any() and (first < 40).all()
@@ -239,9 +247,14 @@ class Noisy(Task):
 @pytest.mark.parametrize("model", [Pairwise(), Extended(), Embedded(12)], ids=str)
 def test_models_of_sequence_classes_learn_what_a_task_draws(model):
     run = Simulation(
-        Noisy(0.5), model, gradient=Batches(64), motion=Steps(200, Optimizer(momentum=0.9)),
-        eta_y=1.0, eta_z=1.0, record=Record("loss", at=(0, 200)),
-    )  # fmt: skip
+        Noisy(0.5),
+        model,
+        gradient=Batches(64),
+        motion=Steps(200, Optimizer(momentum=0.9)),
+        eta_y=1.0,
+        eta_z=1.0,
+        record=Record("loss", at=(0, 200)),
+    )
     noisy, clean = (final(simulate(run, noise=noise), "loss").item() for noise in (0.5, 0.0))
     assert clean < 0.05 and noisy > 0.3
     assert run.to_document()["task"] == {"name": "noisy", "noise": 0.5}
@@ -255,9 +268,14 @@ def test_embedding_approaches_the_pairwise_dynamics():
     """With an error of order 1/scale^4: slope -4."""
     classes = random(12, 3, overlap=0.4)
     run = Simulation(
-        classes, gradient=Population(), motion=Steps(40), eta_y=0.5, eta_z=0.5, record=MAPS,
+        classes,
+        gradient=Population(),
+        motion=Steps(40),
+        eta_y=0.5,
+        eta_z=0.5,
+        record=MAPS,
         dtype="float64",
-    )  # fmt: skip
+    )
     pairwise, errors, scales = plain(run), [], [4.0, 16.0]
     for scale in scales:
         embedded = plain(run, model=Embedded(classes.vocab_size, scale))
@@ -268,9 +286,15 @@ def test_embedding_approaches_the_pairwise_dynamics():
 
 def test_embedding_trains_with_fewer_dimensions_than_tokens():
     result = plain(
-        syn_small(), length=64, batch_size=32, steps=100, model=Embedded(16), init="uniform",
-        seeds=2, what="loss",
-    )  # fmt: skip
+        syn_small(),
+        length=64,
+        batch_size=32,
+        steps=100,
+        model=Embedded(16),
+        init="uniform",
+        seeds=2,
+        what="loss",
+    )
     assert float(final(result, "loss").max()) < 0.5 * float(result.loss.isel(step=0).min())
 
 

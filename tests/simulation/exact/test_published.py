@@ -12,9 +12,18 @@ SEEDS = 20
 def test_published_entropies_are_matched():
     theirs = published.fig6().sel(num_last=1, eta_z=1)
     result = simulate(
-        syn_medium(num_last=1), length=128, batch_size=128, eta_y=theirs["ratio"], eta_z=1.0,
-        steps=100, momentum=0.9, init="uniform", seeds=SEEDS, what="statistics", at=[100],
-    )  # fmt: skip
+        syn_medium(num_last=1),
+        length=128,
+        batch_size=128,
+        eta_y=theirs["ratio"],
+        eta_z=1.0,
+        steps=100,
+        momentum=0.9,
+        init="uniform",
+        seeds=SEEDS,
+        what="statistics",
+        at=[100],
+    )
     entropy = result.distinct_entropy.mean("sequence_class").isel(step=0).mean("seed")
     # both means are noisy: the paper's over its seeds, ours over SEEDS
     error = theirs["entropy_std"] * np.sqrt(1 / published.FIG6_SEEDS + 1 / SEEDS)

@@ -15,9 +15,11 @@ from attnlab.simulation.exact.rows import row_source
 
 # Token 2 belongs to two queries and so comes first in the layout; next token 6 to two queries.
 CLASSES = SequenceClasses(
-    [[0.5, 0, 0.5, 0, 0, 0, 0], [0, 0.3, 0.7, 0, 0, 0, 0]], query=[3, 4], next_token=[6, 6],
+    [[0.5, 0, 0.5, 0, 0, 0, 0], [0, 0.3, 0.7, 0, 0, 0, 0]],
+    query=[3, 4],
+    next_token=[6, 6],
     prior=[0.8, 0.2],
-)  # fmt: skip
+)
 LAYOUT, WHERE = dense_layout(CLASSES, symmetric_start=True, also=CLASSES.queries)
 LAYOUT = LAYOUT.on_device(jnp.float32)
 

@@ -24,8 +24,11 @@ from attnlab.simulation.groups import stacks
 
 CLASSES = attnlab.SequenceClasses(
     [{0: 0.5, 1: 0.3, 2: 0.1, 3: 0.1}, {0: 0.4, 4: 0.4, 5: 0.2}, {6: 0.3, 1: 0.3, 7: 0.4}],
-    query=[8, 8, 9], next_token=[10, 11, 12], vocab_size=20, prior=[0.5, 0.3, 0.2],
-)  # fmt: skip
+    query=[8, 8, 9],
+    next_token=[10, 11, 12],
+    vocab_size=20,
+    prior=[0.5, 0.3, 0.2],
+)
 NAMES = {name: getattr(jaxtyping, name) for name in ("Bool", "Float", "Int")}
 CASES = {
     "batches": Simulation(Sequences(CLASSES, length=8), gradient=Batches(4)),
@@ -38,11 +41,12 @@ CASES = {
     ),
     "embedded": Simulation(CLASSES, Embedded(6), gradient=Population()),
     "heads": Simulation(
-        Sequences(CLASSES, length=8), gradient=Batches(4),
+        Sequences(CLASSES, length=8),
+        gradient=Batches(4),
         model=Extended(heads=3, residual=True, position=LearnedPosition()),
     ),
     "layer": Simulation(CLASSES, Extended(normalization="layer"), gradient=Population()),
-}  # fmt: skip
+}
 
 
 def check(value):

@@ -50,9 +50,11 @@ def test_the_family_contains_the_settings_of_the_paper() -> None:
     for knobs, setting in (
         (family(), syn_small()),
         (family(6, 3), syn_medium(num_last=3)),
-        (family(10, 1, common=1, common_mass=0.1, vocab_size=1000),
-         single_common(10, common_prob=0.1, vocab_size=1000)),
-    ):  # fmt: skip
+        (
+            family(10, 1, common=1, common_mass=0.1, vocab_size=1000),
+            single_common(10, common_prob=0.1, vocab_size=1000),
+        ),
+    ):
         np.testing.assert_allclose(knobs.probs, setting.probs, rtol=1e-14)
         np.testing.assert_array_equal(knobs.query, setting.query)
         np.testing.assert_array_equal(knobs.next_token, setting.next_token)

@@ -47,10 +47,7 @@ def test_the_page_has_every_preset_with_its_parameters_and_defaults() -> None:
         ("syn-small", syn_small()),
         ("syn-medium", syn_medium()),
         ("syn-medium:num_last=3", syn_medium(num_last=3)),
-        (
-            " syn-medium : num_last = 5 , next_per_last=1 ",
-            syn_medium(num_last=5, next_per_last=1),
-        ),
+        (" syn-medium : num_last = 5 , next_per_last=1 ", syn_medium(num_last=5, next_per_last=1)),
         ("single-common:common_prob=2e-1", constructions.single_common(common_prob=0.2)),
         ("single-common:vocab_size=1_000", constructions.single_common(vocab_size=1000)),
         ("zipf:vocab=500,classes=3,exponent=1", constructions.zipf(500, 3)),

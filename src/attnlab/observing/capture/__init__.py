@@ -22,9 +22,12 @@ SOURCES: tuple[Source, ...] = (HuggingFace(), Multihead(), ScaledDotProduct(), S
 
 @contextmanager
 def capturing(
-    model: nn.Module, see: Callable[[CapturedCall], None], *, only_training: bool = False,
+    model: nn.Module,
+    see: Callable[[CapturedCall], None],
+    *,
+    only_training: bool = False,
     guard: Guard = nullcontext,
-) -> Iterator[Capture]:  # fmt: skip
+) -> Iterator[Capture]:
     """Capture every attention call of the model's next forward pass, from all sources.
 
     guard: opened around the code that measures; it may keep errors away from the forward pass.

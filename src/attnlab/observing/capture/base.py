@@ -135,8 +135,9 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
         logits = logits.masked_fill(key > place, -torch.inf)
     if call.window is not None:
         far = (place - key) >= call.window
-        logits = logits.masked_fill(far if call.causal else far | (key - place >= call.window),
-                                    -torch.inf)  # fmt: skip
+        logits = logits.masked_fill(
+            far if call.causal else far | (key - place >= call.window), -torch.inf
+        )
     return logits
 
 
@@ -227,9 +228,13 @@ class Capture:
     """
 
     def __init__(
-        self, model: nn.Module, see: Callable[[CapturedCall], None], *, only_training: bool = False,
+        self,
+        model: nn.Module,
+        see: Callable[[CapturedCall], None],
+        *,
+        only_training: bool = False,
         guard: Guard = nullcontext,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.model, self._see, self._guard = model, see, guard
         self.names = {id(module): name for name, module in model.named_modules()}
         # the modules that run, from the outermost to the innermost; None: of another model

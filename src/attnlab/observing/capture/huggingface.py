@@ -39,9 +39,14 @@ class HuggingFace(Source):
     def _watched(self, function: Callable, implementation: str) -> Callable:
         @functools.wraps(function)
         def attend(
-            module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
-            *args: Any, **kwargs: Any,
-        ) -> Any:  # fmt: skip
+            module: nn.Module,
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            attention_mask: Any,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
             captures = [one for one in self.active_captures() if id(module) in one.names]
             with muted(captures):
                 result = function(module, query, key, value, attention_mask, *args, **kwargs)
@@ -51,9 +56,18 @@ class HuggingFace(Source):
                 if not cross and query.shape[2] != key.shape[2]:
                     cross = capture.comes_from_elsewhere(query, key)
                 with capture.measuring():
-                    call = understand(implementation, module, query, key, value, attention_mask,
-                                      layer=capture.next_layer, cross=cross, name=name,
-                                      **kwargs)  # fmt: skip
+                    call = understand(
+                        implementation,
+                        module,
+                        query,
+                        key,
+                        value,
+                        attention_mask,
+                        layer=capture.next_layer,
+                        cross=cross,
+                        name=name,
+                        **kwargs,
+                    )
                     output = result[0].transpose(1, 2)
                     capture.see(name, call, output, exact=not kwargs.get("dropout"))
             return result
@@ -62,10 +76,18 @@ class HuggingFace(Source):
 
 
 def understand(
-    implementation: str, module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
-    attention_mask: Any, *, layer: int = 0, cross: bool | None = None, name: str = "",
+    implementation: str,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    *,
+    layer: int = 0,
+    cross: bool | None = None,
+    name: str = "",
     **kwargs: Any,
-) -> AttentionCall:  # fmt: skip
+) -> AttentionCall:
     """Return the call that an implementation makes of these arguments.
 
     Each has its own way to say which keys a query sees. "eager" adds what it is given and knows no
@@ -74,9 +96,11 @@ def understand(
     """
     read = _READERS.get(implementation, _flash if "flash" in str(implementation) else _sdpa)
     seen: dict[str, Any] = {
-        "mask": attention_mask, "causal": False, "softcap": kwargs.get("softcap"),
+        "mask": attention_mask,
+        "causal": False,
+        "softcap": kwargs.get("softcap"),
         "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+    }
     seen |= read(module, query, key, attention_mask, kwargs)
     keys = seen.pop("keys", key.shape[2])
     mask = _with_bias(seen["mask"], kwargs.get("position_bias"), keys)
@@ -89,9 +113,12 @@ def understand(
         if own is None:
             warn_of_lengths(name, query.shape[2], keys)
     return AttentionCall(
-        query=query, scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
-        layer=layer, cross=is_cross, **seen,
-    )  # fmt: skip
+        query=query,
+        scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
+        layer=layer,
+        cross=is_cross,
+        **seen,
+    )
 
 
 def _eager(*_: Any) -> dict[str, Any]:

@@ -48,10 +48,17 @@ class ScaledDotProduct(Source):
         self.replace_by_name(capture, {self.original: lambda _: self._attend})
 
     def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         output: Tensor = self.original(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
@@ -72,18 +79,34 @@ class ScaledDotProduct(Source):
                 if cross and not (named or is_causal) and capture.sequences < 2:
                     warn_of_origin(name)
                 call = understand(
-                    q, k, v, mask, is_causal, scale, layer=capture.next_layer, cross=cross,
-                    name=name, appended=capture.appended,
-                )  # fmt: skip
+                    q,
+                    k,
+                    v,
+                    mask,
+                    is_causal,
+                    scale,
+                    layer=capture.next_layer,
+                    cross=cross,
+                    name=name,
+                    appended=capture.appended,
+                )
                 capture.see(name, call, unfold(output), exact=dropout_p == 0)
         return output
 
 
 def understand(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
-    scale: float | None, *, layer: int = 0, cross: bool | None = None, name: str = "",
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    *,
+    layer: int = 0,
+    cross: bool | None = None,
+    name: str = "",
     appended: int = 0,
-) -> AttentionCall:  # fmt: skip
+) -> AttentionCall:
     """Return the call that torch's function makes of these arguments.
 
     cross: whether keys are of another sequence; None: not known. appended: keys that are not of
@@ -109,9 +132,13 @@ def understand(
         if own is None:
             warn_of_lengths(name, queries, keys)
     return AttentionCall(
-        query=_four(query), layer=layer, causal=is_causal, cross=is_cross, **seen,
+        query=_four(query),
+        layer=layer,
+        causal=is_causal,
+        cross=is_cross,
+        **seen,
         scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
-    )  # fmt: skip
+    )
 
 
 def own_sequence(

@@ -154,9 +154,13 @@ class LatentLayers:
 
 
 def hierarchy(
-    classes: int = 20, upper: int = 20, lower: int = 10, tokens: int = 100, children: int = 2,
+    classes: int = 20,
+    upper: int = 20,
+    lower: int = 10,
+    tokens: int = 100,
+    children: int = 2,
     seed: int = 0,
-) -> SequenceClasses:  # fmt: skip
+) -> SequenceClasses:
     """Return the deterministic hierarchy of JoMA, as we know it: one class for each label.
 
     A label turns on `children` upper latents, each of these `children` lower ones, and each of
@@ -193,9 +197,11 @@ def hierarchy(
     """
     classes = how_many("classes", classes, 2)
     widths = (
-        classes, how_many("upper", upper, 1), how_many("lower", lower, 1),
+        classes,
+        how_many("upper", upper, 1),
+        how_many("lower", lower, 1),
         how_many("tokens", tokens, 1),
-    )  # fmt: skip
+    )
     for above, below in pairwise(widths):
         require_entries("classes, upper, lower, tokens", above * below)
     on = LatentLayers(widths, children, seed).active()[-1]
@@ -206,10 +212,15 @@ def hierarchy(
         query=np.full(classes, tokens),
         next_token=tokens + 1 + np.arange(classes),
         origin=origin_text(
-            "hierarchy", classes=classes, upper=upper, lower=lower, tokens=tokens,
-            children=children, seed=seed,
+            "hierarchy",
+            classes=classes,
+            upper=upper,
+            lower=lower,
+            tokens=tokens,
+            children=children,
+            seed=seed,
         ),
-    )  # fmt: skip
+    )
 
 
 MOST_NODES = 20  # below the root, of a tree that is enumerated: a million settings of them
@@ -348,9 +359,13 @@ def own_children(labels: int, branching: int, strength: float) -> NDArray[np.flo
 
 
 def hblt(
-    labels: int = 2, depth: int = 3, branching: int = 2, rho: float = 0.8, strength: float = 0.8,
+    labels: int = 2,
+    depth: int = 3,
+    branching: int = 2,
+    rho: float = 0.8,
+    strength: float = 0.8,
     queries: int = 2,
-) -> SequenceClasses:  # fmt: skip
+) -> SequenceClasses:
     """HBLT(rho) as sequence classes (JoMA, claim 5): tokens are leaves, next tokens root labels.
 
     Query q stands for leaf q being on. Its class for label n draws leaf l, another than q, in
@@ -419,7 +434,12 @@ def hblt(
         next_token=leaves + queries + np.tile(np.arange(labels), queries),
         prior=once.T.ravel() / once.sum(),
         origin=origin_text(
-            "hblt", labels=labels, depth=depth, branching=branching, rho=rho, strength=strength,
+            "hblt",
+            labels=labels,
+            depth=depth,
+            branching=branching,
+            rho=rho,
+            strength=strength,
             queries=queries,
         ),
-    )  # fmt: skip
+    )

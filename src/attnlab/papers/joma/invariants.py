@@ -84,21 +84,21 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
         how = {"r": r, "upper": V, **keywords}
         speeds: Any = {"eta_w": float(eta_y), "eta_z": float(eta_z)}
         assumed = theory.joint_assumptions(setting, v, z, **how)
-        implied = np.stack([
-            _printed(setting, v, z, speeds, keywords),
-            _moving(setting, v, z, t, speeds, how),
-        ])  # fmt: skip
+        implied = np.stack(
+            [_printed(setting, v, z, speeds, keywords), _moving(setting, v, z, t, speeds, how)]
+        )
         return implied, assumed.drift, assumed.residual, assumed.change
 
     logits = [clock, "query", "token"]
     implied, drift, residual, change = xr.apply_ufunc(
         one,
-        kept["attention_logits"].astype(np.float64), *rates,
+        kept["attention_logits"].astype(np.float64),
+        *rates,
         *(kept[n].astype(np.float64) for n in names),
         input_core_dims=[logits, [], [], *([clock, *dims[n]] for n in names)],
         output_core_dims=[["rung", *logits], [clock, "query"], [clock, "query"], [clock]],
         vectorize=True,
-    )  # fmt: skip
+    )
     whole = result["attention_logits"].astype(np.float64).expand_dims(rung=list(RUNGS)).copy()
     implied = implied.assign_coords(rung=list(RUNGS)).transpose(*whole.dims)
     whole[{"token": tokens}] = implied.values
@@ -146,9 +146,15 @@ def _moving(
         return found[:, None]
     shares = theory.joint_gradient(s, v, z, **how).shares
     return theory.shared_invariant(
-        v, shares, mean if kind == "softmax" else None, t, z0=z[0], eta_z=rates["eta_z"],
-        temperature=T, linear=kind == "linear",
-    )  # fmt: skip
+        v,
+        shares,
+        mean if kind == "softmax" else None,
+        t,
+        z0=z[0],
+        eta_z=rates["eta_z"],
+        temperature=T,
+        linear=kind == "linear",
+    )
 
 
 def _of_attention(model: dict[str, Any]) -> dict[str, Any]:

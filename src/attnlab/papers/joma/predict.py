@@ -120,9 +120,11 @@ class _Joma(ClassTheory):
         model = joint_model(case.model)
         stays = self.stationary or model.stationary
         return (
-            stays and model.activation == "linear" and model.attention != "softmax"
+            stays
+            and model.activation == "linear"
+            and model.attention != "softmax"
             and case.classes.queries.size == 1
-        )  # fmt: skip
+        )
 
     def _blow_up(self, case: Case) -> float:
         model = joint_model(case.model)
@@ -134,9 +136,14 @@ class _Joma(ClassTheory):
         model = joint_model(case.model)
         if not self._closed(case):
             return theory.reduced_joint_flow(
-                case, t, **kind(model), residual=model.residual, z0=case.z0, moving=self.moving,
+                case,
+                t,
+                **kind(model),
+                residual=model.residual,
+                z0=case.z0,
+                moving=self.moving,
                 stationary=self.stationary or model.stationary,
-            )  # fmt: skip
+            )
         law = theory.erf_law if model.attention == "exp" else theory.cosh_law
         found = law(theory.delta(case)[0], t, **_of_law(case))
         g = theory.start_gradient(case)
@@ -183,10 +190,11 @@ def kind(model: Joint) -> dict[str, Any]:
 def _of_law(case: Case) -> dict[str, Any]:
     """Return learning rates, temperature and start, as the closed forms take them."""
     return {
-        "eta_w": case.eta_y, "eta_z": case.eta_z,
+        "eta_w": case.eta_y,
+        "eta_z": case.eta_z,
         "temperature": joint_model(case.model).temperature,
         "z0": 0.0 if case.z0 is None else case.z0[0],
-    }  # fmt: skip
+    }
 
 
 def _assumed(
@@ -194,9 +202,13 @@ def _assumed(
 ) -> theory.JointAssumptions:
     """Measure what JoMA assumes along a predicted path."""
     return theory.joint_assumptions(
-        case, path.weights, path.logits, r=path.query_weights, incoming=incoming,
+        case,
+        path.weights,
+        path.logits,
+        r=path.query_weights,
+        incoming=incoming,
         **kind(joint_model(case.model)),
-    )  # fmt: skip
+    )
 
 
 def _held(case: Case) -> NDArray[np.float64] | None:

@@ -164,11 +164,7 @@ class FactoredAttention(Model):
         }
 
     def apply(
-        self,
-        params: Params,
-        inputs: tuple[jax.Array, jax.Array],
-        *,
-        key: jax.Array | None = None,
+        self, params: Params, inputs: tuple[jax.Array, jax.Array], *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return the output logits of each last token, its attention and its attention logits."""
         q, pi = inputs

@@ -61,10 +61,19 @@ ROWS = {
 
 
 def measure(
-    corpus: Corpus, *, queries: int = 5, following: int = 4, context: int = 35, min_count: int = 10,
-    eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000, seeds: int = 3, top: int = 10,
+    corpus: Corpus,
+    *,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
+    min_count: int = 10,
+    eta_y: float = 10.0,
+    eta_z: float = 1.0,
+    steps: int = 1000,
+    seeds: int = 3,
+    top: int = 10,
     progress: Choice = "auto",
-) -> xr.Dataset:  # fmt: skip
+) -> xr.Dataset:
     """Train the paper's model on a text in three ways, and hold six scores against it.
 
     Parameters
@@ -120,8 +129,12 @@ def measure(
     spec = {
         "corpus": {"name": corpus.name, "digest": corpus.digest},
         "classes": {"origin": classes.origin, "digest": classes.digest},
-        **rates, "context": context, "min_count": min_count, "top": top, "batch_size": BATCH_SIZE,
-    }  # fmt: skip
+        **rates,
+        "context": context,
+        "min_count": min_count,
+        "top": top,
+        "batch_size": BATCH_SIZE,
+    }
     result = _compare(classes, trained, held, top)
     return result.assign_attrs(provenance(spec, windows=len(windows), top=top))
 
@@ -192,14 +205,17 @@ def _compare(
             "probability": (("sequence_class", "token"), classes.probs),
         },
         {
-            "training": list(TRAININGS), "target": list(TARGETS), "tokens": list(TOKENS),
+            "training": list(TRAININGS),
+            "target": list(TARGETS),
+            "tokens": list(TOKENS),
             "score": list(SCORES),
-            "query": classes.queries, "token": np.arange(classes.vocab_size),
+            "query": classes.queries,
+            "token": np.arange(classes.vocab_size),
             "token_name": ("token", np.asarray(classes.names)),
             "query_token": ("sequence_class", classes.query),
             "next_token": ("sequence_class", classes.next_token),
         },
-    )  # fmt: skip
+    )
 
 
 def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[NDArray[np.int64], ...]:
@@ -332,10 +348,15 @@ def draw(found: xr.Dataset, top: int) -> Figure:
                 low, high = np.clip(ends, *BOUNDS[quantity])
                 reach = np.abs([mean - low, high - mean])
                 ax.errorbar(
-                    mean, row + 0.2 * (i - 1), xerr=reach, linestyle="none",
-                    marker=style.MARKERS[i], color=style.ordered(len(TRAINED_ON))[i], capsize=2,
+                    mean,
+                    row + 0.2 * (i - 1),
+                    xerr=reach,
+                    linestyle="none",
+                    marker=style.MARKERS[i],
+                    color=style.ordered(len(TRAINED_ON))[i],
+                    capsize=2,
                     label=words,
-                )  # fmt: skip
+                )
             ax.axvline(0, color=style.OUTLINE, linewidth=0.6)
             ax.set_xlabel(ROWS[quantity, tokens].format(top=top))
         axes[0][0].set_yticks(row, names)
@@ -343,9 +364,13 @@ def draw(found: xr.Dataset, top: int) -> Figure:
         style.panel_titles(axes.ravel(), [*TARGET_WORDS.values()] * len(ROWS))
         handles, labels = axes[0][0].get_legend_handles_labels()
         figure.legend(
-            handles, labels, loc="outside upper center", ncols=3, title_fontsize=7.5,
+            handles,
+            labels,
+            loc="outside upper center",
+            ncols=3,
+            title_fontsize=7.5,
             title=f"trained on; bars: 95 % t-interval over {found.attrs['queries']} queries",
-        )  # fmt: skip
+        )
     return figure
 
 

@@ -68,9 +68,12 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
     ]
     first = 1 + 3 * K
     return SequenceClasses(
-        rows, [first] * K, list(range(first + 1, first + 1 + K)), vocab_size=M,
+        rows,
+        [first] * K,
+        list(range(first + 1, first + 1 + K)),
+        vocab_size=M,
         origin=f"graded: K = {K}, common_prob = {common_prob:g}",
-    )  # fmt: skip
+    )
 
 
 def predictions(case: Case, time: float) -> dict[str, NDArray[np.float64]]:

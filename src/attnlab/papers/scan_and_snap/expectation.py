@@ -77,10 +77,18 @@ class Expectation:
 
 
 def expectation(
-    dataset: xr.Dataset, text: Any = None, *, names: Any = None, queries: int = 5,
-    following: int = 4, context: int = 35, min_count: int = 10, eta_y: float = 10.0,
-    eta_z: float = 1.0, steps: int = 1000,
-) -> Expectation:  # fmt: skip
+    dataset: xr.Dataset,
+    text: Any = None,
+    *,
+    names: Any = None,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
+    min_count: int = 10,
+    eta_y: float = 10.0,
+    eta_z: float = 1.0,
+    steps: int = 1000,
+) -> Expectation:
     """Hold what theories expect of a text against what an observed model's first layer did.
 
     Parameters
@@ -118,9 +126,16 @@ def expectation(
         )
     tokens = dataset["token"].values
     of_text, ids, expected = _scored(
-        tokens if text is None else text, names, queries=queries, following=following,
-        context=context, min_count=min_count, eta_y=eta_y, eta_z=eta_z, steps=steps,
-    )  # fmt: skip
+        tokens if text is None else text,
+        names,
+        queries=queries,
+        following=following,
+        context=context,
+        min_count=min_count,
+        eta_y=eta_y,
+        eta_z=eta_z,
+        steps=steps,
+    )
     start, end = dataset["received_start"].values, dataset["received_end"].values
     gained, numbers, gains = [], [], np.zeros((2, ids.size))
     for sequence, before, after in zip(tokens, start, end, strict=True):
@@ -150,9 +165,12 @@ def expectation(
 
 
 def permutation_test(
-    gained: Sequence[Float[Any, " token"]], score: Float[Any, " token"], *,
-    permutations: int = PERMUTATIONS, seed: int = 0,
-) -> tuple[float, float]:  # fmt: skip
+    gained: Sequence[Float[Any, " token"]],
+    score: Float[Any, " token"],
+    *,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> tuple[float, float]:
     """Test whether a score of tokens ranks what they gained, in sequences that share tokens.
 
     Parameters
@@ -207,9 +225,17 @@ def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[st
 
 
 def _scored(
-    text: Any, names: Any, *, queries: int = 5, following: int = 4, context: int = 35,
-    min_count: int = 10, eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000,
-) -> tuple[SequenceClasses, NDArray[np.int64], Float[Any, "score token"]]:  # fmt: skip
+    text: Any,
+    names: Any,
+    *,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
+    min_count: int = 10,
+    eta_y: float = 10.0,
+    eta_z: float = 1.0,
+    steps: int = 1000,
+) -> tuple[SequenceClasses, NDArray[np.int64], Float[Any, "score token"]]:
     """The classes of a text, the ids of their tokens, and each of SCORES of them."""
     corpus, id_of = corpus_of_ids(text, names=names, context=context)
     windows = find_windows(

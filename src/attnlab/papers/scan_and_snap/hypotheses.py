@@ -45,10 +45,13 @@ def fast_decoder(case: Case) -> tuple[Hypothesis, ...]:
     # The ratio of rates given in decimals, which may miss the bound in the last bit.
     return (
         Hypothesis(
-            "Assumption 1(c)", "eta_Y >> eta_Z: their ratio", float(f"{ratio:.12g}"),
-            much_greater(FAST), 1,
+            "Assumption 1(c)",
+            "eta_Y >> eta_Z: their ratio",
+            float(f"{ratio:.12g}"),
+            much_greater(FAST),
+            1,
         ),
-    )  # fmt: skip
+    )
 
 
 def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
@@ -59,10 +62,13 @@ def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
         Hypothesis(source, "M >> K^2: M/K^2", parts.vocabulary.value, much_greater(MUCH), 1),
         Hypothesis(source, "|lambda_1(E)| < 1/K", parts.largest.value, BELOW, parts.largest.bound),
         Hypothesis(
-            source, "all |lambda_i(E)| >= 6/sqrt(M)", parts.smallest.value, AT_LEAST,
+            source,
+            "all |lambda_i(E)| >= 6/sqrt(M)",
+            parts.smallest.value,
+            AT_LEAST,
             parts.smallest.bound,
         ),
-    )  # fmt: skip
+    )
 
 
 def weak_correlations_with_residual(case: Case) -> tuple[Hypothesis, ...]:
@@ -92,11 +98,10 @@ def rate_window(case: Case) -> tuple[Hypothesis, ...]:
     """M^-0.99 << eta_Y < 1."""
     return (
         Hypothesis(
-            "Theorem 1", "eta_Y >> M^-0.99: eta_Y", case.eta_y, much_greater(MUCH),
-            case.M**-0.99,
+            "Theorem 1", "eta_Y >> M^-0.99: eta_Y", case.eta_y, much_greater(MUCH), case.M**-0.99
         ),
         Hypothesis("Theorem 1", "eta_Y < 1", case.eta_y, BELOW, 1),
-    )  # fmt: skip
+    )
 
 
 def many_steps(case: Case) -> tuple[Hypothesis, ...]:
@@ -154,5 +159,11 @@ COROLLARY_2 = (*EQ_10, single_query, symmetric_classes)
 SECTION_6 = (single_query, single_common_token, equal_norms)
 
 # What `attnlab audit CLASSES` reports.
-ASKED = (*THEOREM_1, single_common_token, distinct_tokens, single_query, symmetric_classes,
-         equal_norms)  # fmt: skip
+ASKED = (
+    *THEOREM_1,
+    single_common_token,
+    distinct_tokens,
+    single_query,
+    symmetric_classes,
+    equal_norms,
+)

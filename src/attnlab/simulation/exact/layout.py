@@ -438,9 +438,7 @@ def _unique_rows(
     return order[starts], group, np.diff(np.append(starts, len(rows))).astype(np.float64)
 
 
-def _each_its_own(
-    count: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _each_its_own(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     return np.arange(count), np.arange(count), np.ones(count)
 
 

@@ -189,9 +189,12 @@ class ReusedRows(RowSource):
 
 
 def row_source(
-    task: Sequences, classes: SequenceClasses, where: TokenMap, position: Position | None,
+    task: Sequences,
+    classes: SequenceClasses,
+    where: TokenMap,
+    position: Position | None,
     batch_size: int | None,
-) -> RowSource:  # fmt: skip
+) -> RowSource:
     """Return what draws the rows of a step.
 
     Parameters

@@ -302,16 +302,10 @@ def classes_document(classes: SequenceClasses) -> dict[str, Any]:
     uniform = np.all(classes.prior == 1.0 / classes.num_classes)
     items = []
     for k in range(classes.num_classes):
-        item = {
-            "query": label[int(classes.query[k])],
-            "next": label[int(classes.next_token[k])],
-        }
+        item = {"query": label[int(classes.query[k])], "next": label[int(classes.next_token[k])]}
         if not uniform:
             item["prior"] = float(classes.prior[k])
         support, values = classes.support(k).tolist(), classes.probabilities(k).tolist()
         item["probs"] = {label[token]: value for token, value in zip(support, values, strict=True)}
         items.append(item)
-    return {
-        "vocabulary": classes.vocab_size if names is None else list(names),
-        "classes": items,
-    }
+    return {"vocabulary": classes.vocab_size if names is None else list(names), "classes": items}

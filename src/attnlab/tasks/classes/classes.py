@@ -135,9 +135,17 @@ class SequenceClasses:
         self = object.__new__(cls)
         num_classes = np.asarray(query).size
         self._store(
-            np.asarray(classes), np.asarray(tokens), np.asarray(values, dtype=np.float64),
-            num_classes, query, next_token, prior, vocab_size, names, origin,
-        )  # fmt: skip
+            np.asarray(classes),
+            np.asarray(tokens),
+            np.asarray(values, dtype=np.float64),
+            num_classes,
+            query,
+            next_token,
+            prior,
+            vocab_size,
+            names,
+            origin,
+        )
         return self
 
     def _store(
@@ -209,10 +217,16 @@ class SequenceClasses:
                 raise InputError("names: two tokens have the same name")
 
         fields = dict(
-            vocab_size=vocab_size, query=query, next_token=next_token, prior=prior,
-            tokens=tokens.astype(np.int64), values=values, offsets=offsets.astype(np.int64),
-            names=names, origin=origin,
-        )  # fmt: skip
+            vocab_size=vocab_size,
+            query=query,
+            next_token=next_token,
+            prior=prior,
+            tokens=tokens.astype(np.int64),
+            values=values,
+            offsets=offsets.astype(np.int64),
+            names=names,
+            origin=origin,
+        )
         for name, value in fields.items():
             object.__setattr__(
                 self, name, _frozen(value) if isinstance(value, np.ndarray) else value
@@ -269,10 +283,16 @@ class SequenceClasses:
         """The same classes with another probability for each."""
         given = ", ".join(f"{p:g}" for p in np.ravel(prior))
         return SequenceClasses.from_entries(
-            self.class_of_entry, self.tokens, self.values, query=self.query,
-            next_token=self.next_token, vocab_size=self.vocab_size, prior=prior, names=self.names,
+            self.class_of_entry,
+            self.tokens,
+            self.values,
+            query=self.query,
+            next_token=self.next_token,
+            vocab_size=self.vocab_size,
+            prior=prior,
+            names=self.names,
             origin=f"{self.origin} with prior {given}",
-        )  # fmt: skip
+        )
 
     def with_unused(self, count: int) -> SequenceClasses:
         """The same classes with M larger by `count`: tokens that never occur and are never next.
@@ -280,10 +300,15 @@ class SequenceClasses:
         P(l|m,n) stays as it is; what changes is how many outputs the decoder chooses from.
         """
         return SequenceClasses.from_entries(
-            self.class_of_entry, self.tokens, self.values, query=self.query,
-            next_token=self.next_token, vocab_size=self.vocab_size + count, prior=self.prior,
+            self.class_of_entry,
+            self.tokens,
+            self.values,
+            query=self.query,
+            next_token=self.next_token,
+            vocab_size=self.vocab_size + count,
+            prior=self.prior,
             origin=f"{self.origin} and {count} unused outputs",
-        )  # fmt: skip
+        )
 
     # -- P(l|m,n) -----------------------------------------------------------------------------
 

@@ -19,9 +19,14 @@ HUB_PATIENCE = 10.0  # seconds for the first answer
 HELD_OUT = 0.1  # of a text without a validation part of its own
 _TRAIN = ("train.txt", "wiki.train.tokens", "wiki.train.raw")
 _VALIDATION = (
-    "valid.txt", "validation.txt", "wiki.valid.tokens", "wiki.valid.raw", "test.txt",
-    "wiki.test.tokens", "wiki.test.raw",
-)  # fmt: skip
+    "valid.txt",
+    "validation.txt",
+    "wiki.valid.tokens",
+    "wiki.valid.raw",
+    "test.txt",
+    "wiki.test.tokens",
+    "wiki.test.raw",
+)
 _CHOICES = f"give builtin, {', '.join(WIKITEXT)}, or a file or folder that is there"
 
 

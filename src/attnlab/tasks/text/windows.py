@@ -61,9 +61,11 @@ def find_windows(
     <unk> stands for rare words and is left out as they are.
     """
     for name, value, least in (
-        ("queries", queries, 1), ("following", following, 2), ("context", context, 2),
+        ("queries", queries, 1),
+        ("following", following, 2),
+        ("context", context, 2),
         ("min_count", min_count, 1),
-    ):  # fmt: skip
+    ):
         if value < least:
             raise InputError(f"{name}: expected at least {least}, got {value}")
     text = corpus.train.astype(np.int64)

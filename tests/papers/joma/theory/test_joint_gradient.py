@@ -25,9 +25,14 @@ KINDS = ("softmax", "exp", "linear")
 def test_it_is_minus_the_slope_of_the_loss(random_classes, attention, activation, upper):
     rng = np.random.default_rng(0)
     brute = Brute(
-        random_classes(2, K=4), psi=[0, 1, 1, 0], target=[0, 1, 2, 1], weight=[0.4, 0.3, 0.2, 0.1],
-        attention=attention, activation=activation, temperature=0.7,
-    )  # fmt: skip
+        random_classes(2, K=4),
+        psi=[0, 1, 1, 0],
+        target=[0, 1, 2, 1],
+        weight=[0.4, 0.3, 0.2, 0.1],
+        attention=attention,
+        activation=activation,
+        temperature=0.7,
+    )
     J, H = 3, 5 if upper else 3
     v, z = rng.normal(size=(H, brute.L)), rng.normal(1.0, 0.5, (2, brute.L))
     r = rng.normal(size=(H, 2))
@@ -142,9 +147,15 @@ def test_closed_forms_solve_the_flow_at_a_stationary_gradient(random_classes, at
     end = 0.95 * blow_up_time(D, z0=z0, **rates)
     t = np.array([0.0, 0.3, 1.0]) * end
     flow = reduced_joint_flow(
-        Setting(P, eta_y=0.7, eta_z=0.3), t, temperature=0.6, attention=attention, stationary=True,
-        z0=z0, rtol=1e-11, atol=1e-13,
-    )  # fmt: skip
+        Setting(P, eta_y=0.7, eta_z=0.3),
+        t,
+        temperature=0.6,
+        attention=attention,
+        stationary=True,
+        z0=z0,
+        rtol=1e-11,
+        atol=1e-13,
+    )
     found = law(D, t, z0=z0, **rates)
     np.testing.assert_allclose(found.weights, flow.weights, atol=1e-7)
     np.testing.assert_allclose(found.logits, flow.logits[:, 0], atol=1e-7)

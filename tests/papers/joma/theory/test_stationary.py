@@ -13,9 +13,14 @@ DELTA = np.array([1.0, -0.6, 0.3, 0.0])
 def test_it_solves_its_equation():
     t = np.linspace(0.0, 0.99 * np.sqrt(np.pi / 2), 20)
     path = solve_ivp(
-        lambda _, v: DELTA * np.exp(v**2 / 2), (0, t[-1]), np.zeros(4), t_eval=t, method="LSODA",
-        rtol=1e-10, atol=1e-12,
-    ).y.T  # fmt: skip
+        lambda _, v: DELTA * np.exp(v**2 / 2),
+        (0, t[-1]),
+        np.zeros(4),
+        t_eval=t,
+        method="LSODA",
+        rtol=1e-10,
+        atol=1e-12,
+    ).y.T
     found = erf_law(DELTA, t)
     np.testing.assert_allclose(found.weights[:, 0], path, atol=1e-6)
     np.testing.assert_allclose(found.logits, path**2 / 2, atol=1e-5)

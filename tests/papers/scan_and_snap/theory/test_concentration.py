@@ -145,12 +145,18 @@ def test_losing_length_balances_sampled_drift():
 def test_losing_length_grows_as_outputs_to_one_minus_overlap(rho):
     """At 10 t_0 up to powers of ln M: T* over M falls, T* over M^(1 - rho) hardly moves."""
     M = 10 ** np.arange(3, 6)
-    found = np.array([
-        losing_length(
-            [0.3, 0.05, 0.65], 10 * transition_times(K=2, M=m, eta_y=0.9).t0,
-            K=2, M=m, rho=rho, eta_y=0.9,
-        )[1]
-        for m in M
-    ])  # fmt: skip
+    found = np.array(
+        [
+            losing_length(
+                [0.3, 0.05, 0.65],
+                10 * transition_times(K=2, M=m, eta_y=0.9).t0,
+                K=2,
+                M=m,
+                rho=rho,
+                eta_y=0.9,
+            )[1]
+            for m in M
+        ]
+    )
     exponent = np.polyfit(np.log(M), np.log(found), 1)[0]
     assert exponent == pytest.approx(1 - rho, abs=0.03)

@@ -22,24 +22,30 @@ CASE = Case(CLASSES, **RATES, steps=30.0)
 @pytest.mark.parametrize(
     ("of_classes", "of_arrays"),
     [
-        (lambda: formulas.attention_weights(CLASSES, Z),
-         lambda: formulas.attention_weights(ARRAYS, Z)),
+        (
+            lambda: formulas.attention_weights(CLASSES, Z),
+            lambda: formulas.attention_weights(ARRAYS, Z),
+        ),
         (lambda: theory.correlation(CLASSES), lambda: theory.correlation(ARRAYS)),
         (lambda: formulas.token_roles(CLASSES).common, lambda: formulas.token_roles(P).common),
         (lambda: theory.token_fates(CLASSES), lambda: theory.token_fates(ARRAYS)),
         (lambda: theory.local_roles(CLASSES).common, lambda: theory.local_roles(ARRAYS).common),
-        (lambda: theory.attention_velocity(CLASSES, Z),
-         lambda: theory.attention_velocity(ARRAYS, Z)),
-        (lambda: theory.residual_velocity(CLASSES, Z),
-         lambda: theory.residual_velocity(ARRAYS, Z)),
-        (lambda: theory.centred_velocity(CLASSES, Z),
-         lambda: theory.centred_velocity(ARRAYS, Z)),
-        (lambda: theory.attention_flow(Setting(CLASSES, **RATES), T).logits,
-         lambda: theory.attention_flow(ARRAYS, T).logits),
-        (lambda: formulas.sgd_flow(Setting(CLASSES, **RATES), T).logits,
-         lambda: formulas.sgd_flow(ARRAYS, T).logits),
+        (
+            lambda: theory.attention_velocity(CLASSES, Z),
+            lambda: theory.attention_velocity(ARRAYS, Z),
+        ),
+        (lambda: theory.residual_velocity(CLASSES, Z), lambda: theory.residual_velocity(ARRAYS, Z)),
+        (lambda: theory.centred_velocity(CLASSES, Z), lambda: theory.centred_velocity(ARRAYS, Z)),
+        (
+            lambda: theory.attention_flow(Setting(CLASSES, **RATES), T).logits,
+            lambda: theory.attention_flow(ARRAYS, T).logits,
+        ),
+        (
+            lambda: formulas.sgd_flow(Setting(CLASSES, **RATES), T).logits,
+            lambda: formulas.sgd_flow(ARRAYS, T).logits,
+        ),
     ],
-)  # fmt: skip
+)
 def test_classes_stand_for_their_arrays(of_classes, of_arrays):
     np.testing.assert_array_equal(of_classes(), of_arrays())
 
@@ -60,7 +66,7 @@ def test_classes_stand_for_their_arrays(of_classes, of_arrays):
         (lambda: Setting(P, psi=[0]), "one query row"),
         (lambda: Setting(P, prior=[0.1, 0.2, 0.7]), "prior must be one number or one per class"),
     ],
-)  # fmt: skip
+)
 def test_what_would_be_misread_is_refused(call, words):
     with pytest.raises(InputError, match=words):
         call()

@@ -62,9 +62,12 @@ NORMALISED = "Scan and Snap"
 DECAYED = tuple(name for name, of in MODELS.items() if of.decay)
 FREE = tuple(name for name, of in MODELS.items() if not of.decay)
 WIDE = (
-    "Joint, 16 linear", "Joint, 16 GELU", "Joint, 16 ReLU", "Joint, 16 ReLU, no residual",
+    "Joint, 16 linear",
+    "Joint, 16 GELU",
+    "Joint, 16 ReLU",
+    "Joint, 16 ReLU, no residual",
     "Joint, 64 ReLU",
-)  # fmt: skip
+)
 NARROW = ("Scan and Snap, not normalised", "Joint", "Joint, no residual")
 
 
@@ -94,14 +97,18 @@ def _per_model(of: xr.DataArray) -> str:
 
 
 @claim(
-    "one-hot-or-not", sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
+    "one-hot-or-not",
+    sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
     statement=r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or "
     r"$\eta_z = 3 \eta_y$",
-    relation=ABOVE, case=PAIRS, ours=True, code=("discriminancy", "erf_law"),
+    relation=ABOVE,
+    case=PAIRS,
+    ours=True,
+    code=("discriminancy", "erf_law"),
     test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="with normalisation at most {:.2f}; with a hidden layer and eta_z <= eta_y "
     "below 0.9",
-)  # fmt: skip
+)
 def one_hot_or_not(s: Case) -> Measurement:
     """Check that winners stay below 0.9 with l2 normalisation, have more without, and are above 0.9
     as stated: twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1).
@@ -112,26 +119,45 @@ def one_hot_or_not(s: Case) -> Measurement:
     normal = top.sel(model=NORMALISED).values
     return Measurement(
         Check("Scan and Snap's winners", ONE_HOT, normal, BELOW, training=True),
-        Check("winners without normalisation, against those", normal.max(),
-              np.concatenate([narrow, wide]), ABOVE, training=True),
+        Check(
+            "winners without normalisation, against those",
+            normal.max(),
+            np.concatenate([narrow, wide]),
+            ABOVE,
+            training=True,
+        ),
         Check("without hidden layer, against 0.9", ONE_HOT, narrow, ABOVE, training=True),
-        Check("with hidden layer, eta_z <= eta_y, against 0.9", ONE_HOT, wide[:, :-1], BELOW,
-              training=True),
-        Check("with hidden layer, eta_z = 3 eta_y, against 0.9", ONE_HOT, wide[:, -1], ABOVE,
-              training=True),
+        Check(
+            "with hidden layer, eta_z <= eta_y, against 0.9",
+            ONE_HOT,
+            wide[:, :-1],
+            BELOW,
+            training=True,
+        ),
+        Check(
+            "with hidden layer, eta_z = 3 eta_y, against 0.9",
+            ONE_HOT,
+            wide[:, -1],
+            ABOVE,
+            training=True,
+        ),
         training_number=float(normal.max()),
         note="mean share of the winners at eta_z/eta_y = 0.3, 1, 3: " + _per_model(top),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "freeze-or-dilution", sources="Scan and Snap (Section 6) against JoMA (claim 4)",
+    "freeze-or-dilution",
+    sources="Scan and Snap (Section 6) against JoMA (claim 4)",
     statement=r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay",
-    relation=BELOW, case=PAIRS, ours=True, code=("entropy_dip", "gamma_stages"),
+    relation=BELOW,
+    case=PAIRS,
+    ours=True,
+    code=("entropy_dip", "gamma_stages"),
     test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
     "their peak",
-)  # fmt: skip
+)
 def freeze_or_dilution(s: Case) -> Measurement:
     """Check that attention settles and entropy does not rise for any residual, activation and
     width, and that with decay and eta_z > eta_y it rises: twelve models over three ratios of rates,
@@ -144,18 +170,40 @@ def freeze_or_dilution(s: Case) -> Measurement:
     diluted = found["rise"].sel(model=list(DECAYED), ratio=RATIOS[-1]).values
     restless = int((late[:, 0] >= QUIET).sum())
     return Measurement(
-        Check("attention moves less than a tenth as fast in the end, eta_z >= eta_y", QUIET,
-              late[:, 1:], BELOW, training=True),
-        Check("the fastest in the end, eta_z = 0.3 eta_y", QUIET, late[:, 0].max(), ABOVE,
-              training=True),
-        Check("entropy does not rise from its lowest", 1e-3, rise, BELOW, relative=False,
-              training=True),
-        Check("with weight decay it does, eta_z = 3 eta_y", 0.05, diluted, ABOVE, relative=False,
-              training=True),
+        Check(
+            "attention moves less than a tenth as fast in the end, eta_z >= eta_y",
+            QUIET,
+            late[:, 1:],
+            BELOW,
+            training=True,
+        ),
+        Check(
+            "the fastest in the end, eta_z = 0.3 eta_y",
+            QUIET,
+            late[:, 0].max(),
+            ABOVE,
+            training=True,
+        ),
+        Check(
+            "entropy does not rise from its lowest",
+            1e-3,
+            rise,
+            BELOW,
+            relative=False,
+            training=True,
+        ),
+        Check(
+            "with weight decay it does, eta_z = 3 eta_y",
+            0.05,
+            diluted,
+            ABOVE,
+            relative=False,
+            training=True,
+        ),
         training_number=float(restless),
         note=f"late motion over its peak at eta_z/eta_y = 0.3, 1, 3: {_per_model(found['late'])}; "
         f"at eta_z = 0.3 eta_y {restless} of {len(FREE)} models without weight decay are above "
         f"{QUIET:g}; with weight decay {DECAY:g} and eta_z = 3 eta_y entropy rises from its lowest "
         f"by {listed(diluted, '.2f')}: here entropy rises only where weights tend to a mu "
         "(joma-dip), by decay, and attention outruns them",
-    )  # fmt: skip
+    )

@@ -34,9 +34,12 @@ from .runs import (
 SHORT = replace(PAIRS, steps=100.0)
 # Two queries with two classes each, which share common tokens.
 SHARED = Case(
-    family(classes=4, queries=2, common=2, distinct=2), 1.0, 1.0, 100.0,
+    family(classes=4, queries=2, common=2, distinct=2),
+    1.0,
+    1.0,
+    100.0,
     model=Joint(attention="exp"),
-)  # fmt: skip
+)
 PERCENT = 0.01
 
 
@@ -68,20 +71,24 @@ def _exact(s: Case) -> Measurement:
     size = np.abs(z).max()
     return Measurement(
         _velocities(s),
-        Check("z in training, over its largest", found / size, z / size, relative=False,
-              training=True),
-    )  # fmt: skip
+        Check(
+            "z in training, over its largest", found / size, z / size, relative=False, training=True
+        ),
+    )
 
 
 @claim(
-    "joma-linear", sources="JoMA, claim 1; re-derived",
+    "joma-linear",
+    sources="JoMA, claim 1; re-derived",
     statement=r"Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives",
-    relation=EQUAL, case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
-    hypotheses=(orthonormal, one_query), tolerance=1e-8,
+    relation=EQUAL,
+    case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
+    hypotheses=(orthonormal, one_query),
+    tolerance=1e-8,
     code=("linear_invariant", "joint_gradient"),
     test="test_invariants.py::test_velocities_are_tied_at_any_state",
     number="error below 1e-08, at any temperature: it drops out",
-)  # fmt: skip
+)
 def joma_linear(s: Case) -> Measurement:
     """Compare z from the weights v with velocities at a random state, and with the flow of Joint to
     t = 100. It is an identity; in training the tolerance is that of the solver.
@@ -90,13 +97,17 @@ def joma_linear(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-exp", sources="JoMA, claim 1; re-derived",
+    "joma-exp",
+    sources="JoMA, claim 1; re-derived",
     statement=r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever "
     r"arrives",
-    relation=EQUAL, case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
-    hypotheses=(orthonormal, one_query), tolerance=1e-8, code=("exp_invariant", "joint_gradient"),
+    relation=EQUAL,
+    case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
+    hypotheses=(orthonormal, one_query),
+    tolerance=1e-8,
+    code=("exp_invariant", "joint_gradient"),
     test="test_invariants.py::test_velocities_are_tied_at_any_state",
-)  # fmt: skip
+)
 def joma_exp(s: Case) -> Measurement:
     """Compare z from the weights v, which a temperature divides, with velocities at a random state,
     and with the flow of Joint to t = 100. It is an identity; in training the tolerance is that of
@@ -110,15 +121,19 @@ def _range(of: xr.DataArray) -> str:
 
 
 @claim(
-    "joma-softmax", sources="JoMA, claim 1; re-derived",
+    "joma-softmax",
+    sources="JoMA, claim 1; re-derived",
     statement=r"Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar "
     r"b_m) + c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' "
     r"b b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$",
-    relation=LEADING, case=TOY_EARLY, hypotheses=(orthonormal, one_query, fixed_mean, factorises),
-    tolerance=IN_SIZE, code=("softmax_invariant", "joint_assumptions"),
+    relation=LEADING,
+    case=TOY_EARLY,
+    hypotheses=(orthonormal, one_query, fixed_mean, factorises),
+    tolerance=IN_SIZE,
+    code=("softmax_invariant", "joint_assumptions"),
     test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
     training_number="error at most {:.2g} of z over 30 draws",
-)  # fmt: skip
+)
 def joma_softmax(s: Case) -> Measurement:
     """Compare z from the weights v, with b-bar as it starts, with 30 draws of the paper's toy, as
     long as b-bar and factorisation are within a tenth. Drift and residual of a tenth each are
@@ -129,24 +144,33 @@ def joma_softmax(s: Case) -> Measurement:
     until = inside.argmin("time") - 1  # the last record up to which both hold
     last = draws.isel(time=until)
     return Measurement(
-        Check("error of z where the hypotheses last hold", 0.0, last["fixed"].values,
-              relative=False, training=True),
+        Check(
+            "error of z where the hypotheses last hold",
+            0.0,
+            last["fixed"].values,
+            relative=False,
+            training=True,
+        ),
         training_number=float(last["fixed"].max()),
         note=f"over {DRAWS} draws of the toy, each at the last record up to which drift and "
         f"residual are below {SMALL:g} (t = {_range(last['time'])}): the error is "
         f"{_range(last['fixed'])} of how far z has moved (mean {float(last['fixed'].mean()):.2g})",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "joma-correlation", sources="JoMA, experiment on claim 1",
+    "joma-correlation",
+    sources="JoMA, experiment on claim 1",
     statement="On the paper's toy $z_m$ and what the invariant predicts have a correlation near "
     "$1$",
-    relation=ABOVE, case=TOY, hypotheses=(orthonormal, one_query), code=("softmax_invariant",),
+    relation=ABOVE,
+    case=TOY,
+    hypotheses=(orthonormal, one_query),
+    code=("softmax_invariant",),
     test="test_invariants.py::"
     "test_with_equal_pulls_the_moving_mean_is_exact_and_the_fixed_one_is_not",
     training_number="at least {:.3f} over 30 draws; its size is another matter: joma-size",
-)  # fmt: skip
+)
 def joma_correlation(s: Case) -> Measurement:
     """Compare z from the weights v, with b-bar as it starts, by Pearson's correlation over tokens
     at t = 200 (2,000 steps at 0.1), in 30 draws. Near 1 is read as above 0.95.
@@ -161,13 +185,18 @@ def joma_correlation(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-size", sources="JoMA, claim 1, on its own experiment; it reports correlations only",
-    statement="On the paper's toy the softmax invariant gives $z_m$ in size, too", relation=LEADING,
-    case=TOY, hypotheses=(orthonormal, one_query), tolerance=IN_SIZE, ours=True,
+    "joma-size",
+    sources="JoMA, claim 1, on its own experiment; it reports correlations only",
+    statement="On the paper's toy the softmax invariant gives $z_m$ in size, too",
+    relation=LEADING,
+    case=TOY,
+    hypotheses=(orthonormal, one_query),
+    tolerance=IN_SIZE,
+    ours=True,
     code=("softmax_invariant", "moving_invariant"),
     test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
     training_number="b-bar is not constant there: error {:.2g} times z (mean of 30 draws)",
-)  # fmt: skip
+)
 def joma_size(s: Case) -> Measurement:
     """Compare z with b-bar fixed by the error's norm over tokens at t = 200, over that of how far z
     has moved, in 30 draws; the corrected form is 1/2 sum v^2 less the integral of b-bar d(|v|^2/2).
@@ -177,28 +206,47 @@ def joma_size(s: Case) -> Measurement:
     fixed, moving, drift = (draws[name] for name in ("fixed", "moving", "drift"))
     return Measurement(
         Check("error of z, b-bar fixed", 0.0, fixed.values, relative=False, training=True),
-        Check("error of z, b-bar moving", 0.0, moving.values, relative=False, form="corrected",
-              training=True),
-        Check("drift of b-bar", SMALL, drift.values, AT_MOST, relative=False, tolerance=0.0,
-              form="premise", training=True),
+        Check(
+            "error of z, b-bar moving",
+            0.0,
+            moving.values,
+            relative=False,
+            form="corrected",
+            training=True,
+        ),
+        Check(
+            "drift of b-bar",
+            SMALL,
+            drift.values,
+            AT_MOST,
+            relative=False,
+            tolerance=0.0,
+            form="premise",
+            training=True,
+        ),
         training_number=float(fixed.mean()),
         note=f"over {DRAWS} draws of the toy: at t = {s.steps:g} b-bar has moved by "
         f"{_range(drift)} of attention; with it fixed the error is {_range(fixed)} of how far z "
         f"has moved, with it moving (ours) {_range(moving)}, mean {float(moving.mean()):.2g}, and "
         f"below {IN_SIZE:g} in {int((moving <= IN_SIZE).sum())} draws",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "joma-several-queries", sources="JoMA, claim 1, which does not cover them",
+    "joma-several-queries",
+    sources="JoMA, claim 1, which does not cover them",
     statement=r"Several queries that share one MLP: each $z_m$ keeps the invariant of one query, "
     r"$z_m = \frac{1}{2} \sum_k v_k^2 + c$",
-    relation=EQUAL, case=SHARED, hypotheses=(orthonormal,), tolerance=1e-8, ours=True,
+    relation=EQUAL,
+    case=SHARED,
+    hypotheses=(orthonormal,),
+    tolerance=1e-8,
+    ours=True,
     code=("exp_invariant", "shared_invariant"),
     test="test_invariants.py::test_several_queries_keep_the_sum",
     number="the velocity of z_m is tied to its own share of v': error below 1e-08",
     training_number="each alone is off by {:.2g} of its size; the sum over queries is exact",
-)  # fmt: skip
+)
 def joma_several_queries(s: Case) -> Measurement:
     """Compare z_m from v with exp attention and two queries, to t = 100; the corrected form has the
     sum of z_m over queries, and each by its own share of v'. The sum is an identity; each query is
@@ -213,13 +261,32 @@ def joma_several_queries(s: Case) -> Measurement:
     alone, shared = (_errors(s, rung)[-1] for rung in ("joma", "joma-moving"))
     return Measurement(
         _velocities(s),
-        Check("each z_m from the whole of v", 0.0, alone, relative=False, tolerance=PERCENT,
-              training=True),
-        Check("the sum over queries", total / most, whole / most, relative=False, form="corrected",
-              training=True),
-        Check("each z_m by its own share of v'", 0.0, shared, relative=False, tolerance=PERCENT,
-              form="corrected", training=True),
+        Check(
+            "each z_m from the whole of v",
+            0.0,
+            alone,
+            relative=False,
+            tolerance=PERCENT,
+            training=True,
+        ),
+        Check(
+            "the sum over queries",
+            total / most,
+            whole / most,
+            relative=False,
+            form="corrected",
+            training=True,
+        ),
+        Check(
+            "each z_m by its own share of v'",
+            0.0,
+            shared,
+            relative=False,
+            tolerance=PERCENT,
+            form="corrected",
+            training=True,
+        ),
         training_number=float(alone),
         note=f"from the whole of v each z_m is off by {alone:.2f} of its size; their sum is exact, "
         f"and by its own share of v' each is right to {shared:.0e} (the rule of integration)",
-    )  # fmt: skip
+    )

@@ -23,15 +23,19 @@ EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0
 
 
 @claim(
-    "joma-delta", sources="JoMA, claim 2; re-derived",
+    "joma-delta",
+    sources="JoMA, claim 2; re-derived",
     statement=r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
     r"frequency; common and distinct tokens are its two ends",
-    relation=EQUAL, case=PAIRS, hypotheses=(one_query,), tolerance=1e-12,
+    relation=EQUAL,
+    case=PAIRS,
+    hypotheses=(one_query,),
+    tolerance=1e-12,
     code=("delta", "discriminancy", "token_roles"),
     test="test_joint_gradient.py::"
     "test_common_and_distinct_tokens_are_the_two_ends_of_discriminancy",
     number="error below 1e-12; among distinct tokens Delta is frequency, over a factor of {:.3g}",
-)  # fmt: skip
+)
 def joma_delta(s: Case) -> Measurement:
     """Compare discriminancy 0 of tokens that all labels have alike, and 1 of those that one label
     has, with classes of one common and three distinct tokens each. The tolerance is rounding.
@@ -48,15 +52,19 @@ def joma_delta(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-erf", sources="JoMA, claim 2; re-derived; several hidden units are ours",
+    "joma-erf",
+    sources="JoMA, claim 2; re-derived; several hidden units are ours",
     statement=r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ "
     r"while gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$",
-    relation=EQUAL, case=EXP, hypotheses=(one_query,), tolerance=1e-7,
+    relation=EQUAL,
+    case=EXP,
+    hypotheses=(one_query,),
+    tolerance=1e-7,
     code=("erf_law", "blow_up_time", "delta", "reduced_joint_flow"),
     test="test_stationary.py::test_several_hidden_units_follow_the_length_of_delta",
     number="t* = {:.4g} here",
     training_number="with cross entropy it is right to a tenth up to {:.2f} t*",
-)  # fmt: skip
+)
 def joma_erf(s: Case) -> Measurement:
     """Compare the erf law with |Delta| over hidden units, and its end t*, with its equation,
     solved, and with the flow of Joint with cross entropy and exp attention. The tolerance is the
@@ -64,9 +72,13 @@ def joma_erf(s: Case) -> Measurement:
     """
     t = np.array([0.3, 0.6, 0.9]) * BLOW_UP
     flow = theory.reduced_joint_flow(
-        formulas.Setting.of(s, eta_y=1.0, eta_z=1.0), t, attention="exp", stationary=True,
-        rtol=1e-11, atol=1e-13,
-    )  # fmt: skip
+        formulas.Setting.of(s, eta_y=1.0, eta_z=1.0),
+        t,
+        attention="exp",
+        stationary=True,
+        rtol=1e-11,
+        atol=1e-13,
+    )
     law = theory.erf_law(DELTA, t)
     run = trained(s)
     times = run["time"].values
@@ -79,26 +91,46 @@ def joma_erf(s: Case) -> Measurement:
     good = part[off <= SMALL][-1]
     return Measurement(
         Check("the law and its equation", flow.weights, law.weights, relative=False),
-        Check("error of v up to t*", 0.0, off.max(), AT_MOST, relative=False, tolerance=SMALL,
-              training=True),
-        Check("change of the incoming gradient up to t*", SMALL, change.max(), AT_MOST,
-              relative=False, tolerance=0.0, form="premise", training=True),
-        number=BLOW_UP, training_number=float(good),
+        Check(
+            "error of v up to t*",
+            0.0,
+            off.max(),
+            AT_MOST,
+            relative=False,
+            tolerance=SMALL,
+            training=True,
+        ),
+        Check(
+            "change of the incoming gradient up to t*",
+            SMALL,
+            change.max(),
+            AT_MOST,
+            relative=False,
+            tolerance=0.0,
+            form="premise",
+            training=True,
+        ),
+        number=BLOW_UP,
+        training_number=float(good),
         note=f"with cross entropy the gradient has changed by {np.interp(0.5, part, change):.2f} "
         f"at t*/2 and by {change.max():.2f} at t*, where v is finite; the law is right to a tenth "
         f"up to {good:.2f} t*",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "joma-winner", sources="JoMA, claim 2; re-derived",
+    "joma-winner",
+    sources="JoMA, claim 2; re-derived",
     statement=r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at "
     r"$v_l = \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$",
-    relation=ABOVE, case=EXP, hypotheses=(one_query,), code=("erf_law", "frozen_weights"),
+    relation=ABOVE,
+    case=EXP,
+    hypotheses=(one_query,),
+    code=("erf_law", "frozen_weights"),
     test="test_stationary.py::test_the_winner_takes_all_at_the_blow_up",
     number="the runner-up is frozen at |v| = {:.2f}",
     training_number="with cross entropy the winners have {:.2f} of attention at 2 t*",
-)  # fmt: skip
+)
 def joma_winner(s: Case) -> Measurement:
     """Check a share above 0.99 for the largest |Delta|, and |v| of the others by frozen_weights:
     the erf law at (1 - 1e-12) t*, and the flow of Joint with cross entropy at 2 t*. All attention
@@ -116,7 +148,15 @@ def joma_winner(s: Case) -> Measurement:
         Check("share of each class's winner at t*", 0.99, share.max(1), ABOVE),
         Check("where the others freeze", frozen[finite], length[finite], EQUAL, tolerance=1e-6),
         Check("share of each class's winner at 2 t*", 0.99, top[-1], ABOVE, training=True),
-        Check("change of the incoming gradient", SMALL, change, AT_MOST, relative=False,
-              form="premise", training=True),
-        number=float(np.where(finite, frozen, 0.0).max()), training_number=float(top[-1].mean()),
-    )  # fmt: skip
+        Check(
+            "change of the incoming gradient",
+            SMALL,
+            change,
+            AT_MOST,
+            relative=False,
+            form="premise",
+            training=True,
+        ),
+        number=float(np.where(finite, frozen, 0.0).max()),
+        training_number=float(top[-1].mean()),
+    )

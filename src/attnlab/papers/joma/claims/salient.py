@@ -27,13 +27,16 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
 
 
 @claim(
-    "joma-pull", sources="JoMA, claim 3",
+    "joma-pull",
+    sources="JoMA, claim 3",
     statement=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ "
     r"\exp(v^2/2)$",
-    relation=LEADING, case=NONLINEAR, code=("salient_flow",),
+    relation=LEADING,
+    case=NONLINEAR,
+    code=("salient_flow",),
     test="test_salient.py::test_it_solves_its_equation",
     number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
-)  # fmt: skip
+)
 def joma_pull(s: Case) -> Measurement:
     """Measure nothing: the step is a heuristic as we know it, we could not derive it, and its
     conditions on data and activation are not known to us.
@@ -42,14 +45,17 @@ def joma_pull(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-ratio", sources="JoMA, claim 4 (its Theorem 4); re-derived",
+    "joma-ratio",
+    sources="JoMA, claim 4 (its Theorem 4); re-derived",
     statement=r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
     r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first",
-    relation=LEADING, case=NONLINEAR, tolerance=0.01,
+    relation=LEADING,
+    case=NONLINEAR,
+    tolerance=0.01,
     code=("salient_flow", "salient_ratio", "salient_lag"),
     test="test_salient.py::test_the_ratio_is_reached_as_one_over_time",
     number="at the end of the paper's picture, t = 100, the ratio is {:.3f} of its limit",
-)  # fmt: skip
+)
 def joma_ratio(s: Case) -> Measurement:
     """Compare the limit, approached as 1/t, with v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as
     in the paper's picture; the constant of 1/t is ours, the order may not be. The tolerance is 1/t
@@ -71,22 +77,26 @@ def joma_ratio(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-dip", sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
+    "joma-dip",
+    sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
     statement=r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
     r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense",
-    relation=BELOW, case=NONLINEAR, code=("entropy_dip", "salient_entropy"),
+    relation=BELOW,
+    case=NONLINEAR,
+    code=("entropy_dip", "salient_entropy"),
     test="test_salient.py::test_entropy_dips_from_an_equal_start_below_every_mu",
     number="it ends {:.2f} above its lowest (mean over 20 draws of mu)",
     training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
-)  # fmt: skip
+)
 def joma_dip(s: Case) -> Measurement:
     """Check that entropy ends above its lowest under v' = (mu - v) exp(v^2/2), not all mu equal, in
     20 draws of ten mu, and in the flow of Joint, one layer, cross entropy, to t = 10^4. Only the
     order counts.
     """
     found = [theory.entropy_dip(_centres(seed, 10), v0=START) for seed in range(20)]
-    start, low, end = (np.array([getattr(of, name) for of in found])
-                       for name in ("start", "lowest", "end"))  # fmt: skip
+    start, low, end = (
+        np.array([getattr(of, name) for of in found]) for name in ("start", "lowest", "end")
+    )
     run = trained_long(s, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
     H = measures.entropy(run).mean("sequence_class").transpose("run", "time").values
     squares = (run["mlp_weights"] ** 2).sum(["unit", "token"])
@@ -98,23 +108,34 @@ def joma_dip(s: Case) -> Measurement:
         Check("lowest against the start", start, low, BELOW),
         Check("lowest against the end", end, low, BELOW),
         Check("the end above the lowest", 0.0, rise, ABOVE, relative=False, training=True),
-        Check("growth of |v| in the last decade: is there a mu?", SETTLED, grown, AT_MOST,
-              relative=False, form="premise", training=True),
-        number=float(np.mean(end - low)), training_number=float(rise.max()),
+        Check(
+            "growth of |v| in the last decade: is there a mu?",
+            SETTLED,
+            grown,
+            AT_MOST,
+            relative=False,
+            form="premise",
+            training=True,
+        ),
+        number=float(np.mean(end - low)),
+        training_number=float(rise.max()),
         note=f"GELU, 16 hidden units, cross entropy: entropy falls from {H[0, 0]:.2f} to "
         f"{listed(H[:, -1], '.2f')} at eta_z = 0.3, 1, 3 and does not rise by t = 10^4; |v| still "
         f"grows, by {listed(grown, '.2f')} in the last decade: it tends to no mu",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "joma-rank", sources="JoMA, claim 4",
+    "joma-rank",
+    sources="JoMA, claim 4",
     statement=r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W "
     r"\rVert_2^2$, falls, then rises",
-    relation=BELOW, case=NONLINEAR, code=("stable_rank",),
+    relation=BELOW,
+    case=NONLINEAR,
+    code=("stable_rank",),
     test="test_salient.py::test_stable_rank_of_known_matrices",
     training_number="it falls and rises again, by {:.2f} at most",
-)  # fmt: skip
+)
 def joma_rank(s: Case) -> Measurement:
     """Check that the rank is lowest in between, in the flow of Joint (GELU, 16 hidden units, from
     N(0, 1)/100) to t = 10^4. Only the order counts.
@@ -128,7 +149,8 @@ def joma_rank(s: Case) -> Measurement:
         Check("later against the lowest", low, after, ABOVE, training=True),
         training_number=float((after - low).max()),
         note="stable rank at the start, at its lowest and at its highest after that: "
-        + "; ".join(f"{a:.2f}, {b:.2f}, {c:.2f}"
-                    for a, b, c in zip(rank[:, 0], low, after, strict=True))
+        + "; ".join(
+            f"{a:.2f}, {b:.2f}, {c:.2f}" for a, b, c in zip(rank[:, 0], low, after, strict=True)
+        )
         + " (eta_z = 0.3, 1, 3)",
-    )  # fmt: skip
+    )

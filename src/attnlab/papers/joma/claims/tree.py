@@ -19,13 +19,17 @@ LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
 
 
 @claim(
-    "joma-tree", sources="JoMA, claim 5; re-derived",
+    "joma-tree",
+    sources="JoMA, claim 5; re-derived",
     statement=r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 "
     r"\rho^{L-1} \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT",
-    relation=EQUAL, case=LEAVES, tolerance=1e-12, code=("tree_co_occurrence",),
+    relation=EQUAL,
+    case=LEAVES,
+    tolerance=1e-12,
+    code=("tree_co_occurrence",),
     test="test_tree.py::test_the_formula_is_that_of_all_settings",
     number="error below 1e-12; a sibling occurs with probability {:.3f}",
-)  # fmt: skip
+)
 def joma_tree(s: Case) -> Measurement:
     """Compare the formula, for pairs of leaves under one child of the root, with the sum over all
     settings of a tree of 14 latents. The tolerance is rounding.
@@ -44,13 +48,16 @@ def joma_tree(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-siblings", sources="JoMA, claim 5",
-    statement="Siblings co-occur most and are learnt first", relation=ABOVE, case=LEAVES,
+    "joma-siblings",
+    sources="JoMA, claim 5",
+    statement="Siblings co-occur most and are learnt first",
+    relation=ABOVE,
+    case=LEAVES,
     code=("tree_co_occurrence", "discriminancy"),
     test="test_tree.py::test_siblings_occur_together_most",
     number="a sibling is {:.2f} times as frequent as a cousin",
     training_number="to predict the root's label, it loses: its z is {:.2f} at t = 100",
-)  # fmt: skip
+)
 def joma_siblings(s: Case) -> Measurement:
     """Check that the query's sibling has the largest co-occurrence by the formula, and so the
     largest z in the flow of Joint on the classes hblt, whose targets are root labels. Only the
@@ -63,12 +70,25 @@ def joma_siblings(s: Case) -> Measurement:
     tells = theory.discriminancy(s)[0]
     return Measurement(
         Check("co-occurrence falls with H", often[:-1], often[1:], BELOW),
-        Check("z of the sibling against its cousins", cousins, sibling, ABOVE, relative=False,
-              training=True),
-        Check("discriminancy of the sibling, against its cousins'", tells[2:4].max(), tells[1],
-              tolerance=0.01, form="premise", training=True),
-        number=float(often[1] / often[2]), training_number=float(sibling),
+        Check(
+            "z of the sibling against its cousins",
+            cousins,
+            sibling,
+            ABOVE,
+            relative=False,
+            training=True,
+        ),
+        Check(
+            "discriminancy of the sibling, against its cousins'",
+            tells[2:4].max(),
+            tells[1],
+            tolerance=0.01,
+            form="premise",
+            training=True,
+        ),
+        number=float(often[1] / often[2]),
+        training_number=float(sibling),
         note=f"labels as targets: the query's sibling tells less of the label (discriminancy "
         f"{tells[1]:.2f}, cousins {tells[2]:.2f}), and its z is {sibling:.2f}, cousins "
         f"{cousins.mean():.2f}: Delta is frequency times discriminancy, and the second decides",
-    )  # fmt: skip
+    )

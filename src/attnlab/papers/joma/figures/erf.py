@@ -90,11 +90,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "trained_weight": (("later", "token"), _lengths(trained, tokens)[:, order]),
         },
         {
-            "loss": list(runs), "time": times / end, "token": tokens[order],
+            "loss": list(runs),
+            "time": times / end,
+            "token": tokens[order],
             "later": np.append(times, later) / end,
         },
         {"blow_up_time": end, "labels": len(Delta)},
-    )  # fmt: skip
+    )
 
 
 def _lengths(run: Any, tokens: Any) -> Any:
@@ -114,10 +116,15 @@ def draw(curves: xr.Dataset) -> Figure:
             of = curves.isel(token=int(token))
             axes[0].plot(time, of["law"], color=colour, alpha=0.5, linewidth=2.2)
             axes[0].plot(
-                time, of["weight"].sel(loss="held"), color=colour, linestyle="none",
-                marker="o", markersize=2.5, markevery=max(time.size // 14, 1),
+                time,
+                of["weight"].sel(loss="held"),
+                color=colour,
+                linestyle="none",
+                marker="o",
+                markersize=2.5,
+                markevery=max(time.size // 14, 1),
                 label=f"{float(of['delta'] / curves['delta'][0]):.2g}",
-            )  # fmt: skip
+            )
             axes[1].plot(time[1:], of["share"].sel(loss="held")[1:] * time[1:], color=colour)
             axes[2].plot(curves["later"], of["trained_weight"], color=colour)
         axes[0].axvline(float(curves["blow_up"]), color=style.ACCENT, linewidth=1)
@@ -186,6 +193,12 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="erf", kind="figure", title="The erf law and its end in finite time",
-    recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
-)  # fmt: skip
+    name="erf",
+    kind="figure",
+    title="The erf law and its end in finite time",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="JoMA, as we know it",
+)

@@ -75,9 +75,14 @@ def draw(found: xr.Dataset) -> Figure:
                 ax.plot(of["H"], of["formula"], color=colour, label=rf"$\rho$ = {rho:g}")
                 ax.plot(of["H"], of["enumerated"], color=colour, marker="x", linestyle="none")
                 ax.errorbar(
-                    of["H"] + 0.08, of["sampled"], 2 * of["sampled_error"], color=colour,
-                    marker="o", markersize=2.5, linestyle="none",
-                )  # fmt: skip
+                    of["H"] + 0.08,
+                    of["sampled"],
+                    2 * of["sampled_error"],
+                    color=colour,
+                    marker="o",
+                    markersize=2.5,
+                    linestyle="none",
+                )
             ax.set_xticks(found["H"].values)
             ax.set_xlabel("levels up to the common ancestor, $H$")
         axes[0].set_ylabel(r"$P(y_l = 1\,|\,y_m = 1)$")
@@ -120,6 +125,12 @@ def judge(found: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="hblt", kind="figure", title="How often tokens of a latent tree occur together",
-    recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
-)  # fmt: skip
+    name="hblt",
+    kind="figure",
+    title="How often tokens of a latent tree occur together",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="JoMA, as we know it",
+)

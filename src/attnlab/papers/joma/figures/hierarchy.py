@@ -151,11 +151,14 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "accuracy": (("way", *dims), accuracy.reshape(len(WAYS), *shape)),
         },
         {
-            "level": list(LEVELS), "way": list(WAYS), "children": list(recipe.children),
+            "level": list(LEVELS),
+            "way": list(WAYS),
+            "children": list(recipe.children),
             "latents": [f"{lowest}, {upper}" for lowest, upper in recipe.latents],
-            "seed": np.arange(recipe.seeds), "latent": np.arange(most),
+            "seed": np.arange(recipe.seeds),
+            "latent": np.arange(most),
         },
-    )  # fmt: skip
+    )
 
 
 def _sequences(active: Sequence[Any]) -> Any:
@@ -352,6 +355,13 @@ def judge(found: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="hierarchy", kind="figure", title="Latents found by hidden units, layer by layer",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
-)  # fmt: skip
+    name="hierarchy",
+    kind="figure",
+    title="Latents found by hidden units, layer by layer",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+    source="JoMA, as we know it",
+)

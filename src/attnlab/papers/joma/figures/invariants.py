@@ -185,9 +185,12 @@ def draw(runs: xr.Dataset) -> Figure:
                 ax.plot(cell["step"], cell.sel(form="fixed"), color=colour, label=activation)
                 if attention == "softmax":
                     ax.plot(
-                        cell["step"], cell.sel(form="moving"), color=colour,
-                        linestyle=style.DASHES[1], label=f"{activation}, moving mean",
-                    )  # fmt: skip
+                        cell["step"],
+                        cell.sel(form="moving"),
+                        color=colour,
+                        linestyle=style.DASHES[1],
+                        label=f"{activation}, moving mean",
+                    )
             ax.set_yscale("log")
             ax.axhline(1, color=style.OUTLINE, linewidth=0.7, linestyle=":")
             noun = "query" if queries == 1 else "queries"
@@ -202,8 +205,22 @@ def table(runs: xr.Dataset) -> Table:
     """Every cell at the last step: correlation, error and its range, and size."""
     last = runs.isel(step=-1)
     worst = runs["error"].isel(step=slice(1, None)).mean("seed").max("step")
-    rows, cells = [], [["queries", "attention", "activation", "correlation", "error at the end",
-                        "from", "to", "largest on the way", "size over that of z"]]  # fmt: skip
+    rows, cells = (
+        [],
+        [
+            [
+                "queries",
+                "attention",
+                "activation",
+                "correlation",
+                "error at the end",
+                "from",
+                "to",
+                "largest on the way",
+                "size over that of z",
+            ]
+        ],
+    )
     for queries, attention, activation in product(runs["queries"].values, ATTENTIONS, ACTIVATIONS):
         for form in runs["form"].values[: 2 if attention == "softmax" else 1]:
             where = dict(queries=queries, attention=attention, activation=activation, form=form)
@@ -216,11 +233,15 @@ def table(runs: xr.Dataset) -> Table:
             }
             named = {"softmax": f"softmax, {form}"}.get(attention, attention)
             cells.append([str(queries), named, activation, *(f"{x:.3g}" for x in numbers.values())])
-            rows.append({
-                "queries": float(queries), "attention": float(ATTENTIONS.index(attention)),
-                "activation": float(ACTIVATIONS.index(activation)),
-                "moving": float(form == "moving"), **numbers,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "queries": float(queries),
+                    "attention": float(ATTENTIONS.index(attention)),
+                    "activation": float(ACTIVATIONS.index(activation)),
+                    "moving": float(form == "moving"),
+                    **numbers,
+                }
+            )
     plain_exp = last["error"].isel(queries=0).sel(PLAIN_EXP)
     return Table(
         rows,
@@ -322,6 +343,13 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="invariants", kind="figure", title="Attention logits as a function of the MLP",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
-)  # fmt: skip
+    name="invariants",
+    kind="figure",
+    title="Attention logits as a function of the MLP",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+    source="JoMA, as we know it",
+)

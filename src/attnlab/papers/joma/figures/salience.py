@@ -108,9 +108,13 @@ def draw(curves: xr.Dataset) -> Figure:
             ax.set_xlabel("time (rate times steps)")
         style.panel_titles(
             axes.ravel(),
-            [r"as claimed, $\exp(v^2/2)$", "its entropy; dotted: the limit",
-             r"as drawn, softmax$(v^2/3)$", "its entropy; dotted: the limit"],
-        )  # fmt: skip
+            [
+                r"as claimed, $\exp(v^2/2)$",
+                "its entropy; dotted: the limit",
+                r"as drawn, softmax$(v^2/3)$",
+                "its entropy; dotted: the limit",
+            ],
+        )
         style.legend_above(figure, axes[0][0], ncols=5)
     return figure
 
@@ -199,6 +203,13 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="salience", kind="figure", title="Salient components first, the others later",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
-)  # fmt: skip
+    name="salience",
+    kind="figure",
+    title="Salient components first, the others later",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+    source="JoMA, as we know it",
+)

@@ -86,10 +86,17 @@ class JointGradient:
 
 
 def joint_gradient(
-    setting: SettingLike, v: ArrayLike, z: ArrayLike, *, r: ArrayLike | None = None,
-    upper: ArrayLike | None = None, attention: str = "softmax", activation: str = "linear",
-    temperature: float = 1.0, incoming: ArrayLike | None = None,
-) -> JointGradient:  # fmt: skip
+    setting: SettingLike,
+    v: ArrayLike,
+    z: ArrayLike,
+    *,
+    r: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    attention: str = "softmax",
+    activation: str = "linear",
+    temperature: float = 1.0,
+    incoming: ArrayLike | None = None,
+) -> JointGradient:
     """The gradient of minus the loss in all weights of an MLP over attention.
 
     >>> found = joint_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((2, 3)), np.zeros((1, 3)))

@@ -48,9 +48,13 @@ def _squares(v: ArrayLike, v0: ArrayLike) -> FloatArray:
 
 
 def linear_invariant(
-    v: ArrayLike, *, v0: ArrayLike = 0.0, z0: ArrayLike = 1.0, eta_w: float = 1.0,
+    v: ArrayLike,
+    *,
+    v0: ArrayLike = 0.0,
+    z0: ArrayLike = 1.0,
+    eta_w: float = 1.0,
     eta_z: float = 1.0,
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """z^2 = z(0)^2 + (eta_z/eta_w) sum_k (v_k^2 - v_k(0)^2), for linear attention: exact.
 
     The temperature drops out. Returns z^2 of one query, (..., L); of several, the sum of z_m^2 over
@@ -65,9 +69,14 @@ def linear_invariant(
 
 
 def exp_invariant(
-    v: ArrayLike, *, v0: ArrayLike = 0.0, z0: ArrayLike = 0.0, eta_w: float = 1.0,
-    eta_z: float = 1.0, temperature: float = 1.0,
-) -> FloatArray:  # fmt: skip
+    v: ArrayLike,
+    *,
+    v0: ArrayLike = 0.0,
+    z0: ArrayLike = 0.0,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
+) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - v_k(0)^2), for exp attention: exact.
 
     Returns z of one query, (..., L); of several, the sum over them.
@@ -82,9 +91,15 @@ def exp_invariant(
 
 
 def softmax_invariant(
-    v: ArrayLike, mean_attention: ArrayLike, *, v0: ArrayLike = 0.0, z0: ArrayLike = 0.0,
-    eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
-) -> FloatArray:  # fmt: skip
+    v: ArrayLike,
+    mean_attention: ArrayLike,
+    *,
+    v0: ArrayLike = 0.0,
+    z0: ArrayLike = 0.0,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
+) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - |v_k|^2 b-bar), differences from the start.
 
     For one query, and a mean attention that does not move.
@@ -99,9 +114,14 @@ def softmax_invariant(
 
 
 def moving_invariant(
-    v: ArrayLike, mean_attention: ArrayLike, *, z0: ArrayLike = 0.0, eta_w: float = 1.0,
-    eta_z: float = 1.0, temperature: float = 1.0,
-) -> FloatArray:  # fmt: skip
+    v: ArrayLike,
+    mean_attention: ArrayLike,
+    *,
+    z0: ArrayLike = 0.0,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
+) -> FloatArray:
     """z = z(0) + (eta_z/(eta_w T)) (1/2 sum_k v_k^2 - integral of b-bar ds), s = 1/2 sum_k |v_k|^2.
 
     For one query, along a run (time, ...) from its start on. Ours. The integral is the trapezoidal
@@ -128,9 +148,16 @@ def moving_invariant(
 
 
 def shared_invariant(
-    v: ArrayLike, shares: ArrayLike, mean_attention: ArrayLike | None, t: ArrayLike, *,
-    z0: ArrayLike = 0.0, eta_z: float = 1.0, temperature: float = 1.0, linear: bool = False,
-) -> FloatArray:  # fmt: skip
+    v: ArrayLike,
+    shares: ArrayLike,
+    mean_attention: ArrayLike | None,
+    t: ArrayLike,
+    *,
+    z0: ArrayLike = 0.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
+    linear: bool = False,
+) -> FloatArray:
     """z of each of several queries that share one MLP, along a run (time, ...) (ours).
 
         z_m = z_m(0) + (eta_z/T) integral of sum_k (v_k * u_mk - (v_k . u_mk) b-bar_m) dt

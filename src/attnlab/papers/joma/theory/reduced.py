@@ -42,10 +42,19 @@ class ReducedJoint:
 
 
 def reduced_joint_flow(
-    setting: SettingLike, t: ArrayLike, *, attention: str = "softmax", activation: str = "linear",
-    temperature: float = 1.0, residual: bool = True, z0: ArrayLike | None = None,
-    moving: bool = False, stationary: bool = False, rtol: float = 1e-8, atol: float = 1e-11,
-) -> ReducedJoint:  # fmt: skip
+    setting: SettingLike,
+    t: ArrayLike,
+    *,
+    attention: str = "softmax",
+    activation: str = "linear",
+    temperature: float = 1.0,
+    residual: bool = True,
+    z0: ArrayLike | None = None,
+    moving: bool = False,
+    stationary: bool = False,
+    rtol: float = 1e-8,
+    atol: float = 1e-11,
+) -> ReducedJoint:
     """Solve the reduced dynamics at times t, from v(0) = 0 and r(0) = 0.
 
     Parameters
@@ -102,9 +111,15 @@ def reduced_joint_flow(
     def velocity(_: float, state: FloatArray) -> FloatArray:
         v, r, z = unpack(state)
         found = joint_gradient(
-            s, v, z, r=r, attention=attention, activation=activation, temperature=T,
+            s,
+            v,
+            z,
+            r=r,
+            attention=attention,
+            activation=activation,
+            temperature=T,
             incoming=incoming,
-        )  # fmt: skip
+        )
         parts = [eta_w * found.shares.sum(0).ravel()]
         if residual:
             parts.append(eta_w * found.query_weights.ravel())

@@ -69,9 +69,15 @@ class EntropyDip:
 
 
 def salient_flow(
-    mu: ArrayLike, t: ArrayLike, *, v0: ArrayLike = 0.0, sharpness: float = 0.5,
-    normalised: bool = False, rtol: float = 1e-10, atol: float = 1e-12,
-) -> SalientFlow:  # fmt: skip
+    mu: ArrayLike,
+    t: ArrayLike,
+    *,
+    v0: ArrayLike = 0.0,
+    sharpness: float = 0.5,
+    normalised: bool = False,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+) -> SalientFlow:
     """v' = (mu - v) * exp(c v^2) from v0, which is below every mu.
 
     >>> salient_flow([1.0, 2.0], [0.0, 0.5, 5.0]).weights.round(3)

@@ -56,9 +56,13 @@ def _unit(D: FloatArray) -> FloatArray:
 
 
 def blow_up_time(
-    Delta: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
+    Delta: ArrayLike,
+    *,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
     z0: ArrayLike = 0.0,
-) -> float:  # fmt: skip
+) -> float:
     """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|.
 
     Infinite if nothing moves.
@@ -72,9 +76,14 @@ def blow_up_time(
 
 
 def erf_law(
-    Delta: ArrayLike, t: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0,
-    temperature: float = 1.0, z0: ArrayLike = 0.0,
-) -> StationaryLaw:  # fmt: skip
+    Delta: ArrayLike,
+    t: ArrayLike,
+    *,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
+    z0: ArrayLike = 0.0,
+) -> StationaryLaw:
     """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0.
 
     >>> erf_law([0.5, 0.25], [1.0, 2.0]).logits.round(4)
@@ -94,9 +103,13 @@ def erf_law(
 
 
 def frozen_weights(
-    Delta: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
+    Delta: ArrayLike,
+    *,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
     z0: ArrayLike = 0.0,
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
 
     Infinite for the winner.
@@ -110,16 +123,22 @@ def frozen_weights(
 
 
 def cosh_law(
-    Delta: ArrayLike, t: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0,
-    temperature: float = 1.0, z0: ArrayLike = 1.0,
-) -> StationaryLaw:  # fmt: skip
+    Delta: ArrayLike,
+    t: ArrayLike,
+    *,
+    eta_w: float = 1.0,
+    eta_z: float = 1.0,
+    temperature: float = 1.0,
+    z0: ArrayLike = 1.0,
+) -> StationaryLaw:
     """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0.
 
     >>> cosh_law([0.5, 0.25], 2.0).logits.round(4)
     array([1.5431, 1.1276])
     """
-    w, rate = (float(at_least(n, x, 0.0, strict=True)) for n, x in
-               (("eta_w", eta_w), ("eta_z", eta_z)))  # fmt: skip
+    w, rate = (
+        float(at_least(n, x, 0.0, strict=True)) for n, x in (("eta_w", eta_w), ("eta_z", eta_z))
+    )
     T = float(at_least("temperature", temperature, 0.0, strict=True))
     D, start = np.atleast_2d(np.asarray(Delta, dtype=np.float64)), np.asarray(z0, dtype=np.float64)
     turn = np.sqrt(w * rate) * np.linalg.norm(D, axis=0) / T * at_least("t", t, 0.0)[..., None]

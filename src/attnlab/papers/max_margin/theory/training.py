@@ -207,9 +207,7 @@ def log_excess(x: ArrayLike, z: ArrayLike, scores: ArrayLike, W: ArrayLike) -> F
     small = delta < 1e-8
     grown = scipy.special.expit(-best[..., 0]) * np.expm1(np.where(small, 1.0, delta))
     each = np.where(
-        small,
-        np.log(scipy.special.expit(-best[..., 0])) + log_delta,
-        np.log(np.log1p(grown)),
+        small, np.log(scipy.special.expit(-best[..., 0])) + log_delta, np.log(np.log1p(grown))
     )
     return np.asarray(scipy.special.logsumexp(each, axis=-1) - np.log(each.shape[-1]))
 

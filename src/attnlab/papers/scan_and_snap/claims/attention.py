@@ -46,21 +46,33 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     eq_10, in_training = (
         np.linalg.norm(z, axis=(1, 2)) for z in (reduced(s, times[late]).logits, path[late])
     )
-    check = Check("size of z from t_0 on, Eq. 10", eq_10, in_training, LEADING, tolerance=DESCRIBES,
-                  form="premise", training=True)  # fmt: skip
+    check = Check(
+        "size of z from t_0 on, Eq. 10",
+        eq_10,
+        in_training,
+        LEADING,
+        tolerance=DESCRIBES,
+        form="premise",
+        training=True,
+    )
     return check, float((eq_10 / in_training)[0])
 
 
 @claim(
-    "lemma-4", sources="Lemma 4, Eqs. 10, 94-96",
+    "lemma-4",
+    sources="Lemma 4, Eqs. 10, 94-96",
     statement=r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
     r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)",
-    relation=EQUAL, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10), tolerance=1e-13, general=True,
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    tolerance=1e-13,
+    general=True,
     code=("attention_velocity", "attention_flow"),
     test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
     number="as printed, {:.3g} times too fast when t counts steps",
     training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
-)  # fmt: skip
+)
 def lemma_4(s: Case) -> Measurement:
     """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
     the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
@@ -114,16 +126,21 @@ def without_memory(
 
 
 @claim(
-    "theorem-2", sources="Theorem 2, Eqs. 97-100",
+    "theorem-2",
+    sources="Theorem 2, Eqs. 97-100",
     statement=r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
     r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if "
     r"some class of $m$ has a distinct one",
-    relation=ABOVE, case=UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10), general=True, figure="fig2",
+    relation=ABOVE,
+    case=UNEVEN,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    general=True,
+    figure="fig2",
     code=("token_fates", "attention_velocity", "gradient_coefficients"),
     test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
     number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
     training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
-)  # fmt: skip
+)
 def theorem_2(s: Case) -> Measurement:
     """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
     with the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say
@@ -152,9 +169,17 @@ def theorem_2(s: Case) -> Measurement:
         Check("velocity along its fate, Eq. 10", 0.0, along),
         Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
         Check("velocity along its fate, training", 0.0, trained_along, training=True),
-        Check("velocity with a decoder that has no memory, from t_0 on", trained_along[late],
-              anew_along, LEADING, tolerance=DESCRIBES, form="premise", training=True),
-        number=float(start.min()), training_number=_first_against(times, z, fates),
+        Check(
+            "velocity with a decoder that has no memory, from t_0 on",
+            trained_along[late],
+            anew_along,
+            LEADING,
+            tolerance=DESCRIBES,
+            form="premise",
+            training=True,
+        ),
+        number=float(start.min()),
+        training_number=_first_against(times, z, fates),
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
         f"{told}, for eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')} (to t = {times[-1]:.0e}); at "
         f"{s.eta_y / s.eta_z:.3g} token {s.classes.in_play[column]} rises to z = "
@@ -163,7 +188,7 @@ def theorem_2(s: Case) -> Measurement:
         "attention of the time alone; the decoder of the joint flow remembers earlier attention. "
         "What attention does: see distinct-attention",
         holds_from=holds_from([not np.isfinite(turn) for turn in turns]),
-    )  # fmt: skip
+    )
 
 
 def _first_against(
@@ -174,15 +199,19 @@ def _first_against(
 
 
 @claim(
-    "corollary-2", sources=("Corollary 2", "poster and slides, (a)"),
+    "corollary-2",
+    sources=("Corollary 2", "poster and slides, (a)"),
     statement=r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ "
     r"for any $l \in G_{CT}$",
-    relation=BELOW, case=SYMMETRIC, hypotheses=(*ASSUMPTION_1, *COROLLARY_2), general=True,
+    relation=BELOW,
+    case=SYMMETRIC,
+    hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
+    general=True,
     code=("corollary_2", "attention_velocity"),
     test="test_fates.py::test_corollary_2_along_the_flow",
     number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
     training_number="in training the common token that loses least ends at z = {:.2g}",
-)  # fmt: skip
+)
 def corollary_2(s: Case) -> Measurement:
     """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
@@ -201,15 +230,21 @@ def corollary_2(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-3", sources="Theorem 3, Eqs. 11, 108-111",
+    "theorem-3",
+    sources="Theorem 3, Eqs. 11, 108-111",
     statement=r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for "
     r"distinct tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := "
     r"f_{nl}^2(t)/f_{nl'}^2(t) - 1$",
-    relation=EQUAL, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10), tolerance=1e-8, general=True,
-    figure="fig4", code=("relative_gain", "growth_factor", "gain_invariant"),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    tolerance=1e-8,
+    general=True,
+    figure="fig4",
+    code=("relative_gain", "growth_factor", "gain_invariant"),
     test="test_gain.py::test_eq_11_along_the_flow",
     training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
-)  # fmt: skip
+)
 def theorem_3(s: Case) -> Measurement:
     """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
@@ -227,26 +262,43 @@ def theorem_3(s: Case) -> Measurement:
     small = 0.01
     return Measurement(
         Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
-        Check("exponent of Eq. 11's error in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1,
-              training=True),
-        Check("Eq. 11's error at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0,
-              training=True),
+        Check(
+            "exponent of Eq. 11's error in eta_Y/eta_Z",
+            -1.0,
+            rate,
+            LEADING,
+            tolerance=0.1,
+            training=True,
+        ),
+        Check(
+            "Eq. 11's error at eta_Y/eta_Z = 30",
+            small,
+            errors[3],
+            AT_MOST,
+            tolerance=0.0,
+            training=True,
+        ),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
         f"{listed(errors, '.1%')} at eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')}",
         holds_from=holds_from((errors <= small).tolist()),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "eq-12", sources="Theorem 3, Eq. 12",
+    "eq-12",
+    sources="Theorem 3, Eq. 12",
     statement=r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := "
     r"\eta_Z \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases",
-    relation=AT_MOST, case=WEAK, hypotheses=EQ_10, tolerance=1e-9, figure="fig3",
+    relation=AT_MOST,
+    case=WEAK,
+    hypotheses=EQ_10,
+    tolerance=1e-9,
+    figure="fig3",
     code=("growth_bounds", "attention_flow"),
     test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="ln chi ends at {:.3g} of the upper bound 2 B_n",
-)  # fmt: skip
+)
 def eq_12(s: Case) -> Measurement:
     """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
     Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds

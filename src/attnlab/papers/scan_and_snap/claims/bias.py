@@ -37,14 +37,19 @@ from .attention import TIMES
 
 
 @claim(
-    "frequency-bias", sources="Sections 1, 5 (frequency bias, token scanning)",
+    "frequency-bias",
+    sources="Sections 1, 5 (frequency bias, token scanning)",
     statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
-    relation=ABOVE, case=SYN_SMALL, hypotheses=ASSUMPTION_1, general=True, figure="fig4",
+    relation=ABOVE,
+    case=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    general=True,
+    figure="fig4",
     code=("attention_flow", "relative_gain"),
     test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
     training_number="in training it keeps {:.2g} of it",
-)  # fmt: skip
+)
 def frequency_bias(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
     joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
@@ -61,8 +66,9 @@ def frequency_bias(s: Case) -> Measurement:
         share[name] = float(rarest[-1] / rarest[0])
     return Measurement(
         *on_both_paths("z rises with P(l|n)", 0.0, rising),
-        number=share["Eq. 10"], training_number=share["training"],
-    )  # fmt: skip
+        number=share["Eq. 10"],
+        training_number=share["training"],
+    )
 
 
 def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,14 +78,18 @@ def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim(
-    "distinct-attention", sources="Abstract, Section 5",
+    "distinct-attention",
+    sources="Abstract, Section 5",
     statement="Over training distinct tokens gain attention (of each class the dominant one)",
-    relation=ABOVE, case=UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    figure="fig2", code=("attention_weights", "attention_flow"),
+    relation=ABOVE,
+    case=UNEVEN,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    figure="fig2",
+    code=("attention_weights", "attention_flow"),
     test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
     training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
-)  # fmt: skip
+)
 def distinct_attention(s: Case) -> Measurement:
     """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
     t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
@@ -96,8 +106,12 @@ def distinct_attention(s: Case) -> Measurement:
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
-        Check(f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
-              rare[:, 0], rare[:, -1], training=True),
+        Check(
+            f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
+            rare[:, 0],
+            rare[:, -1],
+            training=True,
+        ),
         number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
@@ -107,18 +121,22 @@ def distinct_attention(s: Case) -> Measurement:
         f"{turns[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
         f"{listed(turned, 'g')} it turns at t = {listed(turned.values(), '.1e')}",
         holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "discriminative-bias", sources="Abstract, Section 1; Section 5 after Theorem 2",
+    "discriminative-bias",
+    sources="Abstract, Section 1; Section 5 after Theorem 2",
     statement='A common token loses attention (for several it "can be a bit involved")',
-    relation=BELOW, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    figure="fig2", code=("attention_weights", "attention_flow"),
+    relation=BELOW,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    figure="fig2",
+    code=("attention_weights", "attention_flow"),
     test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="it keeps {:.2g} of its attention to t = 10^7",
     training_number="in training it keeps {:.2g} to t = 10^10",
-)  # fmt: skip
+)
 def discriminative_bias(s: Case) -> Measurement:
     """Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint
     flow to t = 10^10. Only the sign counts.
@@ -131,8 +149,9 @@ def discriminative_bias(s: Case) -> Measurement:
     kept = {name: float(c[-1] / s.P[0, common]) for name, c in weights.items()}
     return Measurement(
         *falling("attention to the common token", weights),
-        number=kept["Eq. 10"], training_number=kept["training"],
-    )  # fmt: skip
+        number=kept["Eq. 10"],
+        training_number=kept["training"],
+    )
 
 
 # The draw on which the criterion is tried: pairs of classes of one query with three common tokens
@@ -153,15 +172,20 @@ def random_pairs(M: int) -> NDArray[np.float64]:
 
 
 @claim(
-    "several-common-tokens", sources='Section 5, "the condition can be a bit involved"',
+    "several-common-tokens",
+    sources='Section 5, "the condition can be a bit involved"',
     statement=r"$K = 2$ equally frequent classes of one query: the first move of a common token "
     r"$l$ is a loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start",
-    relation=EQUAL, case=TURNING, hypotheses=(*ASSUMPTION_1, *EQ_10, single_query), ours=True,
-    figure="fig2", code=("common_token_margin", "attention_velocity"),
+    relation=EQUAL,
+    case=TURNING,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
+    ours=True,
+    figure="fig2",
+    code=("common_token_margin", "attention_velocity"),
     test="test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
     number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
     training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
-)  # fmt: skip
+)
 def several_common_tokens(s: Case) -> Measurement:
     """Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
     with z in the joint flow at t = 0.01 (200 random pairs); nothing is said about the end. Only the
@@ -188,27 +212,36 @@ def several_common_tokens(s: Case) -> Measurement:
     _, z = run_at(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-        Check(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted,
-              np.sign(first_trained), training=True),
-        number=float(turned), training_number=float(turned_trained),
+        Check(
+            f"sign of z at t = 0.01, {PAIRS} random pairs, training",
+            predicted,
+            np.sign(first_trained),
+            training=True,
+        ),
+        number=float(turned),
+        training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
         f"{theory.common_token_margin(s)[1]:.3f} above the border, rises to z = "
         f"{z[:, 0, 1].max():+.1e} in training and ends at {z[-1, 0, 1]:+.4f} at t = {s.steps:.0e}. "
         f"Of {predicted.size} common tokens of {PAIRS} random pairs (uniform on the simplex, "
         f"within Assumption 2, seed 27) {turned} have the other sign by then under Eq. 10, "
         f"{turned_trained} in training",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "no-winner-takes-all", sources="Abstract, Sections 1, 6",
+    "no-winner-takes-all",
+    sources="Abstract, Sections 1, 6",
     statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
-    relation=ABOVE, case=SYN_SMALL, hypotheses=ASSUMPTION_1, figure="fig4",
+    relation=ABOVE,
+    case=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    figure="fig4",
     code=("attention_flow", "snapping"),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
     training_number="{:.3g} of 10 are left at t = 10^6 in training",
-)  # fmt: skip
+)
 def no_winner_takes_all(s: Case) -> Measurement:
     """Check that the effective number of distinct tokens stays above 2, and changes about
     logarithmically in time, by Eq. 10 to 10^12 and in training to 10^6. At 2 nearly one token would
@@ -224,11 +257,22 @@ def no_winner_takes_all(s: Case) -> Measurement:
         decades = [entropy.interp(time=result["time"][-1] / 10.0**i) for i in (2, 1, 0)]
         moved = [float(abs(later - sooner)) for sooner, later in pairwise(decades)]
         checks += [
-            Check(f"effective distinct tokens at the end, {name}", 2.0, left[name],
-                  training=name == "training"),
-            Check(f"exponent in t of what a decade moves, {name}", 0.0, slope([1.0, 10.0], moved),
-                  SETTLES, relative=False, tolerance=0.05, training=name == "training"),
-        ]  # fmt: skip
+            Check(
+                f"effective distinct tokens at the end, {name}",
+                2.0,
+                left[name],
+                training=name == "training",
+            ),
+            Check(
+                f"exponent in t of what a decade moves, {name}",
+                0.0,
+                slope([1.0, 10.0], moved),
+                SETTLES,
+                relative=False,
+                tolerance=0.05,
+                training=name == "training",
+            ),
+        ]
     return Measurement(
         *checks,
         number=left["Eq. 10"],
@@ -238,15 +282,19 @@ def no_winner_takes_all(s: Case) -> Measurement:
 
 
 @claim(
-    "scan-and-snap", sources="Theorem 4 (scanning, snapping)",
+    "scan-and-snap",
+    sources="Theorem 4 (scanning, snapping)",
     statement=r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as "
     r"$O(\ln t)$ from $t_0$ on",
-    relation=SETTLES, case=WEAK, hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
-    figure="fig3", code=("growth_factor", "attention_flow"),
+    relation=SETTLES,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
+    figure="fig3",
+    code=("growth_factor", "attention_flow"),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
     training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
-)  # fmt: skip
+)
 def scan_and_snap(s: Case) -> Measurement:
     """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
@@ -267,12 +315,21 @@ def scan_and_snap(s: Case) -> Measurement:
         fastest[name] = float(late[per_fold.argmax()])
         last = late >= times[-1] / 10.0
         checks += [
-            Check(f"exponent of chi in t up to t_0', {name}", 1.0, float(power.max()), AT_MOST,
-                  training=name == "training"),
-            Check(f"exponent of chi's growth per e-fold of t, last decade, {name}", 0.0,
-                  slope(late[last], per_fold[last]), relative=False,
-                  training=name == "training"),
-        ]  # fmt: skip
+            Check(
+                f"exponent of chi in t up to t_0', {name}",
+                1.0,
+                float(power.max()),
+                AT_MOST,
+                training=name == "training",
+            ),
+            Check(
+                f"exponent of chi's growth per e-fold of t, last decade, {name}",
+                0.0,
+                slope(late[last], per_fold[last]),
+                relative=False,
+                training=name == "training",
+            ),
+        ]
     done = float(path[times == t0, 0, high].item() / path[-1, 0, high])
     return Measurement(
         *checks,

@@ -33,15 +33,19 @@ def modified_update(
 
 
 @claim(
-    "lemma-3", sources="Lemma 3, Eqs. 8, 26-30",
+    "lemma-3",
+    sources="Lemma 3, Eqs. 8, 26-30",
     statement=r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
     r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
     r"\mathbb{I}(j = n) (e_n - \alpha_n)$",
-    relation=EQUAL, case=WEAK, hypotheses=(weak_correlations,), tolerance=1e-13,
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    tolerance=1e-13,
     code=("e_prime", "unit_attention"),
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
     number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
-)  # fmt: skip
+)
 def lemma_3(s: Case) -> Measurement:
     """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
     14's E'. The tolerance is rounding.
@@ -58,14 +62,17 @@ def lemma_3(s: Case) -> Measurement:
 
 
 @claim(
-    "small-modification", sources="Lemma 3, after Eq. 8",
+    "small-modification",
+    sources="Lemma 3, after Eq. 8",
     statement=r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as "
     r"well",
-    relation=up_to(2.0), case=WEAK, hypotheses=(weak_correlations,),
+    relation=up_to(2.0),
+    case=WEAK,
+    hypotheses=(weak_correlations,),
     code=("e_prime", "gram", "plain_coefficients"),
     test="test_correlations.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
     number="it is below 2/sqrt(3) = {:.4g} times |lambda_1| (beta changes by far more: theorem-1)",
-)  # fmt: skip
+)
 def small_modification(s: Case) -> Measurement:
     """Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and
     for two classes with f_1.f_2 near 1/2. It is a bound up to a constant.
@@ -81,24 +88,32 @@ def small_modification(s: Case) -> Measurement:
     effect = theory.beta(theory.correlation(s), M=s.M)[0, 1] / of_sgd
     return Measurement(
         Check("|F E' e_n| over |lambda_1|", largest, size),
-        Check("|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
-              largest / np.sqrt(1.0 - largest**2), size, AT_MOST, tolerance=1e-12),
+        Check(
+            "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
+            largest / np.sqrt(1.0 - largest**2),
+            size,
+            AT_MOST,
+            tolerance=1e-12,
+        ),
         number=tightest(largest, size),
         note="|F E' e_n|^2 is a mean of lambda^2/(1 + lambda) with mean lambda 0, hence at most "
         "lambda_1^2/(1 - lambda_1^2); with |lambda_1| < 1/K this is below K^2/(K^2 - 1) "
         "lambda_1^2, 4/3 lambda_1^2 for two classes. The change of the update is small; that of "
         f"beta is not: at f_1.f_2 = {rho:.3f}, t_0, the modified update's is "
         f"{effect:.3g} times SGD's (theorem-1)",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "after-eq-30", sources="after Eq. 30 (proof of Lemma 3)",
+    "after-eq-30",
+    sources="after Eq. 30 (proof of Lemma 3)",
     statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
-    relation=BELOW, case=WEAK, code=("plain_decoder", "h", "h_inverse"),
+    relation=BELOW,
+    case=WEAK,
+    code=("plain_decoder", "h", "h_inverse"),
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
     number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
-)  # fmt: skip
+)
 def after_eq_30(s: Case) -> Measurement:
     """Compare the rate with the term to that without it: the rates that explain the own logit under
     Eqs. 26 and 7, K = M = 20, rho = 0.1; the corrected form is 1/(1 - rho) times larger. The
@@ -115,12 +130,18 @@ def after_eq_30(s: Case) -> Measurement:
     without = rate(np.asarray(theory.plain_decoder(t, K=K, M=K, rho=rho, eta_y=eta_y).own))
     return Measurement(
         Check("rate with the term against without it", without, with_term),
-        Check("rate with the term against without it, over 1 - rho", without / (1.0 - rho),
-              with_term, EQUAL, tolerance=1e-6, form="corrected"),
+        Check(
+            "rate with the term against without it, over 1 - rho",
+            without / (1.0 - rho),
+            with_term,
+            EQUAL,
+            tolerance=1e-6,
+            form="corrected",
+        ),
         number=float((with_term / without)[-1]),
         note="the plain update has the effective rate (1 - rho) eta_Y, as Remark 1 says; with "
         "-F E' e_n it is eta_Y",
-    )  # fmt: skip
+    )
 
 
 def plain_flow(
@@ -140,14 +161,18 @@ def plain_flow(
 
 
 @claim(
-    "y-star", sources="Section 4, before Lemma 3",
+    "y-star",
+    sources="Section 4, before Lemma 3",
     statement=r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite "
     r"entries and is not reached in finite steps",
-    relation=ABOVE, case=WEAK, hypotheses=(uniform_classes,), code=("h", "decoder_error"),
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(uniform_classes,),
+    code=("h", "decoder_error"),
     test="test_growth.py::test_h_obeys_its_differential_equation",
     number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
     training_number="in training the loss is {:.1e} at t = 10^10",
-)  # fmt: skip
+)
 def y_star(s: Case) -> Measurement:
     """Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
     (Lemma 6) and with the loss of the joint flow to t = 10^10. For the exponent of a logarithm 1 %
@@ -159,21 +184,31 @@ def y_star(s: Case) -> Measurement:
     result = climbed(s).sel(ratio=FAST)
     loss = result["loss"].values
     return Measurement(
-        Check("growth of the own logit per e-fold of t, late", 1.0, float(per_fold[-1]), LEADING,
-              tolerance=0.01),
+        Check(
+            "growth of the own logit per e-fold of t, late",
+            1.0,
+            float(per_fold[-1]),
+            LEADING,
+            tolerance=0.01,
+        ),
         Check("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0, training=True),
-        number=float(own[-1]), training_number=float(loss[-1]),
-    )  # fmt: skip
+        number=float(own[-1]),
+        training_number=float(loss[-1]),
+    )
 
 
 @claim(
-    "theorem-5", sources="Theorem 5, Eq. 70",
+    "theorem-5",
+    sources="Theorem 5, Eq. 70",
     statement=r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = "
     r"\operatorname{diag}(\theta_1, \ldots, \theta_K)$ solves the modified update (Eq. 26)",
-    relation=EQUAL, case=WEAK, hypotheses=(weak_correlations, uniform_classes), tolerance=1e-12,
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(weak_correlations, uniform_classes),
+    tolerance=1e-12,
     code=("decoder_weights",),
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
-)  # fmt: skip
+)
 def theorem_5(s: Case) -> Measurement:
     """Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26
     iterated on all of Y. The tolerance is rounding, over 300 steps.
@@ -184,22 +219,30 @@ def theorem_5(s: Case) -> Measurement:
     counts = np.bincount(visits, minlength=len(f))
     predicted = theory.decoder_weights(f, theory.h_star(counts, M=M, eta_y=eta_y), M=M)
     return Measurement(
-        Check("Y after 300 random visits", predicted, modified_update(f, visits, M=M, eta_y=eta_y),
-              relative=False),
-    )  # fmt: skip
+        Check(
+            "Y after 300 random visits",
+            predicted,
+            modified_update(f, visits, M=M, eta_y=eta_y),
+            relative=False,
+        )
+    )
 
 
 @claim(
-    "corollary-1", sources="Corollary 1, Eqs. 71-73",
+    "corollary-1",
+    sources="Corollary 1, Eqs. 71-73",
     statement=r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
     r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert x_{T+1} "
     r"- \alpha_n \rVert_2 \le \epsilon$",
-    relation=up_to(1.0), case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes, large_vocabulary, rate_window), tolerance=1e-8,
-    code=("decoder_error", "steps_to_error"), test="test_decoder.py::test_corollary_1_steps",
+    relation=up_to(1.0),
+    case=WEAK,
+    hypotheses=(weak_correlations, uniform_classes, large_vocabulary, rate_window),
+    tolerance=1e-8,
+    code=("decoder_error", "steps_to_error"),
+    test="test_decoder.py::test_corollary_1_steps",
     number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
     training_number="the loss falls as t^{:.2f}",
-)  # fmt: skip
+)
 def corollary_1(s: Case) -> Measurement:
     """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
     constant 1, with the exact inverse, and the rate with the loss of the joint flow. The tolerance
@@ -214,23 +257,33 @@ def corollary_1(s: Case) -> Measurement:
     late = climbed(s).sel(ratio=100.0, time=slice(1e3 * transition_time(s), None))
     rate = slope(late["time"], late["loss"])
     return Measurement(
-        Check("|e_n - alpha_n| (Eq. 71)", theory.decoder_error(t, **clock(s)),
-              np.linalg.norm(miss, axis=-1), EQUAL),
+        Check(
+            "|e_n - alpha_n| (Eq. 71)",
+            theory.decoder_error(t, **clock(s)),
+            np.linalg.norm(miss, axis=-1),
+            EQUAL,
+        ),
         Check("steps to reach epsilon", printed, exact),
         Check("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05, training=True),
-        number=float((printed / exact)[2]), training_number=rate,
-    )  # fmt: skip
+        number=float((printed / exact)[2]),
+        training_number=rate,
+    )
 
 
 @claim(
-    "remark-1", sources="Remark 1, Eqs. 40-43",
+    "remark-1",
+    sources="Remark 1, Eqs. 40-43",
     statement=r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: "
     r"$w_n(N) = (1-\rho) (M-1) h^*(N/K) \zeta_n$",
-    relation=EQUAL, case=WEAK, hypotheses=(weak_correlations, uniform_classes), tolerance=1e-6,
-    code=("plain_decoder",), test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(weak_correlations, uniform_classes),
+    tolerance=1e-6,
+    code=("plain_decoder",),
+    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
     number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
     training_number="loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate",
-)  # fmt: skip
+)
 def remark_1(s: Case) -> Measurement:
     """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
     simulator at eta_Z = 0; the corrected form is two coupled equations (sum zeta_n = 0 for K = M
@@ -265,9 +318,16 @@ def remark_1(s: Case) -> Measurement:
     too_large = predicted["printed"] / loss
     return Measurement(
         *checks,
-        Check("loss at the effective rate (1 - rho) eta_Y over it, from t_0 on", 1.0,
-              effective[late], within(2.0), tolerance=0.0, training=True),
-        number=own_logit["printed"] / own_logit["corrected"], training_number=float(too_large[-1]),
+        Check(
+            "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on",
+            1.0,
+            effective[late],
+            within(2.0),
+            tolerance=0.0,
+            training=True,
+        ),
+        number=own_logit["printed"] / own_logit["corrected"],
+        training_number=float(too_large[-1]),
         note=f"K = M = 20, rho = 0.1, eta_Y = 0.5, t = 10^4: own logit "
         f"{own_logit['corrected']:.4f}, Eq. 43 gives {own_logit['printed']:.4f} (it "
         f"scales h, not the rate inside h). Loss with Z fixed, f_1.f_2 = {overlap:.3f}, M = {s.M}: "
@@ -275,4 +335,4 @@ def remark_1(s: Case) -> Measurement:
         f"{too_large[-1]:.0f} times at t = {times[-1]:.0e}; at the effective "
         f"rate (1 - rho) eta_Y, which the remark concludes, {effective[late][0]:.2f} and "
         f"{effective[-1]:.2f} times (at most {effective.max():.2f}, before t_0)",
-    )  # fmt: skip
+    )

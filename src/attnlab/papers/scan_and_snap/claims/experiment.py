@@ -65,12 +65,16 @@ def recall_falls() -> xr.DataArray:
 
 
 @claim(
-    "fig4-eta-y", sources="Section 8, Fig. 4",
+    "fig4-eta-y",
+    sources="Section 8, Fig. 4",
     statement=r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse",
-    relation=BELOW, case=SYN_SMALL_AS_PRINTED, figure="fig4", code=("attention_flow",),
+    relation=BELOW,
+    case=SYN_SMALL_AS_PRINTED,
+    figure="fig4",
+    code=("attention_flow",),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
-)  # fmt: skip
+)
 def fig4_eta_y(s: Case) -> Measurement:
     """Check that entropy falls, and that eta_Y = 10 has a faster loss and a higher entropy than 1,
     in Fig. 4's own runs (T = 128, momentum 0.9, eta_Z = 1), 4 seeds, 100 steps. Only the order
@@ -81,26 +85,31 @@ def fig4_eta_y(s: Case) -> Measurement:
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
-        Check("entropy at the end, against the start", entropy[:, 0], entropy[:, -1],
-              training=True),
+        Check(
+            "entropy at the end, against the start", entropy[:, 0], entropy[:, -1], training=True
+        ),
         Check("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1], training=True),
         Check("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE, training=True),
         training_number=float(fast[-1] - slow[-1]),
         note=f"entropy over distinct tokens goes from {slow[0]:.3f} to {slow[-1]:.3f} at eta_Y = "
         f"{ETA_Y[0]:g}, to {fast[-1]:.3f} at {ETA_Y[1]:g}; the loss after 10 steps is "
         f"{loss[0, 1]:.2g} and {loss[1, 1]:.2g}",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "fig6-threshold", sources="Section 8, Fig. 6",
+    "fig6-threshold",
+    sources="Section 8, Fig. 6",
     statement=r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx "
     r"2$",
-    relation=ABOVE, case=SYN_MEDIUM, figure="fig6", code=("attention_flow",),
+    relation=ABOVE,
+    case=SYN_MEDIUM,
+    figure="fig6",
+    code=("attention_flow",),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
     training_number="training has {:.3f} there, its lowest",
-)  # fmt: skip
+)
 def fig6_threshold(s: Case) -> Measurement:
     """Check that entropy over distinct tokens rises from ratio 2 to 10 in Fig. 6's own runs (5
     queries, eta_Z = 1), 4 seeds, and by Eq. 10 at the same rates. Only the order counts: the steps
@@ -114,12 +123,18 @@ def fig6_threshold(s: Case) -> Measurement:
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
         Check("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:], training=True),
-        Check("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW,
-              training=True),
-        number=eq_10[1], training_number=float(entropy[1]),
+        Check(
+            "entropy falls from ratio 1 to 2, training",
+            entropy[0],
+            entropy[1],
+            BELOW,
+            training=True,
+        ),
+        number=eq_10[1],
+        training_number=float(entropy[1]),
         note=f"entropy at eta_Y/eta_Z = 1, 2, 5, 10: {listed(entropy, '.3f')} in training, "
         f"{listed(eq_10, '.3f')} by Eq. 10",
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -142,12 +157,16 @@ def syn_small_runs() -> xr.Dataset:
 
 
 @claim(
-    "fig6-eta-z", sources="Section 8, Fig. 6",
-    statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$", relation=BELOW,
-    case=SYN_MEDIUM, figure="fig6", code=("attention_flow",),
+    "fig6-eta-z",
+    sources="Section 8, Fig. 6",
+    statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$",
+    relation=BELOW,
+    case=SYN_MEDIUM,
+    figure="fig6",
+    code=("attention_flow",),
     test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
     training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
-)  # fmt: skip
+)
 def fig6_eta_z(s: Case) -> Measurement:
     """Check that entropy over distinct tokens falls with eta_Z at a fixed ratio in Fig. 6's own
     runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps
@@ -161,12 +180,16 @@ def fig6_eta_z(s: Case) -> Measurement:
 
 
 @claim(
-    "fig11-recall", sources="Appendix G, Fig. 11",
+    "fig11-recall",
+    sources="Appendix G, Fig. 11",
     statement=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
-    relation=BELOW, case=SYN_MEDIUM, figure="fig11", code=("attention_flow",),
+    relation=BELOW,
+    case=SYN_MEDIUM,
+    figure="fig11",
+    code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     training_number="the factor at ratio 2 is {:.2f} times that at 10",
-)  # fmt: skip
+)
 def fig11_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a
     smaller ratio, in Fig. 6's runs (5 queries, eta_Z = 1), ratios 2 to 10 (Section 8). Only the
@@ -180,12 +203,16 @@ def fig11_recall(s: Case) -> Measurement:
 
 
 @claim(
-    "fig12-recall", sources="Appendix G, Fig. 12",
+    "fig12-recall",
+    sources="Appendix G, Fig. 12",
     statement=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
-    relation=ABOVE, case=SYN_MEDIUM, figure="fig12", code=("attention_flow",),
+    relation=ABOVE,
+    case=SYN_MEDIUM,
+    figure="fig12",
+    code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
-)  # fmt: skip
+)
 def fig12_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a larger
     eta_Z, in Fig. 6's runs (5 queries, ratio 5), eta_Z from 0.5 to 2. Only the order counts.
@@ -198,12 +225,16 @@ def fig12_recall(s: Case) -> Measurement:
 
 
 @claim(
-    "recall-sparsity", sources="Appendix G",
+    "recall-sparsity",
+    sources="Appendix G",
     statement="A sparser attention map gives a slower descent of the recall-threshold line",
-    relation=AT_LEAST, case=SYN_MEDIUM, figure="fig11", code=("attention_flow",),
+    relation=AT_LEAST,
+    case=SYN_MEDIUM,
+    figure="fig11",
+    code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     training_number="rank correlation {:.2f} over twelve runs, not for every pair",
-)  # fmt: skip
+)
 def recall_sparsity(s: Case) -> Measurement:
     """Measure the rank correlation of a low entropy and a slow descent over twelve runs (four
     ratios, three eta_Z). It is read as a tendency: 0.7.
@@ -221,13 +252,17 @@ def recall_sparsity(s: Case) -> Measurement:
 
 
 @claim(
-    "fig7-freezes", sources="Section 8, Fig. 7; abstract",
+    "fig7-freezes",
+    sources="Section 8, Fig. 7; abstract",
     statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
-    relation=BELOW, case=WEAK, figure="fig7", code=("attention_flow",),
+    relation=BELOW,
+    case=WEAK,
+    figure="fig7",
+    code=("attention_flow",),
     test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds",
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
-)  # fmt: skip
+)
 def fig7_freezes(s: Case) -> Measurement:
     """Measure nothing here: Fig. 7 measures whether entropy falls, and attention weights stop
     changing, at a constant learning rate (./lab reproduce fig7, docs/gallery.md). The paper gives
@@ -237,13 +272,17 @@ def fig7_freezes(s: Case) -> Measurement:
 
 
 @claim(
-    "fig10-rate", sources="Appendix G, Fig. 10",
+    "fig10-rate",
+    sources="Appendix G, Fig. 10",
     statement="On WikiText a larger learning rate gives lower entropy of attention after training",
-    relation=BELOW, case=WEAK, figure="fig10", code=("attention_flow",),
+    relation=BELOW,
+    case=WEAK,
+    figure="fig10",
+    code=("attention_flow",),
     test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
-)  # fmt: skip
+)
 def fig10_rate(s: Case) -> Measurement:
     """Measure nothing here: Fig. 10 measures whether entropy on the validation text falls with the
     rate, 1 layer, 5 seeds (./lab reproduce fig10, docs/gallery.md). The paper trains until
@@ -253,13 +292,17 @@ def fig10_rate(s: Case) -> Measurement:
 
 
 @claim(
-    "fig10-wikitext-103", sources="Appendix G, Fig. 10",
+    "fig10-wikitext-103",
+    sources="Appendix G, Fig. 10",
     statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
-    relation=BELOW, case=WEAK, figure="fig10", code=("attention_flow",),
+    relation=BELOW,
+    case=WEAK,
+    figure="fig10",
+    code=("attention_flow",),
     test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="open: not tried on WikiText-103",
-)  # fmt: skip
+)
 def fig10_wikitext_103(s: Case) -> Measurement:
     """Measure nothing: whether entropy on the validation text falls with the rate, 1 layer, 5
     seeds, is open, since WikiText-103 was not tried.

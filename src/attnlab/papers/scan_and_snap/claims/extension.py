@@ -34,10 +34,15 @@ ACROSS = [
 ]
 TWO_QUERIES = Case(
     SequenceClasses(
-        ACROSS, query=[8, 8, 9, 9], next_token=[10, 11, 12, 13], vocab_size=2500,
+        ACROSS,
+        query=[8, 8, 9, 9],
+        next_token=[10, 11, 12, 13],
+        vocab_size=2500,
         origin="two queries with two classes each, M = 2500",
-    ), *RATES, 1e6,
-)  # fmt: skip
+    ),
+    *RATES,
+    1e6,
+)
 # Decoder as fast as attention, faster, and much faster.
 RESIDUAL_RATES = ratios(1.0, FAST, 300.0, eta_y=RATES[0])
 
@@ -61,13 +66,17 @@ def _angles(s: Case, form: Form) -> NDArray[np.float64]:
 
 
 @claim(
-    "residual-exact", sources="Section 7, residue connection",
+    "residual-exact",
+    sources="Section 7, residue connection",
     statement=r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} "
     r"= \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$",
-    relation=EQUAL, case=TWO_QUERIES, tolerance=1e-12, ours=True,
+    relation=EQUAL,
+    case=TWO_QUERIES,
+    tolerance=1e-12,
+    ours=True,
     code=("residual_beta", "residual_velocity", "residual_correlation"),
     test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-)  # fmt: skip
+)
 def residual_exact(s: Case) -> Measurement:
     """Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
     complex-step derivatives through both normalisations. The tolerance is rounding.
@@ -93,16 +102,18 @@ def residual_exact(s: Case) -> Measurement:
 
 
 @claim(
-    "residual-beta", sources="Section 7, residue connection",
+    "residual-beta",
+    sources="Section 7, residue connection",
     statement=r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) "
     r"= \psi(n'))$",
-    relation=within(4.0), case=TWO_QUERIES,
+    relation=within(4.0),
+    case=TWO_QUERIES,
     hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
     code=("residual_beta", "residual_velocity"),
     test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
     number="as an order of magnitude: it is {:.2g} times the right one",
     training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
-)  # fmt: skip
+)
 def residual_beta(s: Case) -> Measurement:
     """Compare the size of beta within a query with the exact beta (residual-exact), and the
     direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
@@ -113,13 +124,21 @@ def residual_beta(s: Case) -> Measurement:
     angles = _angles(s, "printed")
     return Measurement(
         Check("beta of classes that share a query", printed[same], right[same]),
-        Check("1 - cosine of the path of z with the printed direction, training", 0.0, angles,
-              LEADING, relative=False, tolerance=0.05, training=True),
-        number=float(printed[0, 1] / right[0, 1]), training_number=float(angles.max()),
+        Check(
+            "1 - cosine of the path of z with the printed direction, training",
+            0.0,
+            angles,
+            LEADING,
+            relative=False,
+            tolerance=0.05,
+            training=True,
+        ),
+        number=float(printed[0, 1] / right[0, 1]),
+        training_number=float(angles.max()),
         note=f"M = {s.M}: within a query beta = {right[0, 1]:.3f} (printed {printed[0, 1]:.3f}), "
         f"across queries {right[0, 2]:+.3f} and {right[0, 3]:+.3f} (neglected in print): it is "
         f"{right[0, 1] / np.abs(right[0, 2:]).max():.2g} times as large within",
-    )  # fmt: skip
+    )
 
 
 def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
@@ -127,23 +146,28 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     shape = (2, s.P.shape[1])
     path = scipy.integrate.solve_ivp(
         lambda _, z: theory.residual_velocity(s, z.reshape(shape)).ravel(),
-        (0.0, tau), np.zeros(shape).ravel(), rtol=1e-8, atol=1e-10,
-    )  # fmt: skip
+        (0.0, tau),
+        np.zeros(shape).ravel(),
+        rtol=1e-8,
+        atol=1e-10,
+    )
     c = formulas.attention_weights(s, path.y[:, -1].reshape(shape))
     return float(s.P[0, token]), float(c[0, token])
 
 
 @claim(
-    "residual-local-roles", sources="Section 7, residue connection",
+    "residual-local-roles",
+    sources="Section 7, residue connection",
     statement=r'With a residual connection Theorem 2 "now applies within each subset" '
-    r'$\psi^{-1}(m)$ of a query',
-    relation=ABOVE, case=TWO_QUERIES,
+    r"$\psi^{-1}(m)$ of a query",
+    relation=ABOVE,
+    case=TWO_QUERIES,
     hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
     code=("local_roles", "residual_velocity"),
     test="test_residual.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
     number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
     training_number="trained, no locally distinct token ends below z = {:+.3g}",
-)  # fmt: skip
+)
 def residual_local_roles(s: Case) -> Measurement:
     """Check that logits of tokens that are distinct within a query rise: their velocity with the
     exact beta of a residual connection, and z after training. Only the sign counts.
@@ -159,7 +183,8 @@ def residual_local_roles(s: Case) -> Measurement:
     return Measurement(
         Check("velocity of locally distinct tokens", 0.0, local),
         Check("their z after training", 0.0, moved, training=True),
-        number=float(local.min()), training_number=float(moved.min()),
+        number=float(local.min()),
+        training_number=float(moved.min()),
         note="P rows (.15,0,.28,0,.57,0,0,0), (.15,0,0,.28,0,.57,0,0), (0,.15,.28,0,0,0,.57,0), "
         f"(0,.15,0,.28,0,0,0,.57), M = {s.M}: tokens 2 and 3 are distinct within each query; with "
         f"the exact beta z moves at {local.min():.4f} (times eta_Z gamma) and attention to them "
@@ -169,17 +194,21 @@ def residual_local_roles(s: Case) -> Measurement:
         "that Assumption 2 cannot hold for what the decoder sees. The paper: "
         '"Here we just present the most straightforward analysis and leave this extension for '
         'future work"',
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "position-bias", sources="Section 7, positional encoding; Section 5, initial value as prior",
+    "position-bias",
+    sources="Section 7, positional encoding; Section 5, initial value as prior",
     statement=r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) "
     r"\exp(z_0)$, is a prior on the contextual tokens",
-    relation=EQUAL, case=WEAK, tolerance=3e-3, code=("logit_prior", "position_prior"),
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=3e-3,
+    code=("logit_prior", "position_prior"),
     test="test_priors.py::test_position_bias_needs_tokens_that_depend_on_position",
     number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
-)  # fmt: skip
+)
 def position_bias(s: Case) -> Measurement:
     """Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
     the joint flow, and on sampled sequences with a position bias. The tolerance is the sampling
@@ -216,34 +245,60 @@ def position_bias(s: Case) -> Measurement:
     plain = trained(reweighted, rates, s.steps).isel(run=0)
     return Measurement(
         Check("z from a biased start", same + bias, start, relative=False, tolerance=1e-7),
-        Check("attention with a position bias",
-              theory.position_prior(halves, np.array([0.0, 1.0]))[0], seen / seen.sum(),
-              relative=False),
-        Check("P with a position bias, the same tokens at all positions", 0.0, cancelled,
-              relative=False, tolerance=1e-12),
-        Check("positions that count over T, bias on halves", on_halves[0] / lengths[0],
-              on_halves / lengths, tolerance=1e-9),
-        Check("positions that count, ALiBi of slope 1/2", 1.0 / np.tanh(slope / 2.0),
-              alibi, tolerance=1e-9),
-        Check("z from a biased start, training", logits(s, plain) + bias, logits(s, biased),
-              relative=False, tolerance=1e-6, training=True),
+        Check(
+            "attention with a position bias",
+            theory.position_prior(halves, np.array([0.0, 1.0]))[0],
+            seen / seen.sum(),
+            relative=False,
+        ),
+        Check(
+            "P with a position bias, the same tokens at all positions",
+            0.0,
+            cancelled,
+            relative=False,
+            tolerance=1e-12,
+        ),
+        Check(
+            "positions that count over T, bias on halves",
+            on_halves[0] / lengths[0],
+            on_halves / lengths,
+            tolerance=1e-9,
+        ),
+        Check(
+            "positions that count, ALiBi of slope 1/2",
+            1.0 / np.tanh(slope / 2.0),
+            alibi,
+            tolerance=1e-9,
+        ),
+        Check(
+            "z from a biased start, training",
+            logits(s, plain) + bias,
+            logits(s, biased),
+            relative=False,
+            tolerance=1e-6,
+            training=True,
+        ),
         number=float(alibi[-1]),
         note="where P is the same at all positions a bias changes mean attention by "
         f"{np.abs(cancelled).max():.0g}. For T to infinity attention of one sequence is that mean "
         "only if no position keeps weight: a bias of 1 on the nearer half leaves "
         f"{on_halves[-1] / lengths[-1]:.2f} T positions that count, ALiBi of slope 1/2 "
         f"{alibi[-1]:.2f} at any T",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "heads-as-starts", sources="Section 5, initial value as prior; Section 3",
-    statement="Heads are different $Z_h(0)$, which decide which token wins", relation=EQUAL,
-    case=WEAK, tolerance=0.5, code=("dominant_tokens", "head_flows"),
+    "heads-as-starts",
+    sources="Section 5, initial value as prior; Section 3",
+    statement="Heads are different $Z_h(0)$, which decide which token wins",
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=0.5,
+    code=("dominant_tokens", "head_flows"),
     test="test_priors.py::test_heads_are_flows_from_different_starts",
     number="three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)",
     training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
-)  # fmt: skip
+)
 def heads_as_starts(s: Case) -> Measurement:
     """Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
     attended one at t = 10^6, by Eq. 10 and in the joint flow, from three starts, and with the three
@@ -274,11 +329,21 @@ def heads_as_starts(s: Case) -> Measurement:
     checks, kept = [], []
     for name, final in ends.items():
         weights = formulas.attention_weights(s, np.array(final))
-        winner = [[tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
-                  for head in weights]  # fmt: skip
+        winner = [
+            [tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
+            for head in weights
+        ]
         training = name != "Eq. 10"
-        checks.append(Check(f"the winner of each head, {name}", predicted, winner, relative=False,
-                            tolerance=0.5, training=training))  # fmt: skip
+        checks.append(
+            Check(
+                f"the winner of each head, {name}",
+                predicted,
+                winner,
+                relative=False,
+                tolerance=0.5,
+                training=training,
+            )
+        )
         kept += [len({head[0] for head in winner})] if training else []
     winners = float(np.unique(predicted[:, 0]).size)
     return Measurement(
@@ -290,12 +355,16 @@ def heads_as_starts(s: Case) -> Measurement:
 
 
 @claim(
-    "multilayer-remark", sources="Section 7, possible future extension to multi-layer cases",
+    "multilayer-remark",
+    sources="Section 7, possible future extension to multi-layer cases",
     statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
-    relation=BELOW, case=SYN_SMALL, hypotheses=ASSUMPTION_1, code=("attention_flow",),
+    relation=BELOW,
+    case=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    code=("attention_flow",),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
-)  # fmt: skip
+)
 def multilayer_remark(s: Case) -> Measurement:
     """Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class.
     Nothing is compared: the remark on future work says what may happen, with no rate, time or data

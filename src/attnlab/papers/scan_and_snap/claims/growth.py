@@ -18,12 +18,17 @@ from ..cases import FIG3
 
 
 @claim(
-    "lemma-5", sources="Lemma 5, Eqs. 31-33",
+    "lemma-5",
+    sources="Lemma 5, Eqs. 31-33",
     statement=r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ "
     r"with $h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$",
-    relation=EQUAL, case=FIG3, tolerance=1e-11, figure="fig8", code=("h_star", "class_logits"),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-11,
+    figure="fig8",
+    code=("h_star", "class_logits"),
     test="test_growth.py::test_h_star_is_the_recursion_of_eq_33_in_any_order",
-)  # fmt: skip
+)
 def lemma_5(case: Case) -> Measurement:
     """Compare all M logits of one class, and the loss of two classes without overlap, with the
     update iterated on all logits and with the simulator's steps. The tolerance is rounding, over
@@ -54,36 +59,53 @@ def lemma_5(case: Case) -> Measurement:
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),
-        Check("loss after s steps", np.log1p((M - 1) * np.exp(-x)),
-              result["loss"].isel(seed=0).values, training=True),
-    )  # fmt: skip
+        Check(
+            "loss after s steps",
+            np.log1p((M - 1) * np.exp(-x)),
+            result["loss"].isel(seed=0).values,
+            training=True,
+        ),
+    )
 
 
 def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np.float64]:
     """h(t) by a stiff solver of Eq. 44, in x = M h."""
     solution = scipy.integrate.solve_ivp(
-        lambda _, x: M * eta_y / (M - 1.0 + np.exp(x)), (0.0, t[-1]), [0.0],
-        method="LSODA", t_eval=t, rtol=1e-12, atol=1e-14,
-    )  # fmt: skip
+        lambda _, x: M * eta_y / (M - 1.0 + np.exp(x)),
+        (0.0, t[-1]),
+        [0.0],
+        method="LSODA",
+        t_eval=t,
+        rtol=1e-12,
+        atol=1e-14,
+    )
     return np.asarray(solution.y[0] / M)
 
 
 @claim(
-    "lemma-6", sources="Lemma 6, Eqs. 44, 45",
+    "lemma-6",
+    sources="Lemma 6, Eqs. 44, 45",
     statement=r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ "
     r"has $\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$",
-    relation=EQUAL, case=FIG3, tolerance=1e-9, figure="fig8", code=("h", "h_inverse"),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-9,
+    figure="fig8",
+    code=("h", "h_inverse"),
     test="test_growth.py::test_h_obeys_its_differential_equation",
-)  # fmt: skip
+)
 def lemma_6(s: Case) -> Measurement:
     """Compare h(t) in closed form, by the Wright omega function, with a stiff solver of Eq. 44 at
     relative tolerance 1e-12. The tolerance is what the solver accumulates over nine decades of t.
     """
     t, sizes = np.geomspace(1e-2, 1e7, 40), np.array([3.0, 30.0, 1e3, 1e6])
     return Measurement(
-        Check("h(t)", [theory.h(t, M=M, eta_y=0.5) for M in sizes],
-              [integrate_h(t, M=M, eta_y=0.5) for M in sizes]),
-    )  # fmt: skip
+        Check(
+            "h(t)",
+            [theory.h(t, M=M, eta_y=0.5) for M in sizes],
+            [integrate_h(t, M=M, eta_y=0.5) for M in sizes],
+        )
+    )
 
 
 def _gap(steps: NDArray[np.int64], *, M: float, eta_y: float) -> NDArray[np.float64]:
@@ -92,13 +114,18 @@ def _gap(steps: NDArray[np.int64], *, M: float, eta_y: float) -> NDArray[np.floa
 
 
 @claim(
-    "lemma-7", sources="Lemma 7",
+    "lemma-7",
+    sources="Lemma 7",
     statement=r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) "
     r"\ge h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$",
-    relation=AT_MOST, case=FIG3, tolerance=1e-15, figure="fig8", code=("h_gap_bound", "h_lead"),
+    relation=AT_MOST,
+    case=FIG3,
+    tolerance=1e-15,
+    figure="fig8",
+    code=("h_gap_bound", "h_lead"),
     test="test_growth.py::test_lemma_7_and_its_tighter_bound",
     number="the gap is at most {:.3g} eta_Y/M (so eta_Y/M does, and the proof's cases give it)",
-)  # fmt: skip
+)
 def lemma_7(s: Case) -> Measurement:
     """Compare the bounds, and a gap below 1 % of its peak by s = 10^5, with the recursion of Eq. 33
     less the closed form of h. The tolerance is the rounding of h, which is about 1e-3.
@@ -119,13 +146,17 @@ def lemma_7(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-7-proof", sources="Lemma 7(b), proof",
+    "lemma-7-proof",
+    sources="Lemma 7(b), proof",
     statement=r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* "
     r"- h \to 0$)",
-    relation=AT_MOST, case=FIG3, figure="fig8", code=("h", "h_star"),
+    relation=AT_MOST,
+    case=FIG3,
+    figure="fig8",
+    code=("h", "h_star"),
     test="test_growth.py::test_lemma_7_and_its_tighter_bound",
     number="the right side is negative, {:.2g}/M, and h rises; the result is true",
-)  # fmt: skip
+)
 def lemma_7_proof(s: Case) -> Measurement:
     """Check whether a small step of h lies below epsilon - ln 2/M, with the largest epsilon that
     the gap allows; the corrected form is the result itself, h* - h -> 0.
@@ -138,22 +169,28 @@ def lemma_7_proof(s: Case) -> Measurement:
     right = float(gap.max()) + np.log(0.5) / M
     return Measurement(
         Check("h(s+1) - h(s) against epsilon + ln(1/2)/M", right, ahead),
-        Check("h* - h at s = 10^5, over its peak", 0.01, float(gap[-1] / gap.max()),
-              form="corrected"),
+        Check(
+            "h* - h at s = 10^5, over its peak", 0.01, float(gap[-1] / gap.max()), form="corrected"
+        ),
         number=M * right,
         note=f"M = 1000, eta_Y = 0.9: the gap is at most {M * gap.max():.3f}/M, so that the right "
         f"side is at most {M * right:.3f}/M, and h rises; that h* - h -> 0 is true",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "remark-2", sources="Remark 2",
+    "remark-2",
+    sources="Remark 2",
     statement=r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ "
     r"for all $s > s_1$",
-    relation=SETTLES, case=FIG3, tolerance=0.01, figure="fig8", code=("h_lead",),
+    relation=SETTLES,
+    case=FIG3,
+    tolerance=0.01,
+    figure="fig8",
+    code=("h_lead",),
     test="test_growth.py::test_remark_2_fails_the_lead_grows_without_bound",
     number="M = 1000, eta_Y = 0.99: c = {:.3g} at s = 10^6 (ln M = 6.91), 1.15 more each decade",
-)  # fmt: skip
+)
 def remark_2(s: Case) -> Measurement:
     """Check that the lead c(s) of h* over h, found by inverting h, does not grow with s. An
     exponent of 0.01 would add 2 % in a decade; it is 0.08.

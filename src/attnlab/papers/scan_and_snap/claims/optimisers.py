@@ -33,12 +33,16 @@ PRIOR = 1.0
 
 
 @claim(
-    "adam-subsets", sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
+    "adam-subsets",
+    sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
     statement="With Adam, different learning rates focus on different subsets of distinct tokens",
-    relation=BELOW, case=SYN_SMALL, figure="fig5", code=("sign_fates",),
+    relation=BELOW,
+    case=SYN_SMALL,
+    figure="fig5",
+    code=("sign_fates",),
     test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
     training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
-)  # fmt: skip
+)
 def adam_subsets(s: Case) -> Measurement:
     """Check that favourites, the four most attended distinct tokens of a class, differ more between
     two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
@@ -68,25 +72,32 @@ def adam_subsets(s: Case) -> Measurement:
     within = [np.mean([shared[r, i, r, j] for i in seeds for j in seeds if i != j]) for r in rates]
     between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
     return Measurement(
-        Check("favourites in common: two rates against two seeds of one rate", float(min(within)),
-              between, training=True),
+        Check(
+            "favourites in common: two rates against two seeds of one rate",
+            float(min(within)),
+            between,
+            training=True,
+        ),
         training_number=float(max(between)),
         note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
         f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share {listed(within, '.2f')} at "
         f"each rate; rates 1 and 2, 1 and 3, 2 and 3 share {listed(between, '.2f')}. On paper "
         f"nothing is said of rates: of sign descent only that {losing} of {int(distinct.sum())} "
         "distinct tokens, the frequent ones, lose at first",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "spurious-tokens", sources="Section 9",
+    "spurious-tokens",
+    sources="Section 9",
     statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
-    relation=BELOW, case=MANY_COMMON, code=("attention_velocity", "token_roles"),
+    relation=BELOW,
+    case=MANY_COMMON,
+    code=("attention_velocity", "token_roles"),
     test="tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set",
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
     training_number="in training the excess attention to those seen is {:.2g} times as large",
-)  # fmt: skip
+)
 def spurious_tokens(s: Case) -> Measurement:
     """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
     training set, and that attention to common tokens that training showed, beyond that of ever new
@@ -148,11 +159,17 @@ def spurious_tokens(s: Case) -> Measurement:
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
         Check("share of common tokens that gain, larger training set", few, many, BELOW),
-        Check("excess attention to common tokens seen, larger training set", of_few, of_many, BELOW,
-              training=True),
+        Check(
+            "excess attention to common tokens seen, larger training set",
+            of_few,
+            of_many,
+            BELOW,
+            training=True,
+        ),
         Check("the same on few sequences, with a prior", of_few, with_prior, BELOW, training=True),
-        number=few / many, training_number=of_few / of_many,
+        number=few / many,
+        training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "
         "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens "
         "that gained rises in one, where they gain from ever new sequences too",
-    )  # fmt: skip
+    )

@@ -29,13 +29,17 @@ from .snapping import constant, growth_setting, integrate_theorem_4
 
 
 @claim(
-    "poster-quarter", sources="poster and slides, Theorem 4",
+    "poster-quarter",
+    sources="poster and slides, Theorem 4",
     statement=r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
     r"t}{K}\right)\right)$ as $t \to +\infty$",
-    relation=within(10.0), case=FIG3, hypotheses=SECTION_6, code=("growth_bound", "snapping"),
+    relation=within(10.0),
+    case=FIG3,
+    hypotheses=SECTION_6,
+    code=("growth_bound", "snapping"),
     test="test_transition.py::test_regimes_of_eq_14",
     number="as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4",
-)  # fmt: skip
+)
 def poster_quarter(s: Case) -> Measurement:
     """Compare B_n up to a constant (Theorem 4 itself has the factor 1/4) with the corrected Eq. 129
     at t from 10^12 to 10^96. It is read as ~, for a quantity that is 1/4 of it in the limit.
@@ -50,11 +54,15 @@ def poster_quarter(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-start", sources="poster and slides, Theorem 3",
+    "poster-start",
+    sources="poster and slides, Theorem 3",
     statement=r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)",
-    relation=EQUAL, case=FIG3, tolerance=1e-12, code=("growth_bound",),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-12,
+    code=("growth_bound",),
     test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
-)  # fmt: skip
+)
 def poster_start(s: Case) -> Measurement:
     """Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The
     tolerance is rounding.
@@ -69,14 +77,17 @@ def poster_start(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-faster", sources="poster and slides, (c)",
+    "poster-faster",
+    sources="poster and slides, (c)",
     statement=r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens",
-    relation=ABOVE, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_velocity", "distinct_growth"),
     test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="a token ten times as frequent starts {:.3g} times as fast",
     training_number="in training it gains {:.3g} times as much",
-)  # fmt: skip
+)
 def poster_faster(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and
     of the logits in the joint flow. Only the order counts.
@@ -88,21 +99,25 @@ def poster_faster(s: Case) -> Measurement:
     further = z[1:, s.psi[n], tokens]
     return Measurement(
         Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
-        Check("z of a more frequent token, training", further[:, :-1], further[:, 1:],
-              training=True),
+        Check(
+            "z of a more frequent token, training", further[:, :-1], further[:, 1:], training=True
+        ),
         number=float(faster[0, -1] / faster[0, 0]),
         training_number=float(further[-1, -1] / further[-1, 0]),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "poster-slightly", sources="poster and slides, (2)",
+    "poster-slightly",
+    sources="poster and slides, (2)",
     statement=r'Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$',
-    relation=BELOW, case=WEAK.at(eta_y=0.225, eta_z=0.001),
-    hypotheses=(rate_window, weak_correlations), code=("growth_bound", "attention_flow"),
+    relation=BELOW,
+    case=WEAK.at(eta_y=0.225, eta_z=0.001),
+    hypotheses=(rate_window, weak_correlations),
+    code=("growth_bound", "attention_flow"),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="smaller, but not slightly: {:.2g} of it at four times eta_Y (10^6 t_0)",
-)  # fmt: skip
+)
 def poster_slightly(s: Case) -> Measurement:
     """Check that B_n at four times eta_Y is more than half of B_n, under Eq. 10 from 10 to 10^6
     t_0; the corrected form is smaller, by at most (1/4) ln 4. The source gives no number: a loss of
@@ -120,16 +135,20 @@ def poster_slightly(s: Case) -> Measurement:
         f"{listed(B[0], '.3f')} and {listed(B[1], '.3f')} at 10, 10^3, 10^6 t_0. Where 4 Gamma is "
         "small against C_0, B_n goes as 1/eta_Y; only where it is large (a slow decoder, or t "
         "beyond any training) is the change slight",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "poster-z", sources="poster and slides, reparameterization",
+    "poster-z",
+    sources="poster and slides, reparameterization",
     statement=r"$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1",
-    relation=EQUAL, case=WEAK, tolerance=1e-12, code=("attention_weights",),
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=1e-12,
+    code=("attention_weights",),
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
     number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
-)  # fmt: skip
+)
 def poster_z(s: Case) -> Measurement:
     """Compare the attention of a sequence (Eq. 5 with its frequencies) with Eq. 1 itself for random
     U, W_Q, W_K with d = 16 and 30 tokens; the corrected form has Z over sqrt(d). The tolerance is
@@ -151,14 +170,17 @@ def poster_z(s: Case) -> Measurement:
 
 
 @claim(
-    "slides-suppressed", sources="slides, take-home message",
+    "slides-suppressed",
+    sources="slides, take-home message",
     statement="Key tokens that do not co-occur a lot with the query token are suppressed",
-    relation=BELOW, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
+    relation=BELOW,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_flow", "relative_gain"),
     test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the rarest distinct token keeps {:.2g} of its share against the dominant one",
     training_number="in training it keeps {:.2g} (its logit rises all the same)",
-)  # fmt: skip
+)
 def slides_suppressed(s: Case) -> Measurement:
     """Check that attention to the rarest distinct token falls against that to the dominant one,
     along Eq. 10 and in the joint flow. Only the sign counts.
@@ -179,12 +201,17 @@ def slides_suppressed(s: Case) -> Measurement:
 
 
 @claim(
-    "slides-tf-idf", sources="slides, winners-emergence",
+    "slides-tf-idf",
+    sources="slides, winners-emergence",
     statement="Attention is a learnable TF-IDF: frequent in the class, rare across classes",
-    relation=AT_LEAST, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
-    code=("attention_flow",), test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
-    number="rank correlation {:.2f}", training_number="rank correlation {:.2f} in training",
-)  # fmt: skip
+    relation=AT_LEAST,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
+    code=("attention_flow",),
+    test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
+    number="rank correlation {:.2f}",
+    training_number="rank correlation {:.2f} in training",
+)
 def slides_tf_idf(s: Case) -> Measurement:
     """Measure the rank correlation of P(l|n) ln(K / number of classes with l) with z at the end, by
     Eq. 10 and in the joint flow. Only the order of four tokens counts.
@@ -199,5 +226,6 @@ def slides_tf_idf(s: Case) -> Measurement:
     }
     return Measurement(
         *on_both_paths("rank correlation of TF-IDF and z", 0.99, rank),
-        number=rank["Eq. 10"], training_number=rank["training"],
-    )  # fmt: skip
+        number=rank["Eq. 10"],
+        training_number=rank["training"],
+    )

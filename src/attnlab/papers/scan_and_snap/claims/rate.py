@@ -30,15 +30,19 @@ SLOW = 0.1  # of its peak speed
 
 
 @claim(
-    "snap-time", sources=("Section 6 (a), Theorem 4", "slides"),
+    "snap-time",
+    sources=("Section 6 (a), Theorem 4", "slides"),
     statement=r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps "
     r"earlier",
-    relation=within(5.0), case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
-    hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token), figure="fig3",
-    code=("transition_times", "omega_1"), test="test_speed.py::test_lemma_9_stages",
+    relation=within(5.0),
+    case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token),
+    figure="fig3",
+    code=("transition_times", "omega_1"),
+    test="test_speed.py::test_lemma_9_stages",
     number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 slows to a tenth at {:.2f} x 2 K ln M/eta_Y",
     training_number="training slows to a tenth at {:.2f} x",
-)  # fmt: skip
+)
 def snap_time(s: Case) -> Measurement:
     """Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention
     moves at less than a tenth of its peak speed, by Eq. 10 and in the joint flow. The paper names
@@ -49,9 +53,8 @@ def snap_time(s: Case) -> Measurement:
     run = trained(s.classes, rates, s.steps)
     times = run["time"].values
     by_eq_10 = [
-        as_dataset(at, times, reduced(at, times).logits)
-        for at in (s.at(eta_y=y) for y in ETA_Y)
-    ]  # fmt: skip
+        as_dataset(at, times, reduced(at, times).logits) for at in (s.at(eta_y=y) for y in ETA_Y)
+    ]
     slowed = {
         "training": measures.slowed_time(run, share=SLOW).isel(sequence_class=0).values,
         "Eq. 10": np.array([float(measures.slowed_time(of, share=SLOW)[0]) for of in by_eq_10]),
@@ -62,11 +65,18 @@ def snap_time(s: Case) -> Measurement:
     for name, slow in slowed.items():
         training = name == "training"
         checks += [
-            Check(f"slowed to a tenth, over 2 K ln M/eta_Y, {name}", about, slow,
-                  training=training),
-            Check(f"a larger eta_Y slows earlier, {name}", slow[:-1], slow[1:], BELOW,
-                  tolerance=0.0, training=training),
-        ]  # fmt: skip
+            Check(
+                f"slowed to a tenth, over 2 K ln M/eta_Y, {name}", about, slow, training=training
+            ),
+            Check(
+                f"a larger eta_Y slows earlier, {name}",
+                slow[:-1],
+                slow[1:],
+                BELOW,
+                tolerance=0.0,
+                training=training,
+            ),
+        ]
     ratio = slowed["training"] / about
     return Measurement(
         *checks,
@@ -81,16 +91,19 @@ def snap_time(s: Case) -> Measurement:
 
 
 @claim(
-    "both-rates-sparser", sources=("Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"),
+    "both-rates-sparser",
+    sources=("Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"),
     statement=r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, "
     r"hence sparser attention",
-    relation=ABOVE, case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
-    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations), figure="fig9",
+    relation=ABOVE,
+    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
+    figure="fig9",
     code=("growth_bound", "reduced_time"),
     test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
     number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
     training_number="in training the entropy moves by {:.2g}",
-)  # fmt: skip
+)
 def both_rates_sparser(s: Case) -> Measurement:
     """Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq.
     10 and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
@@ -107,26 +120,35 @@ def both_rates_sparser(s: Case) -> Measurement:
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
         Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
-        Check("entropy falls with both rates at the end, training", entropy[:-1, -1],
-              entropy[1:, -1], BELOW, training=True),
-        number=float(B[-1, 0] / B[0, 0]), training_number=float(entropy[-1, -1] - entropy[0, -1]),
+        Check(
+            "entropy falls with both rates at the end, training",
+            entropy[:-1, -1],
+            entropy[1:, -1],
+            BELOW,
+            training=True,
+        ),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=float(entropy[-1, -1] - entropy[0, -1]),
         note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
         "training turns back: Syn-Small at ratio 1 goes from entropy "
         f"{float(slow.interp(time=1e3)):.4f} at t = 10^3 to {float(slow[-1]):.4f} at 10^6",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "eta-y-denser", sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    "eta-y-denser",
+    sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
     statement=r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: "
     r"denser attention",
-    relation=BELOW, case=WEAK.at(eta_y=0.25, eta_z=0.001),
-    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations), figure="fig6",
+    relation=BELOW,
+    case=WEAK.at(eta_y=0.25, eta_z=0.001),
+    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
+    figure="fig6",
     code=("density_threshold", "growth_bound"),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
     training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
-)  # fmt: skip
+)
 def eta_y_denser(s: Case) -> Measurement:
     """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
     joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.
@@ -142,12 +164,18 @@ def eta_y_denser(s: Case) -> Measurement:
     small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
         Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
-        Check("entropy rises as eta_Y grows, t >= t_0, training", entropy[:-1], entropy[1:], ABOVE,
-              training=True),
-        number=float(B[-1, 0] / B[0, 0]), training_number=turns[max(TURNS)],
+        Check(
+            "entropy rises as eta_Y grows, t >= t_0, training",
+            entropy[:-1],
+            entropy[1:],
+            ABOVE,
+            training=True,
+        ),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=turns[max(TURNS)],
         note=f"eta_Z = {s.eta_z:g}: a larger eta_Y is denser from the ratio "
         f"{listed(turns.values(), '.2g')} on, at eta_Z t = {listed(turns, '.0e')} (Syn-Small: "
         f"{small:.2g} at 10^6), and sparser below. Under Eq. 10 the order holds from eta_Y t/K = "
         f"{theory.density_threshold(K=1, M=s.M, eta_y=1.0):.1f} on",
         holds_from=turns[max(TURNS)],
-    )  # fmt: skip
+    )

@@ -53,13 +53,19 @@ RARE_COMMON = Case(
 
 
 @claim(
-    "eq-13", sources="Eq. 13, Section 6",
+    "eq-13",
+    sources="Eq. 13, Section 6",
     statement=r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx "
     r"C_0^{-1} \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$",
-    relation=LEADING, case=RARE_COMMON, hypotheses=(rate_window, *SECTION_6), tolerance=0.12,
-    figure="fig3", code=("common_token_path",), test="test_transition.py::test_eq_13_factors_of_k",
+    relation=LEADING,
+    case=RARE_COMMON,
+    hypotheses=(rate_window, *SECTION_6),
+    tolerance=0.12,
+    figure="fig3",
+    code=("common_token_path",),
+    test="test_transition.py::test_eq_13_factors_of_k",
     number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
-)  # fmt: skip
+)
 def eq_13(s: Case) -> Measurement:
     """Compare z_ml and B_n with Eq. 10 solved numerically for a common token of small weight; the
     corrected form has K-1 for K, and B_n = -z_ml/K (a class gets 1/K of the steps). Eq. 13 takes
@@ -80,21 +86,26 @@ def eq_13(s: Case) -> Measurement:
         note=f"K = {s.K}, P(common) = 0.02, t = 10^4: B_n = {flow.growth_bound[-1, 0]:.4f} by "
         f"Eq. 10, {paths['corrected'].growth_bound[-1]:.4f} corrected, "
         f"{paths['printed'].growth_bound[-1]:.4f} by Eq. 13",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "theorem-4", sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
+    "theorem-4",
+    sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
     statement=r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} "
     r"\eta_Y \eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = "
     r"\frac{1}{4} \ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y "
     r"t/K)\right)$ for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$",
-    relation=LEADING, case=FIG3, hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
-    tolerance=0.045, figure="fig9", code=("snapping", "growth_bound"),
+    relation=LEADING,
+    case=FIG3,
+    hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
+    tolerance=0.045,
+    figure="fig9",
+    code=("snapping", "growth_bound"),
     test="test_transition.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
     number="as printed B_n(0) = {:.3g}, not 0",
     training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
-)  # fmt: skip
+)
 def theorem_4(s: Case) -> Measurement:
     """Compare B_n in both regimes with Eqs. 118, 119 integrated, and in training z_ml (the premise)
     and what the distinct tokens gain; the corrected form is (1/4) ln(1 + ../C_0), so that B_n(0) =
@@ -121,23 +132,41 @@ def theorem_4(s: Case) -> Measurement:
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
     return Measurement(
         *checks,
-        Check("what the distinct tokens of a class gain, from t_0 on", path.growth_bound, gained,
-              tolerance=0.25, training=True),
-        Check("z_ml of the common token, Eq. 13 (corrected), from t_0 on", path.logit, common,
-              tolerance=0.25, form="premise", training=True),
-        number=shift, training_number=float(path.logit[0] / common[0]),
+        Check(
+            "what the distinct tokens of a class gain, from t_0 on",
+            path.growth_bound,
+            gained,
+            tolerance=0.25,
+            training=True,
+        ),
+        Check(
+            "z_ml of the common token, Eq. 13 (corrected), from t_0 on",
+            path.logit,
+            common,
+            tolerance=0.25,
+            form="premise",
+            training=True,
+        ),
+        number=shift,
+        training_number=float(path.logit[0] / common[0]),
         note=f"K = {s.K}, M = {s.M}, C_0 = {C0:.3g}: Eq. 14 starts at B_n(0) = (1/4) ln C_0 = "
         f"{shift:.3f} instead of 0; with (1/4) ln(1 + ../C_0) its two regimes are within "
         f"{checks[1].error:.3f} of B_n",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "eq-124", sources="Eqs. 124, 129", statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
-    relation=EQUAL, case=FIG3, tolerance=1e-8, figure="fig9", code=("growth_bound",),
+    "eq-124",
+    sources="Eqs. 124, 129",
+    statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-8,
+    figure="fig9",
+    code=("growth_bound",),
     test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
     number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
-)  # fmt: skip
+)
 def eq_124(s: Case) -> Measurement:
     """Compare the integral with Eqs. 118, 119 integrated; the corrected form is (1/4) ln(1 + 4
     Gamma/C_0), with the lower limit put in. The tolerance is that of the ODE solver.
@@ -155,12 +184,16 @@ def eq_124(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-128", sources="Eqs. 125-128",
+    "eq-128",
+    sources="Eqs. 125-128",
     statement=r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
     r"\frac{K(M-1)^2}{2} h^2(t/K)$",
-    relation=EQUAL, case=FIG3, tolerance=1e-10, code=("reduced_time",),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-10,
+    code=("reduced_time",),
     test="test_speed.py::test_eq_128_is_the_integral_of_gamma",
-)  # fmt: skip
+)
 def eq_128(s: Case) -> Measurement:
     """Compare the integral in closed form with a quadrature of gamma. The tolerance is that of the
     quadrature.
@@ -179,14 +212,18 @@ def eq_128(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-132", sources="Eq. 132",
+    "eq-132",
+    sources="Eq. 132",
     statement=r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} "
     r"\ln(2K(M-1)^2 M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed",
-    relation=LEADING, case=FIG3, hypotheses=SECTION_6, tolerance=0.02,
+    relation=LEADING,
+    case=FIG3,
+    hypotheses=SECTION_6,
+    tolerance=0.02,
     code=("snapping", "growth_bound"),
     test="test_transition.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
     number="as a limit only: {:.0%} off at t = 10^12, as its constant lacks -(1/4) ln C_0",
-)  # fmt: skip
+)
 def eq_132(s: Case) -> Measurement:
     """Check that the ratio to B_n (Eq. 129, corrected) tends to 1 at t from 10^12 to 10^96; the
     corrected form, with -(1/4) ln C_0, also has a gap that tends to 0. The tolerance is what is
@@ -202,26 +239,34 @@ def eq_132(s: Case) -> Measurement:
     off = np.abs(printed / B - 1.0)
     return Measurement(
         # A gap that stays bounded while B_n grows without bound: a ratio that tends to 1.
-            Check("Eq. 132 minus B_n, against (1/4) ln C_0", lacks, printed - B),
-            Check("Eq. 132 over B_n nearer to 1 at each t", off[:-1], off[1:], BELOW,
-                  tolerance=0.0),
-            Check("Eq. 132 with -(1/4) ln C_0, minus B_n", 0.0, corrected - B, relative=False,
-                  form="corrected"),
+        Check("Eq. 132 minus B_n, against (1/4) ln C_0", lacks, printed - B),
+        Check("Eq. 132 over B_n nearer to 1 at each t", off[:-1], off[1:], BELOW, tolerance=0.0),
+        Check(
+            "Eq. 132 with -(1/4) ln C_0, minus B_n",
+            0.0,
+            corrected - B,
+            relative=False,
+            form="corrected",
+        ),
         number=float(off[0]),
         note=f"C_0 = {C0:.3g}: (1 + o(1)) holds, and would with any constant in the bracket. The "
         f"printed one lacks -(1/4) ln C_0 = {-lacks:.3f} (as Eq. 124 does), so that Eq. 132 is "
         f"{listed(off, '.0%')} above B_n at t = 10^12, 10^24, 10^48, 10^96; with it "
         f"{abs(corrected[0] / B[0] - 1.0):.2%} below at 10^12",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "eq-132-condition", sources="Appendix F (3), before Eq. 132",
-    statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$", relation=ABOVE,
-    case=FIG3, hypotheses=SECTION_6, code=("reduced_time", "snapping"),
+    "eq-132-condition",
+    sources="Appendix F (3), before Eq. 132",
+    statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
+    relation=ABOVE,
+    case=FIG3,
+    hypotheses=SECTION_6,
+    code=("reduced_time", "snapping"),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
-)  # fmt: skip
+)
 def eq_132_condition(s: Case) -> Measurement:
     """Compare C_0 with 4 Gamma where the condition is met 10 times over; the corrected condition is
     ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K)). It is a bound, with much room where the condition is
@@ -249,13 +294,17 @@ def eq_132_condition(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-133", sources="Eq. 133",
+    "eq-133",
+    sources="Eq. 133",
     statement=r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
     r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed",
-    relation=within(2.0), case=FIG3, hypotheses=SECTION_6, code=("growth_bound",),
+    relation=within(2.0),
+    case=FIG3,
+    hypotheses=SECTION_6,
+    code=("growth_bound",),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
-)  # fmt: skip
+)
 def eq_133(s: Case) -> Measurement:
     """Check that B_n (Eq. 129, corrected) over Eq. 133 tends to a constant, 1/2 by Eq. 132, for t
     from 10^12 to 10^192. It is read as Theta, and ln ln t is slow: the ratio is still on its way at
@@ -267,24 +316,33 @@ def eq_133(s: Case) -> Measurement:
     ratio = B / printed
     return Measurement(
         Check("B_n over Eq. 133, against 1/2", 0.5, ratio),
-        Check("nearer to 1/2 at each t", np.abs(ratio[:-1] - 0.5), np.abs(ratio[1:] - 0.5), BELOW,
-              tolerance=0.0),
+        Check(
+            "nearer to 1/2 at each t",
+            np.abs(ratio[:-1] - 0.5),
+            np.abs(ratio[1:] - 0.5),
+            BELOW,
+            tolerance=0.0,
+        ),
         number=float(ratio[-1]),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "b-at-t0", sources="Appendix F (2), Fig. 9",
+    "b-at-t0",
+    sources="Appendix F (2), Fig. 9",
     statement=r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M "
     r"\ln M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every "
     r"$\eta_Z$",
-    relation=EQUAL, case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
-    hypotheses=(single_query, rate_window), tolerance=1e-12, figure="fig9",
+    relation=EQUAL,
+    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    hypotheses=(single_query, rate_window),
+    tolerance=1e-12,
+    figure="fig9",
     code=("growth_bound", "transition_times"),
     test="test_transition.py::test_b_n_at_t0_needs_the_corrected_constant",
     number="the same for every eta_Z, exactly; but the formula gives {:.3f} where B_n is 0.247",
     training_number="the dominant logit is {:.2g} at all four: it is a rescaling of time",
-)  # fmt: skip
+)
 def b_at_t0(s: Case) -> Measurement:
     """Check that both rates times 1, 2, 4 and 8 give one value of Theorem 4's B_n at t_0, and one z
     of the dominant token at t_0 in the joint flow; the corrected form is (1/4) ln(1 + ../C_0). The
@@ -306,15 +364,23 @@ def b_at_t0(s: Case) -> Measurement:
     z = np.array([logits(s, of)[s.psi[n], high] for of in at_t0])
     return Measurement(
         Check("B_n(t_0) at each pair of rates", B[0], B),
-        *in_both_forms("B_n(t_0) by the formula", formula, B[0], LEADING, relative=False,
-                       tolerance=0.045),
-        Check("z of the dominant token at t_0, training", z[0], z, LEADING, tolerance=0.01,
-              training=True),
-        number=formula["printed"], training_number=float(z[0]),
+        *in_both_forms(
+            "B_n(t_0) by the formula", formula, B[0], LEADING, relative=False, tolerance=0.045
+        ),
+        Check(
+            "z of the dominant token at t_0, training",
+            z[0],
+            z,
+            LEADING,
+            tolerance=0.01,
+            training=True,
+        ),
+        number=formula["printed"],
+        training_number=float(z[0]),
         note=f"C_0 = {C0:.3g}: the formula gives {formula['printed']:.3f}; with "
         f"(1/4) ln(1 + ../C_0), as theorem-4 corrects it, {formula['corrected']:.3f}; B_n(t_0) is "
         f"{B[0]:.3f} (it keeps what Eq. 131 neglects of h). All of it depends on C_0, too",
-    )  # fmt: skip
+    )
 
 
 def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -338,13 +404,16 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
 
 
 @claim(
-    "two-fates", sources="Section 6, first paragraph",
+    "two-fates",
+    sources="Section 6, first paragraph",
     statement=r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it "
     r"stays bounded they snap",
-    relation=ABOVE, case=WEAK, code=("growth_bound", "growth_bounds"),
+    relation=ABOVE,
+    case=WEAK,
+    code=("growth_bound", "growth_bounds"),
     test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="Theorem 4's own B_n is {:.2g} at t = 10^300",
-)  # fmt: skip
+)
 def two_fates(s: Case) -> Measurement:
     """Compare f^2 of the dominant token, near 1 for xi_n = 1/t and below for xi_n = 1/t^2, with
     Eqs. 98 and 100 for one class, as B_n grows.
@@ -364,14 +433,19 @@ def two_fates(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-4-chi", sources="Theorem 4, attention scanning",
+    "theorem-4-chi",
+    sources="Theorem 4, attention scanning",
     statement=r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 "
     r"\eta_Y \eta_Z t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$",
-    relation=AT_LEAST, case=FIG3, hypotheses=(rate_window, *SECTION_6), tolerance=0.01,
-    figure="fig3", code=("growth_bound", "growth_bounds"),
+    relation=AT_LEAST,
+    case=FIG3,
+    hypotheses=(rate_window, *SECTION_6),
+    tolerance=0.01,
+    figure="fig3",
+    code=("growth_bound", "growth_bounds"),
     test="test_transition.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
     number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
-)  # fmt: skip
+)
 def theorem_4_chi(s: Case) -> Measurement:
     """Compare the lower bound with chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to
     t_0'; the corrected form has 1 + 2 eta_Y eta_Z t^2/rho_0^4 in the bracket. Eq. 130 neglects 8 %

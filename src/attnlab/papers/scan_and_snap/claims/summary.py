@@ -18,14 +18,17 @@ from ..readings import logits, most_and_least_frequent, reduced, run_at
 
 
 @claim(
-    "summary-frequency", sources="summary, Key Results and Mechanism 2",
-    statement="Among distinct tokens, lower-frequency tokens gain attention faster", relation=ABOVE,
-    case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
+    "summary-frequency",
+    sources="summary, Key Results and Mechanism 2",
+    statement="Among distinct tokens, lower-frequency tokens gain attention faster",
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_velocity", "distinct_growth"),
     test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the most frequent distinct token is {:.3g} times as fast as the rarest",
     training_number="in training it gains {:.3g} times as much",
-)  # fmt: skip
+)
 def summary_frequency(s: Case) -> Measurement:
     """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
     (they go as f_nl^2), and gains in the joint flow. Only the order counts.
@@ -37,22 +40,31 @@ def summary_frequency(s: Case) -> Measurement:
     end = z[-1, s.psi[n]]
     return Measurement(
         Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
-        Check("gain of the rarest over the most frequent, training", 1.0,
-              float(end[low] / end[high]), ABOVE, training=True),
-        number=float(fast / slow), training_number=float(end[high] / end[low]),
+        Check(
+            "gain of the rarest over the most frequent, training",
+            1.0,
+            float(end[low] / end[high]),
+            ABOVE,
+            training=True,
+        ),
+        number=float(fast / slow),
+        training_number=float(end[high] / end[low]),
         note=f"P(l|n) = {s.P[n, high]:.3f} against {s.P[n, low]:.3f}: velocities {fast:.2e} and "
         f"{slow:.2e} (times eta_Z gamma), in the ratio of P(l|n)^2",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "summary-theorem-2b", sources="summary, Mechanism 1",
+    "summary-theorem-2b",
+    sources="summary, Mechanism 1",
     statement=r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has "
     r"a distinct token",
-    relation=BELOW, case=WEAK, code=("token_fates", "attention_velocity"),
+    relation=BELOW,
+    case=WEAK,
+    code=("token_fates", "attention_velocity"),
     test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="where the condition fails the token moves at {:.0g}",
-)  # fmt: skip
+)
 def summary_theorem_2b(s: Case) -> Measurement:
     """Check that the logit falls for every query, where one query has a class of the common token
     alone; the corrected form has Theorem 2(b)'s condition. Only the sign counts.
@@ -64,23 +76,31 @@ def summary_theorem_2b(s: Case) -> Measurement:
     owners = formulas.token_roles(P).distinct.any(1)
     return Measurement(
         Check("dz/dt of the common token", 0.0, velocity, BELOW),
-        Check("dz/dt where a class of the query owns a distinct token", [0.0], velocity[owners],
-              BELOW, form="corrected"),
+        Check(
+            "dz/dt where a class of the query owns a distinct token",
+            [0.0],
+            velocity[owners],
+            BELOW,
+            form="corrected",
+        ),
         number=float(velocity.max()),
         note="P(.|0) = (1, 0) with its own query, P(.|1) = (0.2, 0.8): the common token of query 0 "
         f"moves at {velocity[0]:.1g}, that of query 1 at {velocity[1]:.2g}",
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "summary-slow-decoder", sources="summary, Mechanism 1, break condition",
+    "summary-slow-decoder",
+    sources="summary, Mechanism 1, break condition",
     statement=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not "
     r"emerge",
-    relation=BELOW, case=SYN_SMALL, code=("attention_flow",),
+    relation=BELOW,
+    case=SYN_SMALL,
+    code=("attention_flow",),
     test="test_attention.py::test_path_is_the_same_whatever_the_rates",
     number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
     training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
-)  # fmt: skip
+)
 def summary_slow_decoder(s: Case) -> Measurement:
     """Check that common tokens hardly lose, and that there is no order, in the joint flow on
     Syn-Small at eta_Y/eta_Z = 0.01, against 10. A tenth of the loss, or a rank correlation below
@@ -97,14 +117,18 @@ def summary_slow_decoder(s: Case) -> Measurement:
     ]
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
     return Measurement(
-        Check("fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
-                  0.1 * fall[1], fall[0], BELOW, training=True),
-            Check("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW,
-                  training=True),
-            # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
-            Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
+        Check(
+            "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
+            0.1 * fall[1],
+            fall[0],
+            BELOW,
+            training=True,
+        ),
+        Check("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW, training=True),
+        # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
+        Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
         number=B[0] / B[1],
         training_number=float(fall[0] / fall[1]),
         note=f"the common mass falls by {fall[0]:.0%} at ratio 0.01, by {fall[1]:.0%} at 10; "
         f"the order of distinct tokens is kept (rank correlation {ordered:.2f})",
-    )  # fmt: skip
+    )

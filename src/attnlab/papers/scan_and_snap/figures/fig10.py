@@ -16,9 +16,15 @@ from attnlab.papers.scan_and_snap.figures.text_runs import TextRecipe
 from attnlab.plots import style
 
 COLUMNS = (
-    "entropy_mean", "entropy_std", "loss_mean", "loss_std", "best_loss_mean", "best_loss_std",
-    "best_step", "finite",
-)  # fmt: skip
+    "entropy_mean",
+    "entropy_std",
+    "loss_mean",
+    "loss_std",
+    "best_loss_mean",
+    "best_loss_std",
+    "best_step",
+    "finite",
+)
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
 NOISE = 0.05  # a change that equal means show more often than this is within noise
 
@@ -37,9 +43,10 @@ def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = 
         cells = {"start": entropy.isel(step=0, drop=True).mean(["rate", "seed"])}
         loss = result["validation_loss"]
         ends = {
-            "entropy": entropy.isel(step=-1, drop=True), "loss": loss.isel(step=-1, drop=True),
+            "entropy": entropy.isel(step=-1, drop=True),
+            "loss": loss.isel(step=-1, drop=True),
             "best_loss": loss.min("step"),
-        }  # fmt: skip
+        }
         for name, values in ends.items():
             own = values.astype(np.float64)
             cells |= {f"{name}_mean": own.mean("seed"), f"{name}_std": own.std("seed", ddof=1)}
@@ -73,9 +80,14 @@ def draw(cells: xr.Dataset) -> Figure:
                 depth = text_runs.depth_name(int(line["layers"]))
                 mean, std = line[f"{name}_mean"], line[f"{name}_std"]
                 ax.errorbar(
-                    line["rate"], mean, yerr=[np.fmin(std, mean), std], color=colour,
-                    marker=style.MARKERS[i], capsize=2, label=depth,
-                )  # fmt: skip
+                    line["rate"],
+                    mean,
+                    yerr=[np.fmin(std, mean), std],
+                    color=colour,
+                    marker=style.MARKERS[i],
+                    capsize=2,
+                    label=depth,
+                )
                 if name == "entropy":
                     ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
             style.log_ticks(ax, cells["rate"].values)
@@ -84,10 +96,11 @@ def draw(cells: xr.Dataset) -> Figure:
         axes[1].set_ylabel("lowest validation loss\n(nats per token)")
         style.panel_titles(axes, ["attention", "what was learnt"])
         style.legend_above(
-            figure, axes[0],
+            figure,
+            axes[0],
             title=f"{cells.attrs['steps']} iterations, {cells.attrs['seeds']} seeds, bars: one "
             "s.d., not below 0; dotted: before training",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -104,9 +117,12 @@ def judge(cells: xr.Dataset) -> Judgement:
         best = float(rates[int(loss.sel(layers=depth).argmin("rate"))])
         sparsest = float(rates[int(entropy.argmin("rate"))])
         found: dict[str, Any] = {
-            "falls": falls, "rises": rises, "entropy_smallest_rate": entropy[0],
-            "entropy_largest_rate": entropy[-1], "sparsest_rate": sparsest,
-        }  # fmt: skip
+            "falls": falls,
+            "rises": rises,
+            "entropy_smallest_rate": entropy[0],
+            "entropy_largest_rate": entropy[-1],
+            "sparsest_rate": sparsest,
+        }
         numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
         told.append(
             f"with {text_runs.depth_name(depth)} from {float(entropy[0]):.2f} to "
@@ -162,6 +178,12 @@ def _outcome(whole: int, rises: int) -> Standing:
 
 
 EXPERIMENT = Experiment(
-    name="fig10", kind="figure", title="Sparsity of attention on text against the learning rate",
-    recipe=TextRecipe, data=data, judge=judge, draw=draw, table=table,
-)  # fmt: skip
+    name="fig10",
+    kind="figure",
+    title="Sparsity of attention on text against the learning rate",
+    recipe=TextRecipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+)

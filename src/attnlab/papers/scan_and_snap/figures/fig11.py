@@ -38,7 +38,11 @@ def judge(recalls: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="fig11", kind="figure", title="Recall of distinct tokens and the ratio of the rates",
-    recipe=recall.RecallRecipe, judge=judge,
-    data=partial(recall.curves, varied="ratio"), draw=partial(recall.draw_curves, varied="ratio"),
-)  # fmt: skip
+    name="fig11",
+    kind="figure",
+    title="Recall of distinct tokens and the ratio of the rates",
+    recipe=recall.RecallRecipe,
+    judge=judge,
+    data=partial(recall.curves, varied="ratio"),
+    draw=partial(recall.draw_curves, varied="ratio"),
+)

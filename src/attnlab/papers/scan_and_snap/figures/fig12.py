@@ -32,7 +32,11 @@ def judge(recalls: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="fig12", kind="figure", title="Recall of distinct tokens and eta_Z",
-    recipe=recall.RecallRecipe, judge=judge,
-    data=partial(recall.curves, varied="eta_z"), draw=partial(recall.draw_curves, varied="eta_z"),
-)  # fmt: skip
+    name="fig12",
+    kind="figure",
+    title="Recall of distinct tokens and eta_Z",
+    recipe=recall.RecallRecipe,
+    judge=judge,
+    data=partial(recall.curves, varied="eta_z"),
+    draw=partial(recall.draw_curves, varied="eta_z"),
+)

@@ -60,9 +60,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     runs = [_moments(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
     frames = xr.concat(runs, "eta_z").isel(token=np.flatnonzero(in_play))
     return frames.assign_coords(
-        stage=list(STAGES), common=("token", is_common), suppressed=list(recipe.suppressed),
+        stage=list(STAGES),
+        common=("token", is_common),
+        suppressed=list(recipe.suppressed),
         times=list(recipe.winner),
-    ).assign_attrs(eta_y=float(both["eta_y"].values.flat[0]))  # fmt: skip
+    ).assign_attrs(eta_y=float(both["eta_y"].values.flat[0]))
 
 
 def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
@@ -81,12 +83,16 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     frames = xr.Dataset({"unnormalised": unnormalised, "attention": attention})
     frames = frames.reindex(step=moments).rename(step="stage").drop_vars("stage")
     kept = frames.transpose("stage", "token").assign(
-        probability=own["probability"], common_mass=common, winner_attention=won,
-        moment=("stage", moments), suppressed_step=("suppressed", suppressed),
-        winner_step=("times", emerged), winner=winner,
+        probability=own["probability"],
+        common_mass=common,
+        winner_attention=won,
+        moment=("stage", moments),
+        suppressed_step=("suppressed", suppressed),
+        winner_step=("times", emerged),
+        winner=winner,
         half_suppressed=_first(common <= (common[0] + common[-1]) / 2),
         half_won=_first(won >= (won[0] + won[-1]) / 2),
-    )  # fmt: skip
+    )
     return kept.drop_vars(
         ["query", "query_token", "next_token", "sequence_class", "seed", "eta_y"], errors="ignore"
     )
@@ -135,9 +141,12 @@ def _course(ax: Any, run: xr.Dataset) -> None:
     step = run["step"].values
     ax.plot(step, run["common_mass"], color=style.COMMON, label="all common tokens")
     ax.plot(
-        step, run["winner_attention"], color=style.DISTINCT, linestyle=style.DASHES[1],
+        step,
+        run["winner_attention"],
+        color=style.DISTINCT,
+        linestyle=style.DASHES[1],
         label=f"the winner (token {int(run['winner'])})",
-    )  # fmt: skip
+    )
     for letter, moment in zip("abcd", run["moment"].values, strict=True):
         if np.isfinite(moment):
             ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
@@ -166,11 +175,16 @@ def judge(frames: xr.Dataset) -> Judgement:
         run = frames.isel(eta_z=i)
         common, won = run["common_mass"].values, run["winner_attention"].values
         found = {
-            "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
-            "winner_end": won[-1], "half_suppressed": run["half_suppressed"],
-            "half_won": run["half_won"], "suppressed_first": first.isel(eta_z=i).sum(),
-            "pairs_reached": reached.isel(eta_z=i).sum(), "snap_step": run["moment"][-1],
-        }  # fmt: skip
+            "common_start": common[0],
+            "common_end": common[-1],
+            "winner_start": won[0],
+            "winner_end": won[-1],
+            "half_suppressed": run["half_suppressed"],
+            "half_won": run["half_won"],
+            "suppressed_first": first.isel(eta_z=i).sum(),
+            "pairs_reached": reached.isel(eta_z=i).sum(),
+            "snap_step": run["moment"][-1],
+        }
         numbers |= {f"{name}_{i + 1}": float(value) for name, value in found.items()}
         rates = f"eta_Y/eta_Z = {ratio:g}"
         stages = [
@@ -240,6 +254,11 @@ def _first(passed: xr.DataArray) -> float:
 
 
 EXPERIMENT = Experiment(
-    name="fig2", kind="figure", title="The four stages of training",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig2",
+    kind="figure",
+    title="The four stages of training",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

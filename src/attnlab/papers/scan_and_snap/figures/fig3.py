@@ -135,11 +135,12 @@ def draw(curves: xr.Dataset) -> Figure:
         for ax in grid[-1]:
             ax.set_xlabel("time $t$ in steps")
         style.legend_above(
-            figure, axes[0],
+            figure,
+            axes[0],
             title=rf"$\eta_Z$ = {curves.attrs['eta_z']:g}, K = {curves.attrs['K']}, "
             rf"M = {curves.attrs['M']}; overlap: $f_n·f_{{n'}}$, in- or outside Assumption 2; "
             r"dotted: $t_0$ of each $\eta_Y$; each panel has its scale",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -178,10 +179,14 @@ def judge(curves: xr.Dataset) -> Judgement:
         excess = float(curves["beta_excess"][i].mean())
         lowest, highest = (float(end(skipna=False)) for end in (snap[i].min, snap[i].max))
         found = {
-            "eq10_growth": eq10, "sgd_growth": sgd, "training_growth": training,
-            "training_order": float(kept[i].mean()), "beta_excess": excess,
-            "snap_lowest": lowest, "snap_highest": highest,
-        }  # fmt: skip
+            "eq10_growth": eq10,
+            "sgd_growth": sgd,
+            "training_growth": training,
+            "training_order": float(kept[i].mean()),
+            "beta_excess": excess,
+            "snap_lowest": lowest,
+            "snap_highest": highest,
+        }
         numbers |= {f"{name}_{i + 1}": value for name, value in found.items()}
         side = f"overlap {rho:.2g}, {'inside' if weak[i] else 'outside'} Assumption 2"
         order = _order(kept[i], reversed_[i], times)
@@ -239,6 +244,11 @@ def _order(kept: np.ndarray, reversed_: np.ndarray, times: list[float]) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="fig3", kind="figure", title="Growth factor of the dominant token",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig3",
+    kind="figure",
+    title="Growth factor of the dominant token",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

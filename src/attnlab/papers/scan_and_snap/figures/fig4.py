@@ -31,15 +31,19 @@ def data(
     common = roles.is_common(result).values[drawn]
     shown = result[["attention", "probability"]].isel(token=np.flatnonzero(drawn))
     dims = ("eta_y", "step", "sequence_class", "token")
-    return xr.Dataset(
-        {
-            "attention": shown["attention"].transpose(*dims),
-            "probability": shown["probability"],
-            "distinct_entropy": measures.distinct_entropy(result),
-            "common_mass": measures.common_mass(result),
-        },
-        attrs={"eta_z": float(result["eta_z"])},
-    ).drop_vars(["seed", "eta_z"]).assign_coords(common=("token", common))  # fmt: skip
+    return (
+        xr.Dataset(
+            {
+                "attention": shown["attention"].transpose(*dims),
+                "probability": shown["probability"],
+                "distinct_entropy": measures.distinct_entropy(result),
+                "common_mass": measures.common_mass(result),
+            },
+            attrs={"eta_z": float(result["eta_z"])},
+        )
+        .drop_vars(["seed", "eta_z"])
+        .assign_coords(common=("token", common))
+    )
 
 
 def draw(frames: xr.Dataset) -> Figure:
@@ -56,8 +60,10 @@ def draw(frames: xr.Dataset) -> Figure:
             part.suptitle(
                 rf"({'abcdef'[b]}) $\eta_Y$ = {float(block['eta_y']):g}, "
                 rf"$\eta_Z$ = {frames.attrs['eta_z']:g}",
-                x=0.01, ha="left", fontsize=8.5,
-            )  # fmt: skip
+                x=0.01,
+                ha="left",
+                fontsize=8.5,
+            )
             for i in range(rows):
                 start = block["probability"].isel(sequence_class=i).values
                 seen = np.flatnonzero(start > 0)
@@ -94,9 +100,12 @@ def judge(frames: xr.Dataset) -> Judgement:
     early = (moved.isel(step=-2) / moved.isel(step=-1)).mean("sequence_class").values
     low, high = (float(frames["eta_y"][i]) for i in (0, -1))
     numbers = {
-        "winner_start": start, **_ends("winner_end", top), "entropy_start": first,
-        **_ends("entropy_end", entropy), **_ends("early_share", early),
-    }  # fmt: skip
+        "winner_start": start,
+        **_ends("winner_end", top),
+        "entropy_start": first,
+        **_ends("entropy_end", entropy),
+        **_ends("early_share", early),
+    }
     sparser = entropy[0] < entropy[-1] < first
     faster = early[-1] > early[0]
     step = int(frames["step"][-2])
@@ -129,6 +138,11 @@ def _ends(name: str, by_rate: np.ndarray) -> dict[str, float]:
 
 
 EXPERIMENT = Experiment(
-    name="fig4", kind="figure", title="Attention while Syn-Small is learnt",
-    recipe=SimulationRecipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig4",
+    kind="figure",
+    title="Attention while Syn-Small is learnt",
+    recipe=SimulationRecipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

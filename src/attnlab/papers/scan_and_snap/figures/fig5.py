@@ -56,10 +56,15 @@ def draw(frames: xr.Dataset) -> Figure:
         for j, (above, below) in enumerate(axes.T):
             one = frames.isel(eta=j)
             image = above.imshow(
-                one["attention"].T, aspect="auto", origin="lower", cmap="cividis", vmin=0, vmax=top,
+                one["attention"].T,
+                aspect="auto",
+                origin="lower",
+                cmap="cividis",
+                vmin=0,
+                vmax=top,
                 extent=(0, float(one["step"][-1]), tokens[0] - 0.5, tokens[-1] + 0.5),
                 interpolation="nearest",
-            )  # fmt: skip
+            )
             above.set(xlabel="optimiser step", yticks=tokens[1::2])
             colours = np.where(one["favourite"].values, style.ACCENT, style.DISTINCT)
             below.bar(tokens, one["attention"].isel(step=-1), width=0.9, color=colours)
@@ -125,6 +130,11 @@ def _entropy(attention: np.ndarray) -> float:
 
 
 EXPERIMENT = Experiment(
-    name="fig5", kind="figure", title="Adam picks different tokens at different rates",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig5",
+    kind="figure",
+    title="Adam picks different tokens at different rates",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

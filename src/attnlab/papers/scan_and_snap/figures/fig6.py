@@ -136,15 +136,28 @@ def draw(cells: xr.Dataset) -> Figure:
                 line = cells.sel(num_last=num_last).isel(eta_z=i)
                 shift = 0.09 * (i - (len(colours) - 1) / 2)
                 ax.errorbar(
-                    position + shift, line["entropy_mean"], yerr=line["entropy_std"],
-                    color=colour, marker=style.MARKERS[i], capsize=2, linewidth=1.2,
-                    elinewidth=0.8, label=rf"$\eta_Z$ = {float(line['eta_z']):g}",
-                )  # fmt: skip
+                    position + shift,
+                    line["entropy_mean"],
+                    yerr=line["entropy_std"],
+                    color=colour,
+                    marker=style.MARKERS[i],
+                    capsize=2,
+                    linewidth=1.2,
+                    elinewidth=0.8,
+                    label=rf"$\eta_Z$ = {float(line['eta_z']):g}",
+                )
                 ax.errorbar(
-                    position + shift + 0.05, line["published_mean"], yerr=line["published_std"],
-                    color="black", marker=style.MARKERS[i], markerfacecolor="none",
-                    linestyle="none", elinewidth=0.5, markeredgewidth=0.7, markersize=5.5,
-                )  # fmt: skip
+                    position + shift + 0.05,
+                    line["published_mean"],
+                    yerr=line["published_std"],
+                    color="black",
+                    marker=style.MARKERS[i],
+                    markerfacecolor="none",
+                    linestyle="none",
+                    elinewidth=0.5,
+                    markeredgewidth=0.7,
+                    markersize=5.5,
+                )
             ax.set_xticks(position, [f"{value:g}" for value in ratio])
             ax.set_xlabel(r"ratio $\eta_Y/\eta_Z$")
         style.panel_titles(axes, size_titles(cells))
@@ -227,6 +240,12 @@ def _headline(
 
 
 EXPERIMENT = Experiment(
-    name="fig6", kind="figure", title="Sparsity of attention against the learning rates",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table,
-)  # fmt: skip
+    name="fig6",
+    kind="figure",
+    title="Sparsity of attention against the learning rates",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+)

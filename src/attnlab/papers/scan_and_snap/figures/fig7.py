@@ -71,9 +71,12 @@ def draw(frames: xr.Dataset) -> Figure:
         for (i, j), ax in np.ndenumerate(axes):
             one = frames["attention"].isel(layers=i, moment=j).values
             image = ax.imshow(
-                np.ma.masked_where(hidden, one), cmap="cividis", vmin=0, vmax=1,
+                np.ma.masked_where(hidden, one),
+                cmap="cividis",
+                vmin=0,
+                vmax=1,
                 interpolation="nearest",
-            )  # fmt: skip
+            )
             ax.spines[:].set_visible(False)
             ax.tick_params(length=0)
         for ax, moment in zip(axes[0], frames["moment"].values, strict=True):
@@ -100,11 +103,13 @@ def judge(frames: xr.Dataset) -> Judgement:
     for depth in depths:
         ends, changes = entropy.sel(layers=depth), 100 * change.sel(layers=depth)
         found = {
-            "entropy_start": ends.isel(step=0).mean(), "entropy_end": ends.isel(step=-1).mean(),
+            "entropy_start": ends.isel(step=0).mean(),
+            "entropy_end": ends.isel(step=-1).mean(),
             "first_change": changes.isel(moment=0).mean() / 100,
             "last_change": changes.isel(moment=-1).mean() / 100,
-            "sparse": sparse.sel(layers=depth).sum(), "slowed": slowed.sel(layers=depth).sum(),
-        }  # fmt: skip
+            "sparse": sparse.sel(layers=depth).sum(),
+            "slowed": slowed.sel(layers=depth).sum(),
+        }
         numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
         told.append(
             f"with {text_runs.depth_name(depth)} its entropy goes from "
@@ -151,6 +156,11 @@ def _over_seeds(values: xr.DataArray, digits: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="fig7", kind="figure", title="Attention to the words of a text while it is learnt",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig7",
+    kind="figure",
+    title="Attention to the words of a text while it is learnt",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

@@ -72,18 +72,25 @@ def draw(curves: xr.Dataset) -> Figure:
             curve = curves.isel(eta_y=i)
             marker = style.MARKERS[i]
             axes[0].step(
-                curve["visits"], M * curve["h_star"], where="post", color=colour, linewidth=0.9,
+                curve["visits"],
+                M * curve["h_star"],
+                where="post",
+                color=colour,
+                linewidth=0.9,
                 label=rf"$\eta_Y$ = {eta_y[i]:g}",
-            )  # fmt: skip
+            )
             axes[0].plot(curve["visits"], M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
             gap = (curve["h_star"] - curve["h"]) * M / eta_y[i]
             look = {"color": colour, "marker": marker}
             axes[1].plot(curve["visits"], gap, markevery=8, markersize=3, **look)
             axes[2].plot(curve["time"], M * curve["theory"], color=colour, alpha=0.55, lw=1.6)
             axes[2].plot(
-                curve["time"], M * curve["training"], markevery=(10 * i + 5, 50), linestyle="none",
+                curve["time"],
+                M * curve["training"],
+                markevery=(10 * i + 5, 50),
+                linestyle="none",
                 **look,
-            )  # fmt: skip
+            )
         last = float(curves["visits"][-1])
         bounds = (("corrected", 1, style.DASHES[1]), ("Lemma 7, printed", 2, ":"))
         for name, bound, dashes in bounds:
@@ -138,6 +145,11 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="fig8", kind="figure", title="Growth of the decoder: steps and flow",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig8",
+    kind="figure",
+    title="Growth of the decoder: steps and flow",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

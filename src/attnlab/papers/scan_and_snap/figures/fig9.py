@@ -85,10 +85,11 @@ def draw(curves: xr.Dataset) -> Figure:
         axes[0].set_ylabel("growth bound $B_n(t)$")
         style.panel_titles(axes, list(ROUTES.values()))
         style.legend_above(
-            figure, axes[0],
+            figure,
+            axes[0],
             title=rf"$\eta_Y/\eta_Z$ = {curves.attrs['ratio']:g}, K = {curves.attrs['K']}, "
             rf"M = {curves.attrs['M']}; dotted: $t_0$; dots: $B_n(t_0)$; each panel has its scale",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -140,6 +141,11 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="fig9", kind="figure", title="The growth bound at a fixed ratio of the rates",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="fig9",
+    kind="figure",
+    title="The growth bound at a fixed ratio of the rates",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

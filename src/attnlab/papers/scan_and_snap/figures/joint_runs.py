@@ -56,9 +56,16 @@ def section_6(classes: str) -> Section6:
     dominant = distinct[np.argmax(made.probs[0, distinct])]
     rho0 = float(1.0 / f[0])
     return Section6(
-        classes=made, K=len(made), M=made.vocab_size, rho0=rho0, C0=rho0**4 / len(made), P=P,
-        tokens=made.in_play, distinct=distinct, dominant=int(dominant),
-    )  # fmt: skip
+        classes=made,
+        K=len(made),
+        M=made.vocab_size,
+        rho0=rho0,
+        C0=rho0**4 / len(made),
+        P=P,
+        tokens=made.in_play,
+        distinct=distinct,
+        dominant=int(dominant),
+    )
 
 
 def train(

@@ -138,10 +138,11 @@ def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
         style.panel_titles(axes, size_titles(recalls))
         axes[0].set_ylabel("recall of distinct tokens")
         style.legend_above(
-            figure, axes[0],
+            figure,
+            axes[0],
             title=f"{RATES[fixed]} = {recalls.attrs[fixed]:g}; dotted: 1/M, M contextual tokens; "
             "bands: one s.d. over seeds",
-        )  # fmt: skip
+        )
     return figure
 
 

@@ -52,25 +52,26 @@ def data(
     half = result["step"].values[np.argmax(common <= (common[0] + common[-1]) / 2)]
     snap = measures.snap_time(result)
     since = float(measures.moved_since(result, snap).isel(place))
-    return xr.Dataset(
-        {
-            "attention": own["attention"].isel(token=drawn).transpose("step", "token"),
-            "probability": own["probability"].isel(token=drawn),
-            "common_mass": ("step", common),
-            "moment": ("stage", [0.0, float(half), float(snap.isel(place))]),
-            "moved_since_snap": since,
-            "t0_prime": float(said["t0_prime"].isel(place)),
-            "t0": float(said["t0"].isel(place)),
-        },
-        attrs={
-            "query": str(own["query_name"].values), "next": str(own["next_name"].values),
-            "theory": recipe.theory,
-        },
-    ).drop_vars(
-        [name for name in own.coords if name not in ("step", "token")], errors="ignore"
-    ).assign_coords(
-        stage=list(STAGES), common=("token", roles.is_common(result).values[drawn])
-    )  # fmt: skip
+    return (
+        xr.Dataset(
+            {
+                "attention": own["attention"].isel(token=drawn).transpose("step", "token"),
+                "probability": own["probability"].isel(token=drawn),
+                "common_mass": ("step", common),
+                "moment": ("stage", [0.0, float(half), float(snap.isel(place))]),
+                "moved_since_snap": since,
+                "t0_prime": float(said["t0_prime"].isel(place)),
+                "t0": float(said["t0"].isel(place)),
+            },
+            attrs={
+                "query": str(own["query_name"].values),
+                "next": str(own["next_name"].values),
+                "theory": recipe.theory,
+            },
+        )
+        .drop_vars([name for name in own.coords if name not in ("step", "token")], errors="ignore")
+        .assign_coords(stage=list(STAGES), common=("token", roles.is_common(result).values[drawn]))
+    )
 
 
 def draw(frames: xr.Dataset) -> Figure:
@@ -98,9 +99,11 @@ def draw(frames: xr.Dataset) -> Figure:
 def _bars(ax: Any, frames: xr.Dataset, moment: float) -> None:
     position = np.arange(frames.sizes["token"])
     ax.barh(
-        position, frames["attention"].sel(step=moment), height=0.8,
+        position,
+        frames["attention"].sel(step=moment),
+        height=0.8,
         color=style.by_role(frames["common"].values),
-    )  # fmt: skip
+    )
     ax.vlines(
         frames["probability"], position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0
     )
@@ -115,9 +118,12 @@ def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
     distinct = frames.isel(token=np.flatnonzero(~frames["common"].values))
     for i, word in enumerate(distinct["token"].values):
         ax.plot(
-            step, distinct["attention"].isel(token=i), color=style.DISTINCT,
-            linestyle=style.DASHES[i % len(style.DASHES)], label=str(word),
-        )  # fmt: skip
+            step,
+            distinct["attention"].isel(token=i),
+            color=style.DISTINCT,
+            linestyle=style.DASHES[i % len(style.DASHES)],
+            label=str(word),
+        )
     for letter, moment in zip("abc", moments, strict=False):
         _mark(ax, float(moment), letter, style.OUTLINE, ":")
     for letter, name in (("$t_0'$", "t0_prime"), ("$t_0$", "t0")):
@@ -139,10 +145,14 @@ def judge(frames: xr.Dataset) -> Judgement:
     won = attention.isel(token=winner).values
     _, half, snap = frames["moment"].values
     numbers = {
-        "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
-        "winner_end": won[-1], "half_step": half, "snap_step": snap,
+        "common_start": common[0],
+        "common_end": common[-1],
+        "winner_start": won[0],
+        "winner_end": won[-1],
+        "half_step": half,
+        "snap_step": snap,
         **{name: float(frames[name]) for name in ("moved_since_snap", "t0_prime", "t0")},
-    }  # fmt: skip
+    }
     word = str(frames["token"].values[winner])
     headline = (
         f"Shared words fall from {common[0]:.2f} to {common[-1]:.2f} of attention, “{word}” rises "
@@ -165,6 +175,12 @@ def judge(frames: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="story", kind="figure", title="Scan, then snap", recipe=StoryRecipe, data=data,
-    judge=judge, draw=draw, source="attnlab",
-)  # fmt: skip
+    name="story",
+    kind="figure",
+    title="Scan, then snap",
+    recipe=StoryRecipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="attnlab",
+)

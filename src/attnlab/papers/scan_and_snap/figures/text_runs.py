@@ -84,9 +84,12 @@ def run(
 
 
 def by_depth(
-    recipe: TextRecipe, measure: Callable[[xr.Dataset], xr.Dataset], *, progress: Progress,
+    recipe: TextRecipe,
+    measure: Callable[[xr.Dataset], xr.Dataset],
+    *,
+    progress: Progress,
     keep: Path | None,
-) -> xr.Dataset:  # fmt: skip
+) -> xr.Dataset:
     """Train at each depth; return `measure` of each result, along `layers`."""
     parts = [measure(result) for result in run(recipe, progress=progress, keep=keep)]
     together = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))

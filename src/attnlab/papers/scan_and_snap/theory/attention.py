@@ -61,10 +61,15 @@ def attention_velocity(
 
 
 def attention_path(
-    setting: SettingLike, tau: ArrayLike, *, z0: ArrayLike | None = None,
-    weight: ArrayLike | None = None, form: str = "corrected", rtol: float = 1e-10,
+    setting: SettingLike,
+    tau: ArrayLike,
+    *,
+    z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    form: str = "corrected",
+    rtol: float = 1e-10,
     atol: float = 1e-12,
-) -> AttentionFlow:  # fmt: skip
+) -> AttentionFlow:
     """Solve Eq. 10 in the reduced time tau from z(0) = z0.
 
     E and beta are recomputed from f(z) at each evaluation, and B_n is integrated along. Only logits
@@ -93,9 +98,15 @@ def attention_path(
 
 
 def _follow(
-    s: Setting, times: FloatArray, share: Callable[[float], FloatArray], *, z0: ArrayLike | None,
-    form: str, rtol: float, atol: float,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    s: Setting,
+    times: FloatArray,
+    share: Callable[[float], FloatArray],
+    *,
+    z0: ArrayLike | None,
+    form: str,
+    rtol: float,
+    atol: float,
+) -> tuple[FloatArray, FloatArray]:
     """z and B_n along Eq. 10 with class weights `share` of the time, at each of the times."""
     K, M, rows, start = s.K, s.vocab_size, s.rows, s.start(z0)
     Q = len(start)
@@ -118,10 +129,15 @@ def _follow(
 
 
 def attention_flow(
-    setting: SettingLike, t: ArrayLike, *, z0: ArrayLike | None = None,
-    weight: ArrayLike | None = None, form: str = "corrected", rtol: float = 1e-10,
+    setting: SettingLike,
+    t: ArrayLike,
+    *,
+    z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    form: str = "corrected",
+    rtol: float = 1e-10,
     atol: float = 1e-12,
-) -> AttentionFlow:  # fmt: skip
+) -> AttentionFlow:
     """Solve Eq. 10, dz/dt = eta_Z gamma(t) * attention_velocity(z), at steps t.
 
     It is `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every

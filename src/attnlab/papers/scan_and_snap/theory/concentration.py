@@ -64,9 +64,14 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
 
 def decoder_deviations(
-    N: ArrayLike, *, radius: ArrayLike, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike,
+    N: ArrayLike,
+    *,
+    radius: ArrayLike,
+    K: ArrayLike,
+    M: ArrayLike,
+    eta_y: ArrayLike,
     form: str = "corrected",
-) -> Deviations:  # fmt: skip
+) -> Deviations:
     """Lemma 11: bounds on |theta_n| and |sigma_n| when |N_n - N/K| <= radius, after N steps.
 
     theta: radius / (N/K), with constant 1 because h is concave and h(0) = 0 (printed with an

@@ -179,9 +179,13 @@ def _terms(
 
 
 def beta(
-    E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0,
+    E: ArrayLike,
+    *,
+    M: float,
+    theta: ArrayLike = 0.0,
+    sigma: ArrayLike = 0.0,
     form: str = "corrected",
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """beta[n, n'] of Eq. 88, with 0 on the diagonal: how class n' acts on class n.
 
     Corrected: (1+sigma_n) {q1 (1+theta_n) E'_nn' - q0 [(1+theta_n') - sum_{k!=n} (1+theta_k)
@@ -222,9 +226,13 @@ def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0
 
 
 def xi(
-    E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0,
+    E: ArrayLike,
+    *,
+    M: float,
+    theta: ArrayLike = 0.0,
+    sigma: ArrayLike = 0.0,
     form: str = "corrected",
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """xi_n / gamma = sum over n' != n of beta_nn' f_n . f_n' (Theorem 1a).
 
     With the corrected beta and theta = 0 it equals a_nn [q1 e.B^-1 e - q0 e.B^-1 1], where e is row
@@ -242,9 +250,13 @@ def xi(
 
 
 def back_gradient(
-    f: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0,
+    f: ArrayLike,
+    *,
+    M: float,
+    theta: ArrayLike = 0.0,
+    sigma: ArrayLike = 0.0,
     form: str = "corrected",
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """g_n / gamma = iota_n f_n - sum over n' != n of beta_nn' f_n' (Eq. 9).
 
     >>> back_gradient([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000).round(3)

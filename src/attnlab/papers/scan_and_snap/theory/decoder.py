@@ -155,10 +155,9 @@ def plain_decoder(
         # 1 - p as a sum of what is not p, which does not cancel once p is near 1.
         miss = ((K - 1) * other + (M - K)) / total
         drift = gram_sum * r
-        return np.array([
-            miss - rho * (K - 1) * q + drift,
-            rho * miss - (1.0 + rho * (K - 2)) * q + drift,
-        ])  # fmt: skip
+        return np.array(
+            [miss - rho * (K - 1) * q + drift, rho * miss - (1.0 + rho * (K - 2)) * q + drift]
+        )
 
     y = at_least("eta_y", eta_y, 0.0, strict=True) * t / K
     own, other = np.moveaxis(solve(velocity, np.zeros(2), y, rtol=1e-12, atol=1e-13), -1, 0)

@@ -57,9 +57,15 @@ def _bound(four_gamma: FloatArray, C0: float, form: str) -> FloatArray:
 
 
 def growth_bound(
-    t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike, eta_z: ArrayLike, C0: float,
+    t: ArrayLike,
+    *,
+    K: ArrayLike,
+    M: ArrayLike,
+    eta_y: ArrayLike,
+    eta_z: ArrayLike,
+    C0: float,
     form: str = "corrected",
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """B_n(t) of Theorem 4 without its approximations of h (Eqs. 124 and 129).
 
     Corrected: (1/4) ln(1 + 4 Gamma(t) / C_0), with Gamma = `reduced_time` (Eq. 128). Printed: (1/4)
@@ -79,9 +85,15 @@ def growth_bound(
 
 
 def snapping(
-    t: ArrayLike, *, K: float, M: float, eta_y: float, eta_z: float, C0: float,
+    t: ArrayLike,
+    *,
+    K: float,
+    M: float,
+    eta_y: float,
+    eta_z: float,
+    C0: float,
     form: str = "corrected",
-) -> Snapping:  # fmt: skip
+) -> Snapping:
     """Theorem 4: B_n(t), its two regimes (Eq. 14 = Eqs. 130, 131) and its limit (Eqs. 132, 133).
 
     Eq. 130 puts h = eta_Y t / (M K) and Eq. 131 puts h = ln(M eta_Y t / K) / M. Their neglected
@@ -115,9 +127,15 @@ def snapping(
 
 
 def common_token_path(
-    t: ArrayLike, *, K: int, M: float, eta_y: float, eta_z: float, rho0: float,
+    t: ArrayLike,
+    *,
+    K: int,
+    M: float,
+    eta_y: float,
+    eta_z: float,
+    rho0: float,
     form: str = "corrected",
-) -> CommonTokenPath:  # fmt: skip
+) -> CommonTokenPath:
     """z_ml and B_n of the single common token under the approximations of Eq. 13.
 
     K symmetric classes of one query, f_n.f_n' = beta = exp(2 z)/rho0^2, and 1 - f_nl^2 = 1.

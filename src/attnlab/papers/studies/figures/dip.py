@@ -76,12 +76,15 @@ class Recipe(StudyRecipe, CorpusRecipe):
         corpus = self.text()
         return {
             (name, depth): self.run(
-                corpus, layers=depth, activation=arm.activation, reset_moments=arm.reset_moments,
+                corpus,
+                layers=depth,
+                activation=arm.activation,
+                reset_moments=arm.reset_moments,
                 seeds=self.seeds,
             )
             for name, arm in self.arms.items()
             for depth in arm.layers
-        }  # fmt: skip
+        }
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -108,9 +111,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     runs = runs.assign_coords(arm=np.asarray(list(recipe.arms), dtype=np.str_))  # for a file
     dims = ("arm", "layers", "rate", "seed", "step", "layer")
     return runs.transpose(*dims).assign_attrs(
-        corpus=recipe.corpus, turn=recipe.turn, context=recipe.run(recipe.corpus).task.length,
+        corpus=recipe.corpus,
+        turn=recipe.turn,
+        context=recipe.run(recipe.corpus).task.length,
         frequent_share=float(results[0]["frequent_share"]),
-    )  # fmt: skip
+    )
 
 
 def turns(runs: xr.Dataset, what: str) -> xr.Dataset:
@@ -172,9 +177,17 @@ def _brackets(runs: xr.Dataset) -> str:
 
 
 _HEADING = [
-    "arm", "layers", "layer", "rate", "shapes", "start", "first minimum", "return",
-    "second minimum", "one window",
-]  # fmt: skip
+    "arm",
+    "layers",
+    "layer",
+    "rate",
+    "shapes",
+    "start",
+    "first minimum",
+    "return",
+    "second minimum",
+    "one window",
+]
 
 
 def _row(runs: xr.Dataset, found: Mapping[str, xr.Dataset], place: dict[str, Any]) -> list[str]:
@@ -187,10 +200,15 @@ def _row(runs: xr.Dataset, found: Mapping[str, xr.Dataset], place: dict[str, Any
         for name in TURNS
     ]
     return [
-        place["arm"], str(place["layers"]), str(place["layer"] + 1), f"{rate:g}",
-        _shapes(text["shape"]), _told(runs["entropy"].sel(place).isel(step=0)), *points,
+        place["arm"],
+        str(place["layers"]),
+        str(place["layer"] + 1),
+        f"{rate:g}",
+        _shapes(text["shape"]),
+        _told(runs["entropy"].sel(place).isel(step=0)),
+        *points,
         _shapes(window["shape"]),
-    ]  # fmt: skip
+    ]
 
 
 def _where(rate: float, steps: xr.DataArray, last: int) -> str:
@@ -234,8 +252,14 @@ def draw(runs: xr.Dataset) -> Figure:
             for arm, dashes in zip(arms, style.DASHES, strict=False):
                 for rate, colour in zip(rates, colours, strict=True):
                     one = runs["entropy"].sel(arm=arm, layers=depth, rate=rate).isel(layer=0)
-                    _line(ax, one, rate, color=colour, linestyle=dashes,
-                          label=f"rate {rate:g}" if arm == main else None)  # fmt: skip
+                    _line(
+                        ax,
+                        one,
+                        rate,
+                        color=colour,
+                        linestyle=dashes,
+                        label=f"rate {rate:g}" if arm == main else None,
+                    )
             ax.axhline(ceiling, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         upper[0].set_ylabel("entropy, first layer (nats)")
         middle = float(rates[len(rates) // 2])
@@ -253,8 +277,14 @@ def draw(runs: xr.Dataset) -> Figure:
                 ("mlp_stable_rank", "MLP, lower", "-"),
                 ("qk_stable_rank", "$W_Q^T W_K$", style.DASHES[1]),
             ):
-                _line(lower[2], shallow[name], rate, color=colour, linestyle=dashes,
-                      label=label if rate == rates[-1] else None)  # fmt: skip
+                _line(
+                    lower[2],
+                    shallow[name],
+                    rate,
+                    color=colour,
+                    linestyle=dashes,
+                    label=label if rate == rates[-1] else None,
+                )
         spread = runs.attrs["frequent_share"]
         lower[1].axhline(spread, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         lower[1].set_ylabel("attention to frequent words")
@@ -270,10 +300,11 @@ def draw(runs: xr.Dataset) -> Figure:
             f"{how}: {arm}" for how, arm in zip(("solid", "dashed", "dash-dot"), arms, strict=False)
         )
         style.legend_above(
-            above, upper[0],
+            above,
+            upper[0],
             title=f"{dashed}; dotted: evenly spread, in the layers' panel one window; means over "
             f"{runs.sizes['seed']} seeds",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -416,6 +447,13 @@ def _standing(shares: list[tuple[Share, Share]]) -> Standing:
 
 
 EXPERIMENT = Experiment(
-    name="dip", kind="study", title="Attention on text: dip, bounce or cycle", source="JoMA",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table,
-)  # fmt: skip
+    name="dip",
+    kind="study",
+    title="Attention on text: dip, bounce or cycle",
+    source="JoMA",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+)

@@ -67,8 +67,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "change": moved.mean(["head", "probe", "query"], skipna=False),
             "entropy": first["entropy"].mean("head"),
             "top": first["top_mass"].isel(k=0, drop=True).mean("head"),
-            "train_loss": first["train_loss"], "validation_loss": first["validation_loss"],
-        }  # fmt: skip
+            "train_loss": first["train_loss"],
+            "validation_loss": first["validation_loss"],
+        }
         return xr.Dataset(part).sel(step=moments).rename(step="moment")
 
     changed = replace(recipe, training=training)
@@ -120,10 +121,19 @@ def verdict(estimate: Estimate) -> str:
 def table(runs: xr.Dataset) -> Table:
     """One row per depth and rate."""
     rows = []
-    cells = [[
-        "layers", "rate", "entropy", "top 1", "change, fastest", "at the end",
-        "of the fastest", "at the lowest validation loss", "its step",
-    ]]  # fmt: skip
+    cells = [
+        [
+            "layers",
+            "rate",
+            "entropy",
+            "top 1",
+            "change, fastest",
+            "at the end",
+            "of the fastest",
+            "at the lowest validation loss",
+            "its step",
+        ]
+    ]
     for place in _cells(runs):
         one = runs.sel(place)
         best = best_moment(one["validation_loss"])
@@ -132,19 +142,27 @@ def table(runs: xr.Dataset) -> Table:
         peak = float(one["change"].mean("seed").max("moment"))
         start = one["entropy"].isel(moment=0)
         row = {
-            **place, "entropy_start": float(start.mean()),
-            "entropy_end": float(last["entropy"].mean()), "top_end": float(last["top"].mean()),
-            "fastest": peak, **numbers_of({"left": end, "left_at_best": early}),
+            **place,
+            "entropy_start": float(start.mean()),
+            "entropy_end": float(last["entropy"].mean()),
+            "top_end": float(last["top"].mean()),
+            "fastest": peak,
+            **numbers_of({"left": end, "left_at_best": early}),
             "best": float(best.mean()),
-        }  # fmt: skip
+        }
         rows.append(row)
-        cells.append([
-            str(place["layers"]), f"{place['rate']:g}",
-            f"{row['entropy_start']:.2f} → {row['entropy_end']:.2f}", f"{row['top_end']:.2f}",
-            f"{100 * peak:.1f} %", f"{100 * float(last['change'].mean()):.1f} %",
-            *(f"{_range(of)}\n{verdict(of)}" for of in (end, early)),
-            f"{float(best.median()):,.0f}",
-        ])  # fmt: skip
+        cells.append(
+            [
+                str(place["layers"]),
+                f"{place['rate']:g}",
+                f"{row['entropy_start']:.2f} → {row['entropy_end']:.2f}",
+                f"{row['top_end']:.2f}",
+                f"{100 * peak:.1f} %",
+                f"{100 * float(last['change'].mean()):.1f} %",
+                *(f"{_range(of)}\n{verdict(of)}" for of in (end, early)),
+                f"{float(best.median()):,.0f}",
+            ]
+        )
     caption = (
         f"First layer. Change: the share of a query's attention that goes elsewhere within "
         f"{runs.attrs['gap']} steps. Of the fastest: what is left of it, 95 % interval over "
@@ -171,13 +189,20 @@ def draw(runs: xr.Dataset) -> Figure:
                     middle = one[name].mean("seed")
                     ax.plot(steps, middle, color=colour, label=f"rate {rate:g}", linewidth=1.1)
                     ax.fill_between(
-                        steps, one[name].min("seed"), one[name].max("seed"), color=colour,
-                        alpha=0.15, linewidth=0,
-                    )  # fmt: skip
+                        steps,
+                        one[name].min("seed"),
+                        one[name].max("seed"),
+                        color=colour,
+                        alpha=0.15,
+                        linewidth=0,
+                    )
                 row[2].plot(
-                    steps, one["train_loss"].mean("seed"), color=colour, linestyle=style.DASHES[1],
+                    steps,
+                    one["train_loss"].mean("seed"),
+                    color=colour,
+                    linestyle=style.DASHES[1],
                     linewidth=0.9,
-                )  # fmt: skip
+                )
             row[0].set_ylabel(text_runs.depth_name(int(depth)))
             row[0].set_yscale("log")
         for ax in axes[-1]:
@@ -189,9 +214,10 @@ def draw(runs: xr.Dataset) -> Figure:
             [f"change in {runs.attrs['gap']} steps", "entropy (nats)", "loss (dashed: training)"],
         )
         style.legend_above(
-            figure, axes[0][0],
+            figure,
+            axes[0][0],
             title=f"first layer; means over {runs.sizes['seed']} seeds, bands: their range",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -250,6 +276,12 @@ def _standing(ends: list[str], early: list[str], sparse: list[bool]) -> Standing
 
 
 EXPERIMENT = Experiment(
-    name="freeze", kind="study", title="Does attention on text slow down at a constant rate?",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table,
-)  # fmt: skip
+    name="freeze",
+    kind="study",
+    title="Does attention on text slow down at a constant rate?",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    table=table,
+)

@@ -59,8 +59,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     classes = classes_from(recipe.classes)
     most = max(recipe.heads)
     shape = (most, classes.queries.size, classes.vocab_size)
-    starts = np.stack([np.random.default_rng(seed).normal(scale=recipe.spread, size=shape)
-                       for seed in range(recipe.seeds)])  # fmt: skip
+    starts = np.stack(
+        [
+            np.random.default_rng(seed).normal(scale=recipe.spread, size=shape)
+            for seed in range(recipe.seeds)
+        ]
+    )
     alone = _alone(recipe, classes, starts)
     P, psi = classes.probs, classes.query_index
     whole = Setting(P, psi=psi)  # tokens as they are numbered in the results
@@ -72,9 +76,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             z = alone[seed][:, :, :count]
         else:
             z = _logits(
-                recipe, classes, init=first, progress=report,
+                recipe,
+                classes,
+                init=first,
+                progress=report,
                 model=Extended(heads=count, combine=together),  # type: ignore[arg-type]
-            )  # fmt: skip
+            )
         winner = [theory.dominant_tokens(whole, of_ratio[-1]) for of_ratio in z]
         missing = np.full((most - count, len(P)), np.nan)
         kept = np.array([np.concatenate([of_ratio == own, missing]) for of_ratio in winner])
@@ -115,10 +122,14 @@ def _alone(
 def tilted(classes: SequenceClasses, start: NDArray[np.float64]) -> SequenceClasses:
     """The classes with P(l|n) exp(z_l(0)), normalised, in place of P(l|n)."""
     return SequenceClasses.from_entries(
-        classes.class_of_entry, classes.tokens, classes.attention_entries(start),
-        query=classes.query, next_token=classes.next_token, vocab_size=classes.vocab_size,
+        classes.class_of_entry,
+        classes.tokens,
+        classes.attention_entries(start),
+        query=classes.query,
+        next_token=classes.next_token,
+        vocab_size=classes.vocab_size,
         prior=classes.prior,
-    )  # fmt: skip
+    )
 
 
 def _logits(
@@ -173,21 +184,32 @@ def draw(runs: xr.Dataset) -> Figure:
             of_seed = first["kept"].mean(("head", "sequence_class"))
             for ax, values in zip(axes, (of_seed, first["covered"]), strict=False):
                 draw_mean(
-                    ax, heads * 1.06 ** (i - 1), values.sel(together=together), label=label,
-                    linestyle=style.DASHES[i], **looks[together],
-                )  # fmt: skip
+                    ax,
+                    heads * 1.06 ** (i - 1),
+                    values.sel(together=together),
+                    label=label,
+                    linestyle=style.DASHES[i],
+                    **looks[together],
+                )
         axes[1].plot(
-            heads, by_chance(runs.attrs["distinct"], heads), color="black", linestyle=":",
+            heads,
+            by_chance(runs.attrs["distinct"], heads),
+            color="black",
+            linestyle=":",
             label="picked by chance",
-        )  # fmt: skip
+        )
         for values in growth(runs).stack(line=("together", "ratio")).transpose("line", ...):
             name = str(values["together"].item())
             place = runs["ratio"].values.tolist().index(float(values["ratio"]))
             label = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
             draw_mean(
-                axes[2], values["step"], values, linestyle=style.DASHES[place],
-                label=label if name == "average" else None, **looks[name],
-            )  # fmt: skip
+                axes[2],
+                values["step"],
+                values,
+                linestyle=style.DASHES[place],
+                label=label if name == "average" else None,
+                **looks[name],
+            )
         axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
         axes[1].set_ylabel("different winners of a class")
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
@@ -281,6 +303,11 @@ def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="heads", kind="study", title="What several heads attend to",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="heads",
+    kind="study",
+    title="What several heads attend to",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

@@ -86,9 +86,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     made = [piece(recipe, report) for piece, report in in_turn((_distances, _turns), progress)]
     shortest, longest = recipe.fitted
     return xr.merge(made).assign_attrs(
-        fitted_from=shortest, fitted_to=longest, upper_from=recipe.turn.upper_from,
+        fitted_from=shortest,
+        fitted_to=longest,
+        upper_from=recipe.turn.upper_from,
         t0s=recipe.turn.t0s,
-    )  # fmt: skip
+    )
 
 
 def _distances(recipe: Recipe, progress: Progress) -> xr.Dataset:
@@ -135,9 +137,13 @@ def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.
             "distinct_limit": ("rank", limit.isel(query=query, token=own).values),
             "probability": ("rank", p[own]),
         },
-        {"length": list(recipe.lengths), "seed": np.arange(recipe.seeds),
-         "entry": np.arange(entries.shape[-1]), "rank": np.arange(own.size)},
-    )  # fmt: skip
+        {
+            "length": list(recipe.lengths),
+            "seed": np.arange(recipe.seeds),
+            "entry": np.arange(entries.shape[-1]),
+            "rank": np.arange(own.size),
+        },
+    )
 
 
 def _turns(recipe: Recipe, progress: Progress) -> xr.Dataset:
@@ -258,34 +264,50 @@ def draw(runs: xr.Dataset) -> Figure:
             name = str(runs["classes"].values[i])
             for j, unused in enumerate(runs["unused"].values):
                 axes[0].plot(
-                    length, far[i, j], color=colour, marker=style.MARKERS[i], linewidth=1.0,
-                    linestyle=style.DASHES[j], label=f"{unused} unused" if i == 0 else None,
-                )  # fmt: skip
+                    length,
+                    far[i, j],
+                    color=colour,
+                    marker=style.MARKERS[i],
+                    linewidth=1.0,
+                    linestyle=style.DASHES[j],
+                    label=f"{unused} unused" if i == 0 else None,
+                )
             ratio = [over_bias(runs, name, unused) for unused in runs["unused"].values]
             draw_estimates(
-                axes[1], runs["outputs"].isel(classes=i), ratio, label=name, color=colour,
-                marker=style.MARKERS[i], linewidth=1.0,
-            )  # fmt: skip
+                axes[1],
+                runs["outputs"].isel(classes=i),
+                ratio,
+                label=name,
+                color=colour,
+                marker=style.MARKERS[i],
+                linewidth=1.0,
+            )
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
         axes[0].set_xscale("log", base=2)
         axes[0].set_xticks(length, [f"{value:g}" for value in length])
         axes[0].set(
-            xlabel="sequence length $T$", ylabel=r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$",
+            xlabel="sequence length $T$",
+            ylabel=r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$",
             yscale="log",
-        )  # fmt: skip
+        )
         axes[0].legend(fontsize=6.5)
         axes[1].set(
-            xlabel="outputs $M$, at the same $P$", ylabel="deviation / bias of $|q|^2$",
-            xscale="log", yscale="log",
-        )  # fmt: skip
+            xlabel="outputs $M$, at the same $P$",
+            ylabel="deviation / bias of $|q|^2$",
+            xscale="log",
+            yscale="log",
+        )
         first = runs.isel(classes=0, unused=0).dropna("rank")
         for i, colour in enumerate(style.ordered(length.size)):
             z = first["distinct"].isel(length=i).mean("seed")
             axes[2].plot(first["probability"], z, color=colour, label=f"T = {length[i]}")
         axes[2].plot(
-            first["probability"], first["distinct_limit"], color="black", linestyle="--",
+            first["probability"],
+            first["distinct_limit"],
+            color="black",
+            linestyle="--",
             label=r"$T = \infty$",
-        )  # fmt: skip
+        )
         axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
         axes[2].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         axes[2].legend(fontsize=6.5)
@@ -295,10 +317,12 @@ def draw(runs: xr.Dataset) -> Figure:
             ["distance from the limit", "over the bias", "who gains", "rarest token loses up to"],
         )
         style.legend_above(
-            figure, axes[1], ncols=runs.sizes["classes"],
+            figure,
+            axes[1],
+            ncols=runs.sizes["classes"],
             title=f"(a): dashes by outputs that are never used; (c): {first['classes'].item()}, "
             "none of them; (d): dashed: theory.losing_length; bars: s.e.",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -309,9 +333,16 @@ def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
     for i, colour in enumerate(style.ordered(runs.sizes["common_prob"])):
         rho = float(runs["overlap"][i])
         ax.errorbar(
-            M, found[i], yerr=error[i], color=colour, marker=style.MARKERS[i], linestyle="",
-            markersize=4, capsize=2, label=rf"$f_1\cdot f_2 = {rho:.2f}$",
-        )  # fmt: skip
+            M,
+            found[i],
+            yerr=error[i],
+            color=colour,
+            marker=style.MARKERS[i],
+            linestyle="",
+            markersize=4,
+            capsize=2,
+            label=rf"$f_1\cdot f_2 = {rho:.2f}$",
+        )
         ax.plot(M, runs["losing_length"][i], color=colour, linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
     ax.set(xscale="log", yscale="log", xlabel="outputs $M$", ylabel="length $T^*$")
@@ -432,6 +463,11 @@ def _needed(runs: xr.Dataset, name: str, ratio: Estimate) -> int:
 
 
 EXPERIMENT = Experiment(
-    name="length", kind="study", title="When finite sequences follow the limit",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="length",
+    kind="study",
+    title="When finite sequences follow the limit",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

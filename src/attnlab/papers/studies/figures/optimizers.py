@@ -176,10 +176,16 @@ def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
 
     def one(queries: int, concentration: float, report: Progress) -> xr.Dataset:
         drawn = [
-            random(VOCABULARY, 2, overlap=OVERLAP, concentration=concentration, queries=queries,
-                   seed=seed)
+            random(
+                VOCABULARY,
+                2,
+                overlap=OVERLAP,
+                concentration=concentration,
+                queries=queries,
+                seed=seed,
+            )
             for seed in range(recipe.seeds)
-        ]  # fmt: skip
+        ]
         result = simulate(
             drawn,
             gradient="population",
@@ -292,10 +298,14 @@ def draw(runs: xr.Dataset) -> Figure:
         for i, j in np.ndindex(runs.sizes["classes"], runs.sizes["speed"]):
             s = runs["by_epsilon"].isel(classes=i, speed=j)
             draw_mean(
-                axes[3], s["epsilon"], s, color=style.ordered(runs.sizes["classes"])[i],
-                marker=style.MARKERS[i], linestyle=style.DASHES[j],
+                axes[3],
+                s["epsilon"],
+                s,
+                color=style.ordered(runs.sizes["classes"])[i],
+                marker=style.MARKERS[i],
+                linestyle=style.DASHES[j],
                 label=rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}",
-            )  # fmt: skip
+            )
         axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
@@ -399,6 +409,11 @@ def _by_rate(found: dict[float, Estimate]) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="optimizers", kind="study", title="Which tokens an optimiser picks",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="optimizers",
+    kind="study",
+    title="Which tokens an optimiser picks",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

@@ -119,9 +119,13 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
             name: (("concentration", "seed", *dims), np.reshape(of, (*shape, *np.shape(of)[1:])))
             for name, (dims, of) in values.items()
         },
-        {"concentration": list(recipe.concentrations), "seed": np.arange(recipe.seeds),
-         "ratio": list(recipe.ratios), "token": common},
-    )  # fmt: skip
+        {
+            "concentration": list(recipe.concentrations),
+            "seed": np.arange(recipe.seeds),
+            "ratio": list(recipe.ratios),
+            "token": common,
+        },
+    )
     quoted = P.reshape(*shape, *P.shape[1:])[recipe.concentrations.index(recipe.quoted)]
     rates: Any = {"eta_y": recipe.eta_y, "eta_z": recipe.eta_y / recipe.ratios[0]}
     reduced = [
@@ -159,30 +163,47 @@ def draw(tokens: xr.Dataset) -> Figure:
             (z > 0, style.DISTINCT, "^", "(a) gains attention"),
         ):
             axes[0].plot(
-                x[grows], y[grows], linestyle="none", marker=marker, color=colour,
-                markersize=2.5, markeredgewidth=0, alpha=0.8, label=label,
-            )  # fmt: skip
+                x[grows],
+                y[grows],
+                linestyle="none",
+                marker=marker,
+                color=colour,
+                markersize=2.5,
+                markeredgewidth=0,
+                alpha=0.8,
+                label=label,
+            )
         axes[0].plot([0, 1], [0, 1], color="black", linewidth=1.0, label="(a) criterion")
         axes[0].set(
-            xlabel=r"overlap $f_1 \cdot f_2$", xlim=(0, max(0.05, 1.05 * np.nanmax(x))),
-            ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$", ylim=(0, 1.02),
-        )  # fmt: skip
+            xlabel=r"overlap $f_1 \cdot f_2$",
+            xlim=(0, max(0.05, 1.05 * np.nanmax(x))),
+            ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$",
+            ylim=(0, 1.02),
+        )
         for i, K in enumerate(tokens["num_classes"].values):
             for j, overlap in enumerate(tokens["overlap"].values):
                 cell = first.sel(num_classes=K, overlap=overlap)
                 draw_estimates(
-                    axes[1], at, [growing(cell.sel(concentration=c)) for c in at],
-                    color=style.ordered(tokens.sizes["overlap"])[j], linestyle=style.DASHES[i],
-                    marker=style.MARKERS[i], label=f"K = {K}, {overlap:.0%} common",
-                )  # fmt: skip
+                    axes[1],
+                    at,
+                    [growing(cell.sel(concentration=c)) for c in at],
+                    color=style.ordered(tokens.sizes["overlap"])[j],
+                    linestyle=style.DASHES[i],
+                    marker=style.MARKERS[i],
+                    label=f"K = {K}, {overlap:.0%} common",
+                )
             by = [first.sel(num_classes=K, concentration=c) for c in at]
             look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": style.MARKERS[i]}
             shares = [right(some) for some in by]
             draw_estimates(axes[2], at, shares, label=f"criterion, K = {K}", **look)
             axes[2].plot(
-                at, [1 - growing(some).value for some in by], linestyle=":",
-                markerfacecolor="none", label=f"always “loses”, K = {K}", **look,
-            )  # fmt: skip
+                at,
+                [1 - growing(some).value for some in by],
+                linestyle=":",
+                markerfacecolor="none",
+                label=f"always “loses”, K = {K}",
+                **look,
+            )
         axes[1].set_ylabel("share of common tokens that gain")
         axes[2].set_ylabel("share of signs predicted right")
         for ax in axes[1:]:
@@ -224,16 +245,23 @@ def judge(tokens: xr.Dataset) -> Judgement:
     by_concentration = {"total_fell": fell, "gaining": by, "gaining_weakly_correlated": weakly}
     numbers |= numbers_of(
         {f"{name}_{c:g}": of[c] for c in by for name, of in by_concentration.items()}
-        | {f"gaining_K{K}_overlap{overlap:g}": growing(usual.sel(num_classes=K, overlap=overlap))
-           for K, overlap in product(classes, tokens["overlap"].values)}
+        | {
+            f"gaining_K{K}_overlap{overlap:g}": growing(usual.sel(num_classes=K, overlap=overlap))
+            for K, overlap in product(classes, tokens["overlap"].values)
+        }
         | {"gaining_within_assumption_2": within, "gaining_slow_attention": slowly}
-    )  # fmt: skip
+    )
     for K in classes:
         numbers |= signs[K].numbers(f"right_K{K}") | {f"always_loses_K{K}": always[K]}
     numbers |= numbers_of(
-        {"right_K2_slow_attention": slowly_right, "right_K2_eq10": reduced,
-         "right_K2_clear": clearly, "balance_of_gaining": gain, "balance_of_losing": lose}
-    )  # fmt: skip
+        {
+            "right_K2_slow_attention": slowly_right,
+            "right_K2_eq10": reduced,
+            "right_K2_clear": clearly,
+            "balance_of_gaining": gain,
+            "balance_of_losing": lose,
+        }
+    )
     shares = ", ".join(f"{one.value:.1%} at {c:g}" for c, one in by.items())
     fallen = ", ".join(f"{one} at {c:g}" for c, one in fell.items())
     weak_shares = ", ".join(f"{one} at {c:g}" for c, one in weakly.items())
@@ -275,6 +303,11 @@ def judge(tokens: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="overlap", kind="study", title="Which common tokens gain",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="overlap",
+    kind="study",
+    title="Which common tokens gain",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

@@ -63,9 +63,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     positions = [positions_that_count(slope, recipe.length) for slope in recipe.slopes]
     models = [Extended(position=AlibiPosition(slope)) for slope in recipe.slopes]
     turns: list[tuple[int, Extended | None]] = [
-        *((recipe.length, model) for model in models), *((1 + round(n), None) for n in positions),
+        *((recipe.length, model) for model in models),
+        *((1 + round(n), None) for n in positions),
         (recipe.length, Extended(position=LearnedPosition())),
-    ]  # fmt: skip
+    ]
     *pairs, learned = [
         simulate(
             classes,
@@ -135,11 +136,14 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, name in zip(axes, MEASURES, strict=False):
             for i, how in enumerate(runs["how"].values):
                 draw_mean(
-                    ax, runs["positions"], per_seed[name].sel(how=how),
-                    color=(style.ACCENT, style.DISTINCT)[i], marker=style.MARKERS[i],
+                    ax,
+                    runs["positions"],
+                    per_seed[name].sel(how=how),
+                    color=(style.ACCENT, style.DISTINCT)[i],
+                    marker=style.MARKERS[i],
                     linestyle=style.DASHES[i],
                     label=("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")[i],
-                )  # fmt: skip
+                )
             ax.set(xscale="log", xlim=shown, ylabel=MEASURES[name])
             ax.set_xlabel(r"positions that count, $n_\mathrm{eff}$")
         axes[0].set_ylim(-0.03, 1.05)
@@ -218,6 +222,11 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="positions", kind="study", title="What a position bias does to attention",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="positions",
+    kind="study",
+    title="What a position bias does to attention",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

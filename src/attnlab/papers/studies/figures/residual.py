@@ -130,9 +130,14 @@ def _cell(
             "pairs": ("kind", counted.sum((1, 2))),
             "outputs": ((), M),
         },
-        {"jitter": list(recipe.jitters), "seed": np.arange(recipe.seeds),
-         "residual": [False, True], "ratio": list(recipe.ratios), "kind": list(KINDS)},
-    )  # fmt: skip
+        {
+            "jitter": list(recipe.jitters),
+            "seed": np.arange(recipe.seeds),
+            "residual": [False, True],
+            "ratio": list(recipe.ratios),
+            "kind": list(KINDS),
+        },
+    )
 
 
 def kinds_of_tokens(
@@ -181,10 +186,15 @@ def draw(runs: xr.Dataset) -> Figure:
                 for residual, dashes in ((True, "-"), (False, ":")):
                     found = [gains(some.sel(residual=residual, jitter=j)) for j in jitter]
                     draw_estimates(
-                        ax, jitter, found, color=colour, linestyle=dashes, marker=style.MARKERS[i],
+                        ax,
+                        jitter,
+                        found,
+                        color=colour,
+                        linestyle=dashes,
+                        marker=style.MARKERS[i],
                         label=f"{int(some['unused'])} unused"
                         + ("" if residual else ", no residual"),
-                    )  # fmt: skip
+                    )
             least, most = (int(cell["outputs"][i]) for i in (0, -1))
             ax.set_xlabel(f"jitter (M = {least} to {most})")
             ax.set_xticks(jitter, [f"{value:g}" for value in jitter])
@@ -192,10 +202,12 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[0].set_ylabel("locally distinct tokens that gain")
         style.panel_titles(axes, [f"{mixture}, {queries} queries" for mixture, queries in cells])
         style.legend_above(
-            figure, axes[0], ncols=runs.sizes["unused"],
+            figure,
+            axes[0],
+            ncols=runs.sizes["unused"],
             title=rf"outputs that are never used; $\eta_Y/\eta_Z$ = {float(runs['ratio'][-1]):g}; "
             "bars: s.e. over draws",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -264,6 +276,11 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="residual", kind="study", title="Local roles under a residual connection",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="residual",
+    kind="study",
+    title="Local roles under a residual connection",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)

@@ -129,9 +129,12 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
             "excess": parts.sum("token").transpose(..., "part"),
             "unseen": unseen.mean("token"),
         },
-        {"prior": list(recipe.priors), "sequences": [*recipe.sequences, 0],
-         "seed": np.arange(recipe.seeds)},
-    )  # fmt: skip
+        {
+            "prior": list(recipe.priors),
+            "sequences": [*recipe.sequences, 0],
+            "seed": np.arange(recipe.seeds),
+        },
+    )
 
 
 def limited(runs: Runs) -> Runs:
@@ -173,9 +176,13 @@ def draw(runs: xr.Dataset) -> Figure:
             shown = {"all": beyond.sum("part"), "seen in training": beyond.sel(part="seen")}
             for dashes, (label, values) in zip(style.DASHES, shown.items(), strict=False):
                 draw_mean(
-                    axes[0], values["sequences"], values, linestyle=dashes,
-                    label=None if i else label, **look,
-                )  # fmt: skip
+                    axes[0],
+                    values["sequences"],
+                    values,
+                    linestyle=dashes,
+                    label=None if i else label,
+                    **look,
+                )
             found = [unseen_part(of_size) for of_size in beyond]
             draw_estimates(axes[1], excess["sequences"], found, label=delta, **look)
             for ax, name in ((axes[2], "attention"), (axes[3], "share")):
@@ -188,18 +195,25 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[0].legend()
         style.y_labels(
             axes,
-            ["excess attention\nto common tokens", "part of the excess\nto tokens never seen",
-             "attention to spurious tokens", "share of common tokens\nthat gain",
-             "excess to tokens seen", "attention to spurious tokens"],
-        )  # fmt: skip
+            [
+                "excess attention\nto common tokens",
+                "part of the excess\nto tokens never seen",
+                "attention to spurious tokens",
+                "share of common tokens\nthat gain",
+                "excess to tokens seen",
+                "attention to spurious tokens",
+            ],
+        )
         titles = ["excess", "never seen", "spurious", "how many", "all settings", "all settings"]
         style.panel_titles(axes, titles)
         axes[4].legend(fontsize=5.5)
         style.legend_above(
-            figure, axes[1], ncols=runs.sizes["prior"],
+            figure,
+            axes[1],
+            ncols=runs.sizes["prior"],
             title=r"(a) to (d): prior $\delta$, $z(0) = -\delta$ on common tokens, "
             f"{runs['setting'].values[0]}; (e), (f): without a prior",
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -209,10 +223,16 @@ def _draw_settings(axes: Sequence[Any], runs: xr.Dataset) -> None:
     for i, colour in enumerate(style.ordered(runs.sizes["setting"])):
         for ax, values in zip(axes, shown, strict=True):
             draw_mean(
-                ax, values["sequences"], values.isel(setting=i), color=colour, capsize=1,
-                marker=style.MARKERS[i % len(style.MARKERS)], markersize=3, linewidth=0.8,
+                ax,
+                values["sequences"],
+                values.isel(setting=i),
+                color=colour,
+                capsize=1,
+                marker=style.MARKERS[i % len(style.MARKERS)],
+                markersize=3,
+                linewidth=0.8,
                 label=str(runs["setting"].values[i]),
-            )  # fmt: skip
+            )
 
 
 def judge(runs: xr.Dataset) -> Judgement:
@@ -241,9 +261,12 @@ def judge(runs: xr.Dataset) -> Judgement:
         | {"slope_seen": slope, "slope_seen_first": first, "slope_seen_last": last}
         | {"spurious_smallest": few, "spurious_largest": many, "attention_with_prior": helped}
         | {f"attention_with_prior_{largest}": helped_most_data, "share_with_prior": gained}
-        | {f"{what}_{number_name(name)}": estimate
-           for name, found in ranges.items() for what, estimate in found.items()}
-    )  # fmt: skip
+        | {
+            f"{what}_{number_name(name)}": estimate
+            for name, found in ranges.items()
+            for what, estimate in found.items()
+        }
+    )
     bends = abs(first.value - last.value) > 2 * np.hypot(first.error, last.error)
     shares = ", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items())
 
@@ -324,6 +347,11 @@ def _rising(runs: xr.Dataset, smallest: int, largest: int) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="spurious", kind="study", title="Spurious tokens and the size of the training set",
-    recipe=Recipe, data=data, judge=judge, draw=draw,
-)  # fmt: skip
+    name="spurious",
+    kind="study",
+    title="Spurious tokens and the size of the training set",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+)
