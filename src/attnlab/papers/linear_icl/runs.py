@@ -12,10 +12,13 @@ from attnlab.simulation import Flow, Record, Simulation, Steps
 
 from . import theory
 from .learner import PopulationRegression, SampleRegression
+from .measures import first_crossing
 from .model import LABEL_BLOCKS, LinearAttention
 from .task import InContextRegression
 
+MEASURED = ("loss", "learned", "matrix", "parameters")
 HALF = 0.5  # the flow's own learning rate: dW/dt = -1/2 dL/dW
+Results = dict[str, xr.Dataset]
 MOST_STEPS = 10**6  # of the solver: plateaus are long beside the fastest change
 
 
@@ -33,7 +36,6 @@ def flow(
     beside: tuple[tuple[float, ...], ...] = (),
     rtol: float | None = None,
     init: object = None,
-    what: Sequence[str] = ("loss", "learned", "matrix", "parameters"),
 ) -> Simulation:
     """Return the flow of the expected loss, in the paper's time; `beside`: further spectra."""
     return Simulation(
@@ -42,7 +44,7 @@ def flow(
         learning_rate=HALF,
         init=init,
         seeds=seeds,
-        record=Record(what, at=at),
+        record=Record(MEASURED, at=at),
         dtype="float64",
     )
 
@@ -75,7 +77,7 @@ def descent(
         motion=Steps(steps),
         learning_rate=own if blocks else held,
         seeds=seeds,
-        record=Record(every=every),
+        record=Record((*MEASURED, "leak", "in_context_loss", "in_weight_loss"), every=every),
         dtype="float64",
     )
 
@@ -93,3 +95,16 @@ def weights_of(result: xr.Dataset, group: str) -> NDArray[np.float64]:
     """Return a group of weights, (seed, time, ...)."""
     of = result[f"parameters.{group}"]
     return np.asarray(of.transpose("seed", "time", ...).values)
+
+
+def half_times(result: xr.Dataset) -> xr.DataArray:
+    """Return when half of the loss that is lost in the end is gone, for each seed."""
+    loss, clock = result["loss"], of_clock(result)
+    first, last = (loss.isel({clock: at}) for at in (0, -1))
+    gone = ((first - loss) / (first - last)).transpose(clock, "seed")
+    return xr.DataArray(first_crossing(result[clock], gone), dims="seed")
+
+
+def of_clock(result: xr.Dataset) -> str:
+    """Return the dim along which a result is recorded."""
+    return "time" if "time" in result.dims else "step"
