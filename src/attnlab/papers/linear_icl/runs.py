@@ -94,7 +94,7 @@ def starts_of(result: xr.Dataset) -> list[theory.Merged | theory.Separate]:
 def weights_of(result: xr.Dataset, group: str) -> NDArray[np.float64]:
     """Return a group of weights, (seed, time, ...)."""
     of = result[f"parameters.{group}"]
-    return np.asarray(of.transpose("seed", "time", ...).values)
+    return np.asarray(of.transpose("seed", of_clock(result), ...).values)
 
 
 def half_times(result: xr.Dataset) -> xr.DataArray:
