@@ -84,9 +84,7 @@ def with_error(values: NDArray[np.float64], digits: str = ".3g") -> str:
     r"$A = \Gamma^{-1}$",
     relation=AT_MOST,
     tolerance=1e-5,
-    runs={
-        "flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40),
-    },
+    runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
     code=("drive", "merged_velocity", "optimum"),
     test="tests/papers/linear_icl/test_theory.py::"
     "test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
@@ -202,8 +200,8 @@ def escape_time(found: Results) -> Measurement:
         ),
         number=layers["value"],
         training_number=float(halves.mean()),
-        note=f"half of the drop at {with_error(halves.values, '.0f')} steps ({listed(halves.values, '.0f')}); "
-        f"by the norm of the value layer {layers['value']:.0f}, of the layer of U "
+        note=f"half of the drop at {with_error(halves.values, '.0f')} steps "
+        f"({listed(halves.values, '.0f')}); by the norm of the value layer {layers['value']:.0f}, of the layer of U "
         f"{layers['key_query']:.0f}; by the growing part of each start {listed(ours, '.0f')}",
     )
 
@@ -230,10 +228,14 @@ def white_curve(found: Results) -> Measurement:
     a = theory.white_curve(run["time"].values, **how, norm=ALIGNED)
     diagonal = random["learned"].transpose("seed", "time", "component").values
     norms = [theory.growing_start(one, start) for start in starts_of(random)]
-    curves = [one.gamma[0] * theory.white_curve(random["time"].values, **how, norm=c) for c in norms]
+    curves = [
+        one.gamma[0] * theory.white_curve(random["time"].values, **how, norm=c) for c in norms
+    ]
     off = np.abs(diagonal - np.array(curves)[..., None]).max()
     return Measurement(
         Check("A", a[:, None, None] * np.eye(4), run["matrix"].values, relative=False),
-        Check("gamma a from random starts", 0.0, off, relative=False, tolerance=1e-3, training=True),
+        Check(
+            "gamma a from random starts", 0.0, off, relative=False, tolerance=1e-3, training=True
+        ),
         training_number=off,
     )

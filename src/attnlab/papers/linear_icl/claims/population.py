@@ -173,7 +173,8 @@ def zero_blocks(found: Results) -> Measurement:
     with jax.enable_x64(True):
         params = model.init(jax.random.key(0), task, ())
         whole = quadrature(task.spectrum)
-        pull = jax.jit(partial(TaskLearner(task, model, "square").loss_and_grad, groups=tuple(params)))
+        learner = TaskLearner(task, model, "square")
+        pull = jax.jit(partial(learner.loss_and_grad, groups=tuple(params)))
         _, slopes = pull((), params, whole, None)
     pulls = max(float(np.abs(slopes[name]).max()) for name in LABEL_BLOCKS)
     leaks = {P: found[str(P)]["leak"].isel(step=-1) for P in SIZES}
