@@ -8,7 +8,6 @@ from itertools import product
 
 import jax
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
