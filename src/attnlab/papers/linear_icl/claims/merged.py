@@ -202,7 +202,8 @@ def escape_time(found: Results) -> Measurement:
         training_number=float(halves.mean()),
         note=f"half of the drop at {with_error(halves.values, '.0f')} steps "
         f"({listed(halves.values, '.0f')}); by the norm of the value layer "
-        f"{layers['value']:.0f}, of the layer of U {layers['key_query']:.0f}; by the growing part of each start {listed(ours, '.0f')}",
+        f"{layers['value']:.0f}, of the layer of U {layers['key_query']:.0f}; by the growing part "
+        f"of each start {listed(ours, '.0f')}",
     )
 
 
