@@ -113,13 +113,14 @@ def judge(found: xr.Dataset) -> Judgement:
     }
     listed = ", ".join(f"{ratio:g} at std {std}" for std, ratio in edges.items())
     headline = (
-        f"The tail of merged attention is as long as its wait at lambda_d ~ d^-{edge:.2f}; the order "
-        f"of two components is kept in {SURE:.0%} of starts from a ratio of {listed} on."
+        f"The tail of merged attention is as long as its wait at lambda_d ~ d^-{edge:.2f}; the "
+        f"order of two components is kept in {SURE:.0%} of starts from a ratio of {listed} on."
     )
     error = float(np.sqrt(nearest * (1 - nearest) / n).max())
     summary = (
         f"{headline} Each share is of {n} starts (standard error at most {error:.2f} at a ratio of "
-        f"{ratios[0]:g}). Smaller starts help: the order is a statement about starts that tend to 0."
+        f"{ratios[0]:g}). Smaller starts help: the order is a statement about starts "
+        "that tend to 0."
     )
     alt = (
         "Left: times at which 50, 90 and 99 % of the loss are gone, against the decay of the "

@@ -61,7 +61,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(curves: xr.Dataset) -> Figure:
-    """Draw (a) losses with the levels, (b) |v| of the heads of one start and the scalar equation."""
+    """Draw (a) losses and levels, (b) |v| of the heads of one start and the scalar equation."""
     shown = curves.isel(time=slice(1, None))
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 2)
@@ -107,8 +107,8 @@ def judge(curves: xr.Dataset) -> Judgement:
         "mean_first": float(half[:, 0].mean()),
     }
     headline = (
-        f"{int(ordered.sum())} of {ordered.size} starts learn the components in order. With nothing "
-        f"fitted the first is learned at {numbers['first_over_predicted']:.4f} of its predicted "
+        f"{int(ordered.sum())} of {ordered.size} starts learn the components in order. With "
+        f"nothing fitted the first is learned at {numbers['first_over_predicted']:.4f} of its predicted "
         f"time, all at {numbers['median_over_predicted']:.3f} (median), the worst is "
         f"{100 * numbers['most_off']:.2g} % off."
     )
@@ -118,8 +118,8 @@ def judge(curves: xr.Dataset) -> Judgement:
         "during one is early or late at the next."
     )
     alt = (
-        f"Left: losses of {ordered.size} starts against log time, staircases with flat steps on the "
-        "printed levels, dotted predictions on top. Right: |v| of heads rises one after another."
+        f"Left: losses of {ordered.size} starts against log time, staircases with flat steps on "
+        "the printed levels, dotted predictions on top. Right: |v| of heads rises one after another."
     )
     standing = Standing.of(ordered.all(), ordered.mean() > 0.5)
     return Judgement(standing, headline, summary, alt, numbers)
