@@ -63,8 +63,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(curves: xr.Dataset) -> Figure:
     """Draw a panel for each share; published values are crosses."""
-    figure, axes = style.panels(curves.sizes["fresh"])
     with style.style():
+        figure, axes = style.panels(curves.sizes["fresh"])
         for ax, fresh in zip(axes, curves["fresh"].values, strict=True):
             for name, (label, colour) in CURVES.items():
                 for seed, of in enumerate(curves[name].sel(fresh=fresh).transpose("seed", "step")):

@@ -65,8 +65,8 @@ def draw(curves: xr.Dataset) -> Figure:
     """Draw a panel for each rank, with the levels that its rank divides."""
     ranks = curves["rank"].values
     levels = curves["level"].values
-    figure, axes = style.panels(ranks.size, columns=4, sharex=True)
     with style.style():
+        figure, axes = style.panels(ranks.size, columns=4, sharex=True)
         for ax, rank in zip(axes, ranks, strict=True):
             for m, level in enumerate(levels):
                 kept = m % rank == 0 or m == levels.size - 1

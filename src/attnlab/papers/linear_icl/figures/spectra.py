@@ -21,6 +21,7 @@ from attnlab.plots import style
 
 SHARES = (0.5, 0.9, 0.99)
 SURE = 0.95  # of starts
+LAST = 80.0  # over std: the end of a flow, in which the first component is learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     task = InContextRegression(spectra[0], recipe.examples)
     ordered = []
     for std in recipe.stds:
-        at = geometric(0.5 / std, 60 * (1 + max(recipe.ratios)) / std, 300)
+        at = geometric(0.5 / std, LAST / std, 300)
         model = LinearAttention(recipe.heads, 1, std)
         run = flow(task, model, at, seeds=recipe.seeds, beside=tuple(spectra[1:]))
         learned = simulate(run, progress=False)["learned"]

@@ -108,8 +108,8 @@ def judge(curves: xr.Dataset) -> Judgement:
     }
     headline = (
         f"{int(ordered.sum())} of {ordered.size} starts learn the components in order. With "
-        f"nothing fitted the first is learned at {numbers['first_over_predicted']:.4f} of its predicted "
-        f"time, all at {numbers['median_over_predicted']:.3f} (median), the worst is "
+        f"nothing fitted the first is learned at {numbers['first_over_predicted']:.4f} of its "
+        f"predicted time, all at {numbers['median_over_predicted']:.3f} (median), the worst is "
         f"{100 * numbers['most_off']:.2g} % off."
     )
     summary = (
@@ -119,7 +119,8 @@ def judge(curves: xr.Dataset) -> Judgement:
     )
     alt = (
         f"Left: losses of {ordered.size} starts against log time, staircases with flat steps on "
-        "the printed levels, dotted predictions on top. Right: |v| of heads rises one after another."
+        "the printed levels, dotted predictions on top. Right: |v| of the heads rises, one after "
+        "another."
     )
     standing = Standing.of(ordered.all(), ordered.mean() > 0.5)
     return Judgement(standing, headline, summary, alt, numbers)
