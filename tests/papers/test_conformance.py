@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.authoring import requirements
 
-OWN = ("scan_and_snap", "joma", "studies")
+OWN = ("scan_and_snap", "joma", "linear_icl", "studies")
 QUICK = ("lemma-1", "lemma-2", "lemma-4", "theorem-1", "joma-linear", "joma-delta", "joma-tree")
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {
