@@ -62,15 +62,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         "MLP": simulate(runs[False], progress=False),
         "one head": predict(runs[True], theory="icl-one-head"),
     }
+    one = theory.Regression(task.spectrum, task.examples)
     halves = {name: half_times(curves[name]) for name in ("attention", "one head")}
     return xr.Dataset(
         {
             "loss": xr.concat([of["loss"] for of in curves.values()], "curve"),
             "half": xr.concat(list(halves.values()), xr.DataArray([*halves], dims="timed")),
+            "level": ("plateau", theory.plateau_losses(one)[[0, -1]]),
         },
         {"curve": list(curves), "timed": list(halves)},
-    ).assign_attrs(
-        levels=theory.plateau_losses(theory.Regression(task.spectrum, task.examples))[[0, -1]]
     )
 
 
@@ -90,7 +90,7 @@ def draw(curves: xr.Dataset) -> Figure:
         rows = published("fig1.csv")
         points = ([float(row[name]) for row in rows] for name in ("step", "loss"))
         ax.plot(*points, "kx", label="published", zorder=5)
-        for level in curves.attrs["levels"]:
+        for level in curves["level"].values:
             ax.axhline(level, color="0.85", linewidth=0.8, zorder=0)
         ax.set(xlabel="step", ylabel="loss", ylim=(0, None))
         style.legend_above(figure, ax)
