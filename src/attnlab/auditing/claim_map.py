@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attnlab.auditing.catalogue import audited_papers, claims_of
 from attnlab.auditing.claims import Claim, Verdict
-from attnlab.auditing.document import KNOWN
+from attnlab.auditing.document import KNOWN, grouped
 from attnlab.files.atomic import write_text
 from attnlab.files.mathematics import dollars, markdown
 from attnlab.files.pages import template
@@ -27,16 +27,10 @@ def claim_map() -> str:
     page = template("attnlab.auditing", "theorem-map.md.jinja", cells=_cells, counted=_counted)
     text = page.render(
         verdicts=list(Verdict),
-        origins=_grouped([claim for _, claims in papers for claim in claims], "origin"),
-        papers=[(of, _grouped(claims, "section")) for of, claims in papers],
+        origins=grouped([claim for _, claims in papers for claim in claims], "origin"),
+        papers=[(of, grouped(claims, "section")) for of, claims in papers],
     )
     return text.rstrip("\n") + "\n"
-
-
-def _grouped(claims: Sequence[Claim], key: str) -> list[tuple[str, list[Claim]]]:
-    """Group claims by an attribute, in their order."""
-    names = dict.fromkeys(getattr(claim, key) for claim in claims)
-    return [(name, [claim for claim in claims if getattr(claim, key) == name]) for name in names]
 
 
 def _counted(claims: Sequence[Claim], of: str) -> list[int]:

@@ -177,16 +177,19 @@ def typeset_plain(text: str) -> Markup:
 
 def markdown(text: str) -> str:
     """Markdown of a text with formulas between dollars, fit for the cell of a table."""
+    return _parts(text, lambda words: escaped(_signs(words)), lambda latex: f"${latex}$")
 
-    def escaped(words: str) -> str:
-        return re.sub(r"[\\|*_<\[$]", r"\\\g<0>", _signs(words))
 
-    return _parts(text, escaped, lambda latex: f"${latex}$")
+def escaped(words: str) -> str:
+    """Markdown of words as they are."""
+    return re.sub(r"[\\|*_<\[$`&]", r"\\\g<0>", words)
 
 
 def _signs(words: str) -> str:
     """Signs between words as one character each; no break between a number and its %."""
-    shown = re.sub(r"(?<=[ (])(?:==|<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words)
+    shown = re.sub(
+        r"(?<![^ (])(?:==|<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words
+    )
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", shown)
 
 
