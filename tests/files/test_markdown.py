@@ -38,8 +38,9 @@ def test_a_template_escapes_texts_and_sets_formulas(rendered):
 
 
 def test_a_cell_names_its_column_and_keeps_its_lines():
-    shown = html(table(["n", "what"], [["1", "one\nline"]]))
+    shown = html(table([["n", "what"], ["1", "one\nline"]]))
     assert '<th scope="col">what</th>' in shown
+    assert table([["a"], ["|x|\ny"]]) == "| a |\n| --- |\n| \\|x\\|<br>y |"
     assert '<td data-label="what">one<br>line</td>' in shown
 
 

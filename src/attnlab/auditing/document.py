@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import xarray as xr
@@ -178,7 +178,7 @@ def in_markdown(document: Mapping[str, Any], *, page: bool = False, **shown: Any
     )
 
 
-def grouped(claims: Sequence[Any], *keys: str) -> list[tuple[Any, list[Any]]]:
+def grouped(claims: Iterable[Any], *keys: str) -> list[tuple[Any, list[Any]]]:
     """Group claims, or their documents, by an entry, or by several, in their order."""
     found: dict[Any, list[Any]] = {}
     for claim in claims:

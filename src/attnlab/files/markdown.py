@@ -53,11 +53,14 @@ def _source(name: str) -> str:
     return resources.files(package).joinpath(file).read_text(encoding="utf-8")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """Return Markdown of a table of texts; line ends within a cell stay."""
-    cells = [columns, ["---"] * len(columns), *rows]
-    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in cells)
-    return Markup("\n".join(f"| {line} |".replace("\n", "<br>") for line in lines))
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of Markdown, its heading first; lines within a cell stay apart."""
+    heading, *below = rows
+    lines = (
+        " | ".join(cell.replace("|", "\\|") for cell in row)
+        for row in [heading, ["---"] * len(heading), *below]
+    )
+    return "\n".join(f"| {line} |".replace("\n", "<br>") for line in lines)
 
 
 def tokens(text: str) -> list[Token]:
