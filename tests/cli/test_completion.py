@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attnlab.cli import arguments, reproduce
+from attnlab.cli import arguments
 from attnlab.models import SequenceModel
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import offered
@@ -59,7 +59,7 @@ def test_the_words_are_those_that_are_understood():
     shipped = {name for name, kind in kinds if kind.__module__.startswith("attnlab.models")}
     assert shipped | {*offered("models")} == {*arguments.MODELS}
     assert tuple(offered("theories")) == arguments.THEORIES
-    for name in reproduce.NAMES:
+    for name in arguments.PARTS:
         assert chosen_parts([name]), name
 
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PAPERS, PICTURES, check_writable, completing
+from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import say_written, show
 from attnlab.files.errors import InputError
@@ -27,40 +27,15 @@ if TYPE_CHECKING:
 
 
 def audit_verb(
-    given: options.MaybeGiven = None,
-    claim: Annotated[
-        list[str] | None,
-        typer.Option("--claim", help="Only this claim; may be repeated.", rich_help_panel="Claims"),
-    ] = None,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            help="Claims of this paper only: its name, or a folder.",
-            autocompletion=completing(*PAPERS),
-            rich_help_panel="Claims",
-        ),
-    ] = None,
-    recording: Annotated[
-        bool,
-        typer.Option(
-            "--record",
-            help="Write the verdicts to expected.json of the papers.",
-            rich_help_panel="Claims",
-        ),
-    ] = False,
-    prior: options.Prior = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Write one self-contained page.", rich_help_panel=options.OUTPUT),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw prediction against training, with CLASSES (PNG, PDF, SVG).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    as_json: options.AsJson = False,
+    given: str | None = None,
+    *,
+    claim: list[str] | None = None,
+    paper: str | None = None,
+    recording: bool = False,
+    prior: str | None = None,
+    html: Path | None = None,
+    plot: Path | None = None,
+    as_json: bool = False,
     **settings: Any,
 ) -> None:
     """Test every claim of the papers, or the theories on your own classes.
@@ -85,6 +60,22 @@ def audit_verb(
       attnlab audit recipes/classes-two-words.yaml --eta-y 10 --eta-z 1
       attnlab audit recipes/classes-two-words.yaml --html mine.html --plot mine.png
       attnlab audit recipes/classes-two-words.yaml --claim ID --json
+
+    Claims
+    ------
+    claim
+        Only this claim; may be repeated.
+    paper
+        Claims of this paper only: its name, or a folder.
+    recording : --record
+        Write the verdicts to expected.json of the papers.
+
+    Output
+    ------
+    html
+        Write one self-contained page.
+    plot
+        Draw prediction against training, with CLASSES (PNG, PDF, SVG).
     """
     check_writable(html, (".html", ".htm"), "html")
     check_writable(plot, PICTURES, "plot")

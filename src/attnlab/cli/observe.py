@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -31,21 +31,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Text = Annotated[str, typer.Option(help="A UTF-8 text file, or builtin.")]
-Tokenizer = Annotated[
-    Path | None, typer.Option(help="A folder with a tokenizer, if the model's has none.")
-]
-Sequences = Annotated[int, typer.Option(help="How many sequences of the text.")]
-Length = Annotated[int, typer.Option(help="Tokens in each, or the model's context.")]
-RowsOption = Annotated[int | None, typer.Option(help="Number of queries to sample; else all.")]
-MinKeys = Annotated[int, typer.Option(help="Leave out queries that see fewer keys.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Pattern = Annotated[
-    str | None, typer.Option(help="A regular expression with the step as its group.")
-]
-Html = Annotated[Path | None, typer.Option(help="A page of it all (.html).")]
-Where = Annotated[str, typer.Argument(help="A folder, a cached repository, or a glob.")]
-
 # of a head: what is printed, by the name of the variable
 COLUMNS = {
     "entropy": "entropy",
@@ -57,19 +42,19 @@ COLUMNS = {
 }
 
 
-@app.command("model")
 def model_verb(
-    path: Annotated[Path, typer.Argument(help="The folder of a model.")],
-    text: Text,
-    tokenizer: Tokenizer = None,
-    sequences: Sequences = 8,
-    length: Length = 512,
-    rows: RowsOption = None,
-    min_keys: MinKeys = 16,
-    device: Device = "cpu",
-    out: Annotated[Path | None, typer.Option(help="A file for the dataset (.nc).")] = None,
-    html: Html = None,
-    as_json: options.AsJson = False,
+    path: Path,
+    *,
+    text: str,
+    tokenizer: Path | None = None,
+    sequences: int = 8,
+    length: int = 512,
+    rows: int | None = None,
+    min_keys: int = 16,
+    device: str = "cpu",
+    out: Path | None = None,
+    html: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Measure the attention of a model on a text, layer by layer and head by head.
 
@@ -83,6 +68,29 @@ def model_verb(
       attnlab observe model my-model --text builtin --length 256 --out attention.nc
       attnlab observe model my-model --text builtin --html page.html
       attnlab observe model my-model --text builtin --json
+
+    Options
+    -------
+    path
+        The folder of a model.
+    text
+        A UTF-8 text file, or builtin.
+    tokenizer
+        A folder with a tokenizer, if the model's has none.
+    sequences
+        How many sequences of the text.
+    length
+        Tokens in each, or the model's context.
+    rows
+        Number of queries to sample; else all.
+    min_keys
+        Leave out queries that see fewer keys.
+    device
+        cpu or cuda.
+    out
+        A file for the dataset (.nc).
+    html
+        A page of it all (.html).
     """
     check_writable(out, (".nc",), "out")
     check_writable(html, PAGES, "html")
@@ -112,27 +120,21 @@ def model_verb(
     say_written(out, html)
 
 
-@app.command("checkpoints")
 def checkpoints_verb(
-    where: Where,
-    text: Text,
-    pattern: Pattern = None,
-    tokenizer: Tokenizer = None,
-    sequences: Sequences = 8,
-    length: Length = 512,
-    rows: RowsOption = None,
-    min_keys: MinKeys = 16,
-    device: Device = "cpu",
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="The training's constant learning rate, by which a snap is judged (default: as "
-            "logged in the last checkpoint's trainer_state.json)."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for steps and result.")] = None,
-    html: Html = None,
-    as_json: options.AsJson = False,
+    where: str,
+    *,
+    text: str,
+    pattern: str | None = None,
+    tokenizer: Path | None = None,
+    sequences: int = 8,
+    length: int = 512,
+    rows: int | None = None,
+    min_keys: int = 16,
+    device: str = "cpu",
+    learning_rate: float | None = None,
+    out: Path | None = None,
+    html: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Measure a training by its checkpoints: when does each head's attention snap?
 
@@ -147,6 +149,34 @@ def checkpoints_verb(
       attnlab observe checkpoints out --text book.txt --out observed --html page.html
       attnlab observe checkpoints hub/models--EleutherAI--pythia-70m --text book.txt
       attnlab observe checkpoints 'runs/*' --pattern 'iter(\\d+)' --text book.txt --json
+
+    Options
+    -------
+    where
+        A folder, a cached repository, or a glob.
+    pattern
+        A regular expression with the step as its group.
+    text
+        A UTF-8 text file, or builtin.
+    tokenizer
+        A folder with a tokenizer, if the model's has none.
+    sequences
+        How many sequences of the text.
+    length
+        Tokens in each, or the model's context.
+    rows
+        Number of queries to sample; else all.
+    min_keys
+        Leave out queries that see fewer keys.
+    device
+        cpu or cuda.
+    learning_rate
+        The training's constant learning rate, by which a snap is judged (default: as logged in the
+        last checkpoint's trainer_state.json).
+    out
+        A folder for steps and result.
+    html
+        A page of it all (.html).
     """
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
@@ -195,8 +225,7 @@ def checkpoints_verb(
     say_written(out, html)
 
 
-@app.command("lint")
-def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = False) -> None:
+def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) -> None:
     """Look through the files of checkpoints: what is wrong with them?
 
     Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps
@@ -207,6 +236,13 @@ def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = F
     Examples:
       attnlab observe lint out
       attnlab observe lint hub/models--EleutherAI--pythia-70m --json
+
+    Options
+    -------
+    where
+        A folder, a cached repository, or a glob.
+    pattern
+        A regular expression with the step as its group.
     """
     with waiting(LOADING, quiet=as_json):
         from attnlab.observing import find_checkpoints, lint
@@ -220,13 +256,7 @@ def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = F
         raise typer.Exit(FAULTS)
 
 
-@app.command("report")
-def report_verb(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A saved dataset (.nc).")],
-    html: Annotated[
-        Path | None, typer.Option(help="Where the page goes; beside the file without it.")
-    ] = None,
-) -> None:
+def report_verb(path: Path, *, html: Path | None = None) -> None:
     """Make one HTML page of a saved observation: every head, snaps, caches, words.
 
     FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
@@ -238,6 +268,13 @@ def report_verb(
     Examples:
       attnlab observe report attention.nc
       attnlab observe report observed/result.nc --html page.html
+
+    Options
+    -------
+    path : FILE
+        A saved dataset (.nc).
+    html
+        Where the page goes; beside the file without it.
     """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
@@ -267,7 +304,7 @@ def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
     if found.faults:
         console = plain_console()
         cells = [
-            (fault.kind, ", ".join(map(str, fault.steps)), fault.words.split())
+            (fault.kind, ", ".join(map(str, fault.steps)), fault.words)
             for fault in found.faults
         ]
         print_table(console, ("fault", "steps", "what was found"), cells)
@@ -389,3 +426,12 @@ def _print_unseen(found: xr.Dataset) -> None:
     unseen = json.loads(found.attrs["unseen"])
     if unseen:
         say(f"only some layers are seen; nothing is known of {', '.join(sorted(unseen))}")
+
+
+for name, verb in (
+    ("model", model_verb),
+    ("checkpoints", checkpoints_verb),
+    ("lint", lint_verb),
+    ("report", report_verb),
+):
+    options.add(app, name, verb)
