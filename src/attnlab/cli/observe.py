@@ -304,8 +304,7 @@ def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
     if found.faults:
         console = plain_console()
         cells = [
-            (fault.kind, ", ".join(map(str, fault.steps)), fault.words)
-            for fault in found.faults
+            (fault.kind, ", ".join(map(str, fault.steps)), fault.words) for fault in found.faults
         ]
         print_table(console, ("fault", "steps", "what was found"), cells)
     said = f"{len(found.faults)} found" if found.faults else "nothing wrong"
