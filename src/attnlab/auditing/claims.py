@@ -195,7 +195,7 @@ class Claim:
     reading : {"printed text", "as we know it", "ours"}, optional
         How we know it, where that differs from the paper's `reading`.
     paper, section : str, optional
-        The paper's name, and the section among its claims; the catalogue adds them and what follows.
+        The paper and the section among its claims; the catalogue adds them and what follows.
     origin : str, optional
         Whose statement it is.
     recorded : OnRecord, optional
