@@ -14,19 +14,16 @@ import typer
 
 from attnlab.cli import audit, observe, papers, play, predict, reproduce, simulate, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED, STOPPED
-from attnlab.cli.options import SEQUENCES, add
+from attnlab.cli.options import SEQUENCES, add, group
 from attnlab.cli.printing import say
 from attnlab.files.errors import InputError
 
 _shown = {"traceback": False}  # set by --debug
 
-app = typer.Typer(
+app = group(
+    "A laboratory for the training dynamics of attention.",
     name="attnlab",
-    help="A laboratory for the training dynamics of attention.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
 )
 SEQUENCES.add(app, "simulate", simulate.simulate_verb)
 SEQUENCES.add(app, "predict", predict.predict_verb)

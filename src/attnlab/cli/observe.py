@@ -12,6 +12,7 @@ from attnlab.cli import options
 from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
 from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written
+from attnlab.cli.summary import about
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -22,14 +23,7 @@ if TYPE_CHECKING:
 
 LOADING = "loading PyTorch"
 PAGES = (".html",)
-HELP = "Measure the attention of PyTorch models: how sparse, on what, since when."
-
-app = typer.Typer(
-    help=HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = options.group("Measure the attention of PyTorch models: how sparse, on what, since when.")
 
 # of a head: what is printed, by the name of the variable
 COLUMNS = {
@@ -110,7 +104,12 @@ def model_verb(
     heads = _heads(found)
     if as_json:
         unseen = json.loads(found.attrs["unseen"])
-        document = {**_about(found), "probe": _shape(probe), "heads": heads, "unseen": unseen}
+        document = {
+            **about(found, "torch"),
+            "probe": _shape(probe),
+            "heads": heads,
+            "unseen": unseen,
+        }
         print(json.dumps(document, indent=2, allow_nan=False))
         return
     sizes = " x ".join(map(str, _shape(probe)))
@@ -203,7 +202,7 @@ def checkpoints_verb(
         row["entropy_start"] = finite(float(start))
     if as_json:
         document = {
-            **_about(result),
+            **about(result, "torch"),
             "steps": result["step"].values.tolist(),
             "probe": _shape(probe),
             "heads": heads,
@@ -337,14 +336,6 @@ def _check_device(device: str) -> None:
 
 def _shape(probe: Any) -> list[int]:
     return list(probe["input_ids"].shape)
-
-
-def _about(found: xr.Dataset) -> dict[str, Any]:
-    return {
-        "spec": json.loads(found.attrs["spec"]),
-        "versions": json.loads(found.attrs["versions"]),
-        "torch": found.attrs["torch"],
-    }
 
 
 def _heads(found: xr.Dataset) -> list[dict[str, Any]]:

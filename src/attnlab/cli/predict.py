@@ -10,7 +10,7 @@ from attnlab import defaults
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, print_table, say_written
-from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -149,9 +149,7 @@ def _document(predicted: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str,
 
     clock = clock_of(predicted)
     return {
-        "spec": json.loads(predicted.attrs["spec"]),
-        "versions": json.loads(predicted.attrs["versions"]),
-        "theory": predicted.attrs["theory"],
+        **about(predicted, "theory"),
         f"{clock}s": predicted[clock].values.tolist(),
         "summary": summary,
         "assumptions": _assumptions(predicted),

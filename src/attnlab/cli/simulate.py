@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import say_written
-from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -130,19 +130,11 @@ def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, An
     from attnlab.measures import clock_of
 
     clock = clock_of(result)
-    document: dict[str, Any] = {
-        "spec": json.loads(result.attrs["spec"]),
-        "versions": json.loads(result.attrs["versions"]),
-        "device": result.attrs["device"],
-        "seconds": result.attrs["seconds"],
-        f"{clock}s": result[clock].values.tolist(),
-        "summary": summary,
-    }
+    times = {f"{clock}s": result[clock].values.tolist()}
+    document = {**about(result, "device", "seconds"), **times, "summary": summary}
     if "loss" in result:
-        document["loss"] = {
-            "dims": list(result["loss"].dims),
-            "values": result["loss"].values.tolist(),
-        }
+        loss = result["loss"]
+        document["loss"] = {"dims": list(loss.dims), "values": loss.values.tolist()}
     return document
 
 

@@ -12,21 +12,16 @@ from attnlab.cli import options, text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say
+from attnlab.cli.summary import about
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
 
-HELP = "Train small transformers on real text and watch their attention."
 MOST_LOST = 10  # diverged runs that are named
 
-app = typer.Typer(
-    help=HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = options.group("Train small transformers on real text and watch their attention.")
 
 
 def train_verb(
@@ -216,12 +211,9 @@ def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
     if "diverged_step" not in result:
         return []
     step = result["diverged_step"].transpose("learning_rate", "seed").values
+    rates, seeds = result["learning_rate"].values.tolist(), result["seed"].values.tolist()
     return [
-        {
-            "learning_rate": float(result["learning_rate"][i]),
-            "seed": int(result["seed"][j]),
-            "step": int(step[i, j]),
-        }
+        {"learning_rate": rates[i], "seed": seeds[j], "step": int(step[i, j])}
         for i, j in zip(*(step >= 0).nonzero(), strict=True)
     ]
 
@@ -229,11 +221,8 @@ def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
 def _document(
     result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    about = ("device", "seconds")
     return {
-        "spec": json.loads(result.attrs["spec"]),
-        "versions": json.loads(result.attrs["versions"]),
-        **{name: result.attrs[name] for name in about},
+        **about(result, "device", "seconds"),
         "steps": result["step"].values.tolist(),
         "summary": rows,
         "diverged": lost,
