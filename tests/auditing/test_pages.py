@@ -1,4 +1,4 @@
-"""What is made from an audit: the theorem map, the page, the errata."""
+"""Documents made from an audit: the theorem map, the page, the errata."""
 
 import contextlib
 import io

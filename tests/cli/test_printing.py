@@ -1,4 +1,4 @@
-"""What is printed: no name takes hold of the terminal, and no table is cut."""
+"""Printing: no name takes hold of the terminal, and no table is cut."""
 
 import io
 import re
@@ -144,7 +144,7 @@ def test_a_table_is_never_cut(width, monkeypatch):
 
 
 def narrow(monkeypatch, width, show):
-    """What `show` prints on a terminal of that width, without colours."""
+    """Return the output of `show` on a terminal of that width, without colours."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", terminal)

@@ -70,7 +70,7 @@ def claims():
 
 
 def fig6_table():
-    """Of one published cell, beside one of ours."""
+    """Return the table of one published cell beside one of ours."""
     theirs = published.fig6().sel(num_last=[1], eta_z=[0.5], ratio=[2])
     cells = fig6.compared((theirs["entropy_mean"] + 0.003).expand_dims(seed=10, axis=-1))
     cells["entropy_std"][:], cells["deviation"][:] = 0.03, 0.25

@@ -429,11 +429,11 @@ def ladder_of(trial: Trial) -> xr.Dataset:
 
 def costs(ladder: xr.Dataset) -> list[str]:
     """Sentences: what each level leans on, and the error in z with it and without."""
-    rungs = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
-    when = [f"at the {at}" for at in rungs["at"].values]
+    levels = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
+    when = [f"at the {at}" for at in levels["at"].values]
     words = []
-    for i, leaning in enumerate(rungs["leans_on"].values):
-        here, following = rungs.values[i], rungs.values[i + 1 : i + 2]
+    for i, leaning in enumerate(levels["leans_on"].values):
+        here, following = levels.values[i], levels.values[i + 1 : i + 2]
         if np.isnan(here).any() or np.isnan(following).any():
             continue
         if following.size:

@@ -215,7 +215,7 @@ class _Bar:
 
     def begin(self, name: str, left: Sequence[str]) -> None:
         waiting = f"left: {' '.join(left)}" if left else "the last one"
-        for task in self.tasks.values():  # what is left is said once
+        for task in self.tasks.values():  # only the newest line says what is left
             self.progress_bar.update(task, left="")
         # without a total the bar moves to and fro: compiling tells of no progress
         self.tasks[name] = self.progress_bar.add_task(name, total=None, left=waiting)

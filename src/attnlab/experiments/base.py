@@ -60,7 +60,7 @@ class ExperimentRecipe(Recipe):
         return [classes_from(text).digest for text in _texts(getattr(self, "classes", ()))]
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with another number of seeds, where it is averaged over them."""
+        """Return a recipe with another number of seeds, if it is averaged over them."""
         return self
 
     def in_words(self) -> dict[str, str]:
@@ -98,7 +98,7 @@ class StudyRecipe(ExperimentRecipe):
             raise InputError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with another number of seeds."""
+        """Return a recipe with another number of seeds."""
         return replace(self, seeds=seeds)
 
 
