@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -343,36 +344,30 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.observing.snap import STATES
 
     rows = []
-    for layer in found["layer"].values:
-        of_layer = found.sel(layer=layer)
-        for head in found["head"].values:
-            one = of_layer.sel(head=head)
-            if not bool(one["entropy"].notnull()):
-                continue  # another layer has more heads, or no query saw enough keys
-            row: dict[str, Any] = {
-                "layer": int(layer),
-                "head": int(head),
-                "module": str(of_layer["module"].item()),
-                "kind": str(of_layer["kind"].item()),
-            }
-            for name in COLUMNS:
-                values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
-                row[name] = finite(float(values))
-            for name in ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left"):
-                if name in one:
-                    row[name] = finite(float(one[name]))
-            if "snap_state" in one:
-                row["snap_state"] = STATES[int(one["snap_state"])]
-            if "retained_mass" in one:
-                kept = one["retained_mass"]
-                row["retained_mass"] = {
-                    str(policy): {
-                        f"{float(b):g}": finite(float(kept.sel(policy=policy, budget=b)))
-                        for b in kept["budget"].values
-                    }
-                    for policy in kept["policy"].values
+    for layer, head in product(found["layer"].values, found["head"].values):
+        one = found.sel(layer=layer, head=head)
+        if not bool(one["entropy"].notnull()):
+            continue  # another layer has more heads, or no query saw enough keys
+        row: dict[str, Any] = {"layer": int(layer), "head": int(head)}
+        row |= {name: str(one[name].item()) for name in ("module", "kind")}
+        for name in COLUMNS:
+            values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
+            row[name] = finite(float(values))
+        for name in ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left"):
+            if name in one:
+                row[name] = finite(float(one[name]))
+        if "snap_state" in one:
+            row["snap_state"] = STATES[int(one["snap_state"])]
+        if "retained_mass" in one:
+            kept = one["retained_mass"]
+            row["retained_mass"] = {
+                str(policy): {
+                    f"{float(b):g}": finite(float(kept.sel(policy=policy, budget=b)))
+                    for b in kept["budget"].values
                 }
-            rows.append(row)
+                for policy in kept["policy"].values
+            }
+        rows.append(row)
     return rows
 
 

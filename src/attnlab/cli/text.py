@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from attnlab.files.progress import LOADING, waiting
 if TYPE_CHECKING:
     import xarray as xr
 
+ROW_DIMS = ("learning_rate", "layer", "head")
 MOST_LOST = 10  # diverged runs that are named
 
 app = options.group("Train small transformers on real text and watch their attention.")
@@ -172,32 +174,21 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.measures.probes import stayed_finite
 
     stayed = stayed_finite(result)
+    kept = result.where(stayed)
     rows = []
-    for rate in result["learning_rate"].values:
-        of_rate = result.where(stayed).sel(learning_rate=rate)
-        loss, perplexity = (
-            _number(of_rate[name].isel(step=-1)) for name in ("validation_loss", "perplexity")
-        )
-        for layer in result["layer"].values:
-            for head in result["head"].values:
-                one = of_rate.sel(layer=layer, head=head)
-                row: dict[str, Any] = {
-                    "learning_rate": float(rate),
-                    "layer": int(layer),
-                    "head": int(head),
-                    "validation_loss": loss,
-                    "perplexity": perplexity,
-                }
-                for name in ("entropy", "relative_entropy", "effective_tokens"):
-                    row[f"{name}_start"] = _number(one[name].isel(step=0))
-                    row[f"{name}_end"] = _number(one[name].isel(step=-1))
-                row["top_mass_end"] = {
-                    int(k): _number(one["top_mass"].isel(step=-1).sel(k=k))
-                    for k in result["k"].values
-                }
-                row["snap_step"] = _number(one["snap_step"])
-                row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
-                rows.append(row)
+    for rate, layer, head in product(*(result[dim].values for dim in ROW_DIMS)):
+        one = kept.sel(learning_rate=rate, layer=layer, head=head)
+        row: dict[str, Any] = dict(zip(ROW_DIMS, (float(rate), int(layer), int(head)), strict=True))
+        for name in ("validation_loss", "perplexity"):
+            row[name] = _number(one[name].isel(step=-1))
+        for name in ("entropy", "relative_entropy", "effective_tokens"):
+            row[f"{name}_start"] = _number(one[name].isel(step=0))
+            row[f"{name}_end"] = _number(one[name].isel(step=-1))
+        top = one["top_mass"].isel(step=-1)
+        row["top_mass_end"] = {int(k): _number(top.sel(k=k)) for k in result["k"].values}
+        row["snap_step"] = _number(one["snap_step"])
+        row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
+        rows.append(row)
     return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,19 +163,10 @@ def agreement_verb(
     check_writable(plot, PICTURES, "plot")
     with waiting(f"reading {source}", quiet=as_json):
         corpus = _open(source, tokens, vocab_size)
-    result = instrument.measure(
-        corpus,
-        queries=queries,
-        following=following,
-        context=context,
-        min_count=min_count,
-        eta_y=eta_y,
-        eta_z=eta_z,
-        steps=steps,
-        seeds=seeds,
-        top=top,
-        progress=False if as_json else "auto",
-    )
+    counts = {"queries": queries, "following": following, "context": context}
+    counts |= {"min_count": min_count, "steps": steps, "seeds": seeds, "top": top}
+    progress: Any = False if as_json else "auto"
+    result = instrument.measure(corpus, eta_y=eta_y, eta_z=eta_z, progress=progress, **counts)
     found = instrument.summarise(result)
     words = instrument.in_words(result)
     if plot is not None:
@@ -276,12 +266,11 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.tasks.text.agreement import CELLS
 
-    rows = []
-    for cell in product(*(found[dim].values.tolist() for dim in CELLS)):
-        row = dict(zip(CELLS, cell, strict=True))
-        values = {str(k): finite(float(v)) for k, v in found.sel(row).data_vars.items()}
-        rows.append(row | values)
-    return rows
+    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()[[*CELLS, *found.data_vars]]
+    return [
+        {name: finite(of) if isinstance(of, float) else of for name, of in row.items()}
+        for row in frame.to_dict("records")
+    ]
 
 
 def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
@@ -304,27 +293,20 @@ def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
     return rows
 
 
-def _columns(top: int) -> dict[tuple[str, str], str]:
-    """Return the columns of the printed table, by target and measure."""
-    return {
-        ("logits", "rank_correlation"): "z: rank",
-        ("logits", "recall"): f"top {top}",
-        ("attention", "rank_correlation"): "c: rank",
-        ("attention", "recall"): f"top {top} ",
-    }
-
-
 def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
     """Return a row for each training and score, both targets beside each other."""
+    titles = {  # the second title of recall differs by a space, as keys must
+        "logits": {"rank_correlation": "z: rank", "recall": f"top {top}"},
+        "attention": {"rank_correlation": "c: rank", "recall": f"top {top} "},
+    }
     table: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         key = row["training"], row["score"]
         cells = table.setdefault(key, {"training": key[0], "score": key[1]})
-        for (target, name), title in _columns(top).items():
-            if row["target"] == target:
-                high = row[f"{name}_high"]  # None of one query
-                half = "" if high is None else f" ± {high - row[name]:.2f}"
-                cells[title] = f"{row[name]:.2f}{half}"
+        for name, title in titles[row["target"]].items():
+            high = row[f"{name}_high"]  # None of one query
+            half = "" if high is None else f" ± {high - row[name]:.2f}"
+            cells[title] = f"{row[name]:.2f}{half}"
     return list(table.values())
 
 

@@ -6,7 +6,6 @@ import base64
 import os
 import platform
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,12 +132,13 @@ def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
 
 def audited(claims: Mapping[str, Any]) -> list[str]:
     """Count the claims examined of each paper; one that we did not read in print says so."""
-    counts = Counter(claim["paper"] for claim in claims["claims"])
-    told = []
-    for name, of in claims["papers"].items():
+    counted = []
+    for name, members in grouped(claims["claims"], "paper"):
+        of = claims["papers"][name]
         reading = f" {KNOWN}" if of["reading"] == KNOWN else ""
-        told.append(f"{counts[name]} claim{'s' * (counts[name] != 1)} of {of['short']}{reading}")
-    return told
+        count = len(members)
+        counted.append(f"{count} claim{'s' * (count != 1)} of {of['short']}{reading}")
+    return counted
 
 
 def served(claims: Sequence[Mapping[str, Any]]) -> dict[str, str]:
