@@ -236,17 +236,8 @@ def _space() -> ElementTree.Element:
 PLAIN = {
     **{"≤": "<=", "≥": ">=", "≪": "<<", "≫": ">>", "≲": "<~", "≳": ">~", "≠": "!=", "≈": "~="},
     **{"∼": "~", "∝": "~", "≡": "==", "≔": ":=", "→": "->", "±": "+-", "−": "-", "×": "x"},
-    **{
-        "⋅": "*",
-        "·": "*",
-        "∘": "*",
-        "∑": "sum",
-        "∏": "prod",
-        "∫": "int",
-        "∈": "in",
-        "⟂": "perp",
-        "⊤": "T",
-    },
+    **{"⋅": "*", "·": "*", "∘": "*", "∑": "sum", "∏": "prod", "∫": "int", "∈": "in"},
+    **{"⟂": "perp", "⊤": "T"},
     **{"∂": "d", "∞": "infinity", "‖": "|", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")"},
     **{"′": "'", "…": "...", "∣": "∣"},
 }
@@ -325,11 +316,8 @@ def _plain(part: ElementTree.Element) -> str:
             return f"sqrt({_line(parts).strip()})"
         case "mover":
             accent = parts[1].text or ""
-            return (
-                f"d{_plain(parts[0])}/dt"
-                if accent == "˙"
-                else f"{_plain(parts[0])}-{ACCENTS[accent]}"
-            )
+            under = _plain(parts[0])
+            return f"d{under}/dt" if accent == "˙" else f"{under}-{ACCENTS[accent]}"
         case "mspace":
             return " "
         case "msub" | "munder" | "msup" | "msubsup" | "munderover":
@@ -341,18 +329,15 @@ def _plain(part: ElementTree.Element) -> str:
 
 def _scripts(tag: str, parts: list[ElementTree.Element]) -> str:
     base, *scripts = parts
-    raised = scripts.pop() if tag in ("msup", "msubsup", "munderover") else None
+    power = _plain(scripts.pop()).strip() if tag in ("msup", "msubsup", "munderover") else ""
     dotted = base.tag == "mover" and base[1].text == "˙"
     out = _plain(base[0] if dotted else base)
     index = f"_{_index(_plain(scripts[0]))}" if scripts else ""
-    primes = raised is not None and set(raised.text or "") <= {"′"} and raised.text
-    if primes and len(index) > 2:
-        out, raised = f"{out}{_plain(raised)}", None
+    primes = bool(power) and not power.strip("'")
+    if primes and len(index) > 2:  # E'_nn, but t_0'
+        out, power = f"{out}{power}", ""
     out = f"d{out}{index}/dt" if dotted else f"{out}{index}"
-    if raised is None:
-        return out
-    power = _plain(raised).strip()
-    if primes or power == "*":
+    if not power or primes or power == "*":
         return f"{out}{power}"
     if index.startswith("_{"):  # a long index reads better after the power
         return f"{out.removesuffix(index)}^{power}{index}"
@@ -380,7 +365,7 @@ def _symbol(letter: str) -> str:
 
 def _is_factor(after: list[ElementTree.Element]) -> bool:
     """Check whether what follows a fraction is multiplied by it, so that it needs brackets."""
-    spaced = bool(after) and (after[0].text or "") in ("\N{NO-BREAK SPACE}",)
+    spaced = bool(after) and after[0].text == "\N{NO-BREAK SPACE}"
     following = after[1:] if spaced else after[:1]
     if not following:
         return False

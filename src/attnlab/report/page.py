@@ -75,10 +75,10 @@ def page(
     def heading(paper_and_section: Sequence[str]) -> str:
         """Return the heading of a section, with its paper's name if there are several."""
         name, section = paper_and_section
-        several = name and claims and len(claims["papers"]) > 1
-        return f"{claims['papers'][name]['short']}: {section}" if several else section
+        known = claims["papers"] if claims else {}
+        return f"{known[name]['short']}: {section}" if name and len(known) > 1 else section
 
-    filters = {"capitalised": capitalised, "short": short, "title": figure_title}
+    filters: dict[str, Any] = {"capitalised": capitalised, "short": short, "title": figure_title}
     filters |= {"paper": paper_of, "module": module_of, "grouped": grouped, "heading": heading}
     whose = " and ".join(of.short for of in about)
     title = f"{whose}, put to the test" if about else "Studies of what papers leave open"

@@ -584,8 +584,8 @@ def _find(_: str) -> Shelf:  # the environment is what it is kept by
                         f"{NOUNS[kind]} of this name; rename it"
                     )
                     faults.append(Fault(name, str(known.folder), reason))
-    for kind, found in offers.items():
-        by_year = sorted(found.items(), key=lambda item: ordered.index(item[1].paper))
+    for kind, named in offers.items():
+        by_year = sorted(named.items(), key=lambda item: ordered.index(item[1].paper))
         offers[kind] = dict(by_year)
     return Shelf(tuple(ordered), tuple(faults), offers)
 
