@@ -12,7 +12,7 @@ from attnlab.cli import printing
 from attnlab.files.names import visible
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
-HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines"
+HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines", "</b>", "a|$b$*<br>"
 OBEYED = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 WORDS = """
@@ -124,7 +124,16 @@ def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypa
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold
     assert max(map(len, table)) <= width
-    for whole in (r"\x1b[31mred", r"\x9b31mred", "-0.1357", "0.1422", ">= 1.25", "training"):
+    for whole in (
+        r"\x1b[31mred",
+        r"\x9b31mred",
+        "</b>",
+        "a|$b$*<br>",
+        "-0.1357",
+        "0.1422",
+        ">= 1.25",
+        "training",
+    ):
         assert whole in printed
 
 

@@ -131,17 +131,15 @@ def _styled(token: Token) -> Text:
             text.append(plain_formula(part.content), styles[-1])
         elif part.type == "softbreak":
             text.append(" ")
+        elif part.type != "html_inline":  # words: a token of a text may look like a tag
+            text.append(visible(part.content), styles[-1])
         elif part.content in ("<br>", "<small>"):
             text.append("\n")
-        elif part.content == "</small>":
-            continue
         elif part.content.startswith("</"):
-            styles.pop()
-        elif part.type == "html_inline":
+            styles = styles[:-1] if part.content != "</small>" else styles
+        else:
             classes = re.findall(r"\w+", part.content)
             styles.append(next((COLOURS[name] for name in classes if name in COLOURS), ""))
-        else:
-            text.append(visible(part.content), styles[-1])
     return text
 
 
@@ -164,9 +162,8 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    numbers = {
-        name for row in rows for name, of in zip(columns, row, strict=True) if _is_number(of)
-    }
+    pairs = [pair for row in rows for pair in zip(columns, row, strict=True)]
+    right = {*right, *(name for name, cell in pairs if isinstance(cell, float | int))}
     cells = [[_text(cell) for cell in row] for row in rows]
     by_column = list(zip(columns, zip(*cells, strict=True), strict=True))
     least = [max(cell_len(name), *map(_least, column)) for name, column in by_column]
@@ -180,7 +177,7 @@ def print_table(
         return
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=tight)
     for name, width in zip(columns, _widths(least, whole, spare), strict=True):
-        justify: Any = "right" if name in right or name in numbers else "left"
+        justify: Any = "right" if name in right else "left"
         table.add_column(name, justify=justify, min_width=width, max_width=width)
     for row in cells:
         table.add_row(*row)
@@ -194,10 +191,6 @@ def _widths(least: list[int], whole: list[int], spare: int) -> list[int]:
         widths[min(folded, key=widths.__getitem__)] += 1
         spare -= 1
     return widths
-
-
-def _is_number(cell: Cell) -> bool:
-    return isinstance(cell, float | int)
 
 
 def _text(cell: Cell) -> Text:
@@ -217,6 +210,6 @@ def _least(cell: Text) -> int:
     """Return the least width of a cell: its own if it is short, else that of its longest word."""
     from rich.cells import cell_len
 
-    lines = [line for line in cell.plain.split("\n")]
-    short = [cell_len(line) for line in lines if cell_len(line) <= ONE_PIECE]
-    return max(short + [cell_len(word) for line in lines for word in line.split()], default=0)
+    lines = cell.plain.split("\n")
+    words = [line.split() if cell_len(line) > ONE_PIECE else [line] for line in lines]
+    return max(cell_len(word) for of_line in words for word in of_line)
