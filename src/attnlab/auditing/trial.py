@@ -84,8 +84,8 @@ def simulation_of(
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
     as_given = isinstance(given, (Simulation, Task)) or bool(OF_STEPS & chosen.keys())
-    flow = {} if as_given else {"motion": Flow(), "dtype": "float64"}
-    simulation = as_simulation(given, **flow | chosen)
+    flow = {"motion": Flow(), "dtype": "float64", **chosen}
+    simulation = as_simulation(given, **(settings if as_given else flow))
     _check(simulation)
     covering = _covering(simulation, theories)
     if not as_given:
