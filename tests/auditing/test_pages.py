@@ -111,7 +111,7 @@ def test_the_page_is_typeset(shown):
 def test_the_page_escapes_what_it_is_given():
     finding = examine_all(select(["lemma-6"]))
     document = audit_document(finding)
-    for field in ("statement", "latex", "number", "source"):
+    for field in ("statement", "latex", "number", "source", "id", "how", "counterexample"):
         document["claims"][0][field] = f"<script>alert('{field}')</script>"
         assert "<script>" not in page(document)
     assert "&lt;script&gt;alert('latex')" in page(document)

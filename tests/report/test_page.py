@@ -1,6 +1,7 @@
 """The report: self-contained, complete, escaped and accessible."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -176,6 +177,26 @@ def test_texts_are_escaped_and_letters_are_set(whole):
     for claim in CLAIMS:
         for formula in claim.statement.split("$")[1::2]:
             assert mathml(formula) in whole
+
+
+def test_nothing_that_a_part_says_becomes_markup():
+    hostile = '<img src=x> "> `*_[a](b)'
+    texts = ("title", "about", "outcome", "headline", "summary", "alt", "source", "caption")
+    shown = part(NAMES[0], **dict.fromkeys(texts, hostile), table=[["n"], [hostile]])
+    shown = replace(shown, settings={hostile: hostile}, numbers={hostile: 1.0})
+    text = page(
+        figures=[shown],
+        missing=[hostile],
+        pictures={NAMES[0]: PNG, STORY: PNG},
+        audit=None,
+        claims=None,
+        seconds=1.0,
+        opening=replace(shown, name=STORY),
+        studies=[ShownStudy(replace(shown, name="studies/dip"), PNG, False)],
+    )
+    assert "<img src=x" not in text
+    assert text.count("&lt;img src=x&gt;") > 20
+    assert len(Reader(text).images) == 3
 
 
 def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
