@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.files.errors import InputError
@@ -28,6 +28,7 @@ from ..readings import (
     run_at,
     slopes,
 )
+from . import claim
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it.
@@ -58,21 +59,7 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     return check, float((eq_10 / in_training)[0])
 
 
-@claim(
-    "lemma-4",
-    sources="Lemma 4, Eqs. 10, 94-96",
-    statement=r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
-    r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    tolerance=1e-13,
-    general=True,
-    code=("attention_velocity", "attention_flow"),
-    test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
-    number="as printed, {:.3g} times too fast when t counts steps",
-    training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
-)
+@claim("lemma-4", EQUAL, WEAK, *ASSUMPTION_1, *EQ_10, tolerance=1e-13, general=True)
 def lemma_4(s: Case) -> Measurement:
     """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
     the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
@@ -125,22 +112,7 @@ def without_memory(
     return velocity
 
 
-@claim(
-    "theorem-2",
-    sources="Theorem 2, Eqs. 97-100",
-    statement=r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
-    r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if "
-    r"some class of $m$ has a distinct one",
-    relation=ABOVE,
-    case=UNEVEN,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    general=True,
-    figure="fig2",
-    code=("token_fates", "attention_velocity", "gradient_coefficients"),
-    test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
-    number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
-    training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
-)
+@claim("theorem-2", ABOVE, UNEVEN, *ASSUMPTION_1, *EQ_10, general=True)
 def theorem_2(s: Case) -> Measurement:
     """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
     with the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say
@@ -198,20 +170,7 @@ def _first_against(
     return min(first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
 
 
-@claim(
-    "corollary-2",
-    sources=("Corollary 2", "poster and slides, (a)"),
-    statement=r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ "
-    r"for any $l \in G_{CT}$",
-    relation=BELOW,
-    case=SYMMETRIC,
-    hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
-    general=True,
-    code=("corollary_2", "attention_velocity"),
-    test="test_fates.py::test_corollary_2_along_the_flow",
-    number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
-    training_number="in training the common token that loses least ends at z = {:.2g}",
-)
+@claim("corollary-2", BELOW, SYMMETRIC, *ASSUMPTION_1, *COROLLARY_2, general=True)
 def corollary_2(s: Case) -> Measurement:
     """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
@@ -229,22 +188,7 @@ def corollary_2(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "theorem-3",
-    sources="Theorem 3, Eqs. 11, 108-111",
-    statement=r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for "
-    r"distinct tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := "
-    r"f_{nl}^2(t)/f_{nl'}^2(t) - 1$",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    tolerance=1e-8,
-    general=True,
-    figure="fig4",
-    code=("relative_gain", "growth_factor", "gain_invariant"),
-    test="test_gain.py::test_eq_11_along_the_flow",
-    training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
-)
+@claim("theorem-3", EQUAL, WEAK, *ASSUMPTION_1, *EQ_10, tolerance=1e-8, general=True)
 def theorem_3(s: Case) -> Measurement:
     """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
@@ -285,20 +229,7 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-12",
-    sources="Theorem 3, Eq. 12",
-    statement=r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := "
-    r"\eta_Z \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases",
-    relation=AT_MOST,
-    case=WEAK,
-    hypotheses=EQ_10,
-    tolerance=1e-9,
-    figure="fig3",
-    code=("growth_bounds", "attention_flow"),
-    test="test_gain.py::test_eq_12_and_monotone_dominance",
-    number="ln chi ends at {:.3g} of the upper bound 2 B_n",
-)
+@claim("eq-12", AT_MOST, WEAK, *EQ_10, tolerance=1e-9)
 def eq_12(s: Case) -> Measurement:
     """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
     Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds

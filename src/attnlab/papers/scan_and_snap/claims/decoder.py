@@ -7,7 +7,7 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
 from attnlab.theory import Case, Check
@@ -17,6 +17,7 @@ from .. import theory
 from ..cases import WEAK, climbed, clock, transition_time
 from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
 from ..readings import FORMS, in_both_forms
+from . import claim
 from .correlation import radius, random_attention, tightest
 
 
@@ -32,20 +33,7 @@ def modified_update(
     return Y
 
 
-@claim(
-    "lemma-3",
-    sources="Lemma 3, Eqs. 8, 26-30",
-    statement=r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
-    r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
-    r"\mathbb{I}(j = n) (e_n - \alpha_n)$",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(weak_correlations,),
-    tolerance=1e-13,
-    code=("e_prime", "unit_attention"),
-    test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
-    number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
-)
+@claim("lemma-3", EQUAL, WEAK, weak_correlations, tolerance=1e-13)
 def lemma_3(s: Case) -> Measurement:
     """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
     14's E'. The tolerance is rounding.
@@ -61,18 +49,7 @@ def lemma_3(s: Case) -> Measurement:
     return Measurement(Check("dW/dt given class 0", expected, moved, relative=False), number=plain)
 
 
-@claim(
-    "small-modification",
-    sources="Lemma 3, after Eq. 8",
-    statement=r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as "
-    r"well",
-    relation=up_to(2.0),
-    case=WEAK,
-    hypotheses=(weak_correlations,),
-    code=("e_prime", "gram", "plain_coefficients"),
-    test="test_correlations.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
-    number="it is below 2/sqrt(3) = {:.4g} times |lambda_1| (beta changes by far more: theorem-1)",
-)
+@claim("small-modification", up_to(2.0), WEAK, weak_correlations)
 def small_modification(s: Case) -> Measurement:
     """Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and
     for two classes with f_1.f_2 near 1/2. It is a bound up to a constant.
@@ -104,16 +81,7 @@ def small_modification(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "after-eq-30",
-    sources="after Eq. 30 (proof of Lemma 3)",
-    statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
-    relation=BELOW,
-    case=WEAK,
-    code=("plain_decoder", "h", "h_inverse"),
-    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
-    number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
-)
+@claim("after-eq-30", BELOW, WEAK)
 def after_eq_30(s: Case) -> Measurement:
     """Compare the rate with the term to that without it: the rates that explain the own logit under
     Eqs. 26 and 7, K = M = 20, rho = 0.1; the corrected form is 1/(1 - rho) times larger. The
@@ -160,19 +128,7 @@ def plain_flow(
     return np.asarray(solution.y.T.reshape(-1, K, M))
 
 
-@claim(
-    "y-star",
-    sources="Section 4, before Lemma 3",
-    statement=r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite "
-    r"entries and is not reached in finite steps",
-    relation=ABOVE,
-    case=WEAK,
-    hypotheses=(uniform_classes,),
-    code=("h", "decoder_error"),
-    test="test_growth.py::test_h_obeys_its_differential_equation",
-    number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
-    training_number="in training the loss is {:.1e} at t = 10^10",
-)
+@claim("y-star", ABOVE, WEAK, uniform_classes)
 def y_star(s: Case) -> Measurement:
     """Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
     (Lemma 6) and with the loss of the joint flow to t = 10^10. For the exponent of a logarithm 1 %
@@ -197,18 +153,7 @@ def y_star(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "theorem-5",
-    sources="Theorem 5, Eq. 70",
-    statement=r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = "
-    r"\operatorname{diag}(\theta_1, \ldots, \theta_K)$ solves the modified update (Eq. 26)",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes),
-    tolerance=1e-12,
-    code=("decoder_weights",),
-    test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
-)
+@claim("theorem-5", EQUAL, WEAK, weak_correlations, uniform_classes, tolerance=1e-12)
 def theorem_5(s: Case) -> Measurement:
     """Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26
     iterated on all of Y. The tolerance is rounding, over 300 steps.
@@ -230,18 +175,13 @@ def theorem_5(s: Case) -> Measurement:
 
 @claim(
     "corollary-1",
-    sources="Corollary 1, Eqs. 71-73",
-    statement=r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
-    r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert x_{T+1} "
-    r"- \alpha_n \rVert_2 \le \epsilon$",
-    relation=up_to(1.0),
-    case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes, large_vocabulary, rate_window),
+    up_to(1.0),
+    WEAK,
+    weak_correlations,
+    uniform_classes,
+    large_vocabulary,
+    rate_window,
     tolerance=1e-8,
-    code=("decoder_error", "steps_to_error"),
-    test="test_decoder.py::test_corollary_1_steps",
-    number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
-    training_number="the loss falls as t^{:.2f}",
 )
 def corollary_1(s: Case) -> Measurement:
     """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
@@ -270,20 +210,7 @@ def corollary_1(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "remark-1",
-    sources="Remark 1, Eqs. 40-43",
-    statement=r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: "
-    r"$w_n(N) = (1-\rho) (M-1) h^*(N/K) \zeta_n$",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes),
-    tolerance=1e-6,
-    code=("plain_decoder",),
-    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
-    number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
-    training_number="loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate",
-)
+@claim("remark-1", EQUAL, WEAK, weak_correlations, uniform_classes, tolerance=1e-6)
 def remark_1(s: Case) -> Measurement:
     """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
     simulator at eta_Z = 0; the corrected form is two coupled equations (sum zeta_n = 0 for K = M

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.auditing.runs import ratios, trained
 from attnlab.models import Extended
 from attnlab.tasks.classes import SequenceClasses
@@ -22,6 +22,7 @@ from .. import theory
 from ..cases import RATES, SYN_SMALL, WEAK, climbed, transition_time
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, weak_correlations_with_residual
 from ..readings import FORMS, logits, mean_entropy, reduced
+from . import claim
 from .model import complex_slope, mean_likelihood, unit
 
 # Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
@@ -65,18 +66,7 @@ def _angles(s: Case, form: Form) -> NDArray[np.float64]:
     return np.concatenate(angles)
 
 
-@claim(
-    "residual-exact",
-    sources="Section 7, residue connection",
-    statement=r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} "
-    r"= \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$",
-    relation=EQUAL,
-    case=TWO_QUERIES,
-    tolerance=1e-12,
-    ours=True,
-    code=("residual_beta", "residual_velocity", "residual_correlation"),
-    test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-)
+@claim("residual-exact", EQUAL, TWO_QUERIES, tolerance=1e-12)
 def residual_exact(s: Case) -> Measurement:
     """Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
     complex-step derivatives through both normalisations. The tolerance is rounding.
@@ -103,16 +93,11 @@ def residual_exact(s: Case) -> Measurement:
 
 @claim(
     "residual-beta",
-    sources="Section 7, residue connection",
-    statement=r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) "
-    r"= \psi(n'))$",
-    relation=within(4.0),
-    case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
-    code=("residual_beta", "residual_velocity"),
-    test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-    number="as an order of magnitude: it is {:.2g} times the right one",
-    training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
+    within(4.0),
+    TWO_QUERIES,
+    *ASSUMPTION_1,
+    *EQ_10,
+    weak_correlations_with_residual,
 )
 def residual_beta(s: Case) -> Measurement:
     """Compare the size of beta within a query with the exact beta (residual-exact), and the
@@ -157,16 +142,11 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
 
 @claim(
     "residual-local-roles",
-    sources="Section 7, residue connection",
-    statement=r'With a residual connection Theorem 2 "now applies within each subset" '
-    r"$\psi^{-1}(m)$ of a query",
-    relation=ABOVE,
-    case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
-    code=("local_roles", "residual_velocity"),
-    test="test_residual.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
-    number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
-    training_number="trained, no locally distinct token ends below z = {:+.3g}",
+    ABOVE,
+    TWO_QUERIES,
+    *ASSUMPTION_1,
+    *EQ_10,
+    weak_correlations_with_residual,
 )
 def residual_local_roles(s: Case) -> Measurement:
     """Check that logits of tokens that are distinct within a query rise: their velocity with the
@@ -197,18 +177,7 @@ def residual_local_roles(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "position-bias",
-    sources="Section 7, positional encoding; Section 5, initial value as prior",
-    statement=r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) "
-    r"\exp(z_0)$, is a prior on the contextual tokens",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=3e-3,
-    code=("logit_prior", "position_prior"),
-    test="test_priors.py::test_position_bias_needs_tokens_that_depend_on_position",
-    number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
-)
+@claim("position-bias", EQUAL, WEAK, tolerance=3e-3)
 def position_bias(s: Case) -> Measurement:
     """Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
     the joint flow, and on sampled sequences with a position bias. The tolerance is the sampling
@@ -287,18 +256,7 @@ def position_bias(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "heads-as-starts",
-    sources="Section 5, initial value as prior; Section 3",
-    statement="Heads are different $Z_h(0)$, which decide which token wins",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=0.5,
-    code=("dominant_tokens", "head_flows"),
-    test="test_priors.py::test_heads_are_flows_from_different_starts",
-    number="three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)",
-    training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
-)
+@claim("heads-as-starts", EQUAL, WEAK, tolerance=0.5)
 def heads_as_starts(s: Case) -> Measurement:
     """Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
     attended one at t = 10^6, by Eq. 10 and in the joint flow, from three starts, and with the three
@@ -354,17 +312,7 @@ def heads_as_starts(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "multilayer-remark",
-    sources="Section 7, possible future extension to multi-layer cases",
-    statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
-    relation=BELOW,
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    code=("attention_flow",),
-    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
-    number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
-)
+@claim("multilayer-remark", BELOW, SYN_SMALL, *ASSUMPTION_1)
 def multilayer_remark(s: Case) -> Measurement:
     """Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class.
     Nothing is compared: the remark on future work says what may happen, with no rate, time or data

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import symmetric
@@ -19,6 +19,7 @@ from attnlab.theory.relation import BELOW
 
 from .. import theory
 from ..cases import SYN_SMALL
+from . import claim
 
 ADAM_RATES = (0.1, 0.5, 1.0)
 ADAM_STEPS = 100
@@ -32,17 +33,7 @@ FEW, MANY = 8, 128
 PRIOR = 1.0
 
 
-@claim(
-    "adam-subsets",
-    sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
-    statement="With Adam, different learning rates focus on different subsets of distinct tokens",
-    relation=BELOW,
-    case=SYN_SMALL,
-    figure="fig5",
-    code=("sign_fates",),
-    test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
-    training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
-)
+@claim("adam-subsets", BELOW, SYN_SMALL)
 def adam_subsets(s: Case) -> Measurement:
     """Check that favourites, the four most attended distinct tokens of a class, differ more between
     two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
@@ -87,17 +78,7 @@ def adam_subsets(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "spurious-tokens",
-    sources="Section 9",
-    statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
-    relation=BELOW,
-    case=MANY_COMMON,
-    code=("attention_velocity", "token_roles"),
-    test="tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set",
-    number="8 sequences let {:.2g} times as many common tokens gain as 128",
-    training_number="in training the excess attention to those seen is {:.2g} times as large",
-)
+@claim("spurious-tokens", BELOW, MANY_COMMON)
 def spurious_tokens(s: Case) -> Measurement:
     """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
     training set, and that attention to common tokens that training showed, beyond that of ever new

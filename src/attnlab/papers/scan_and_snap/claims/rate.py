@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import measures
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import trained
 from attnlab.theory import Case, Check
@@ -22,6 +22,7 @@ from ..hypotheses import (
     weak_correlations,
 )
 from ..readings import as_dataset, mean_entropy, reduced
+from . import claim
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
@@ -31,17 +32,12 @@ SLOW = 0.1  # of its peak speed
 
 @claim(
     "snap-time",
-    sources=("Section 6 (a), Theorem 4", "slides"),
-    statement=r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps "
-    r"earlier",
-    relation=within(5.0),
-    case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
-    hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token),
-    figure="fig3",
-    code=("transition_times", "omega_1"),
-    test="test_speed.py::test_lemma_9_stages",
-    number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 slows to a tenth at {:.2f} x 2 K ln M/eta_Y",
-    training_number="training slows to a tenth at {:.2f} x",
+    within(5.0),
+    FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    *ASSUMPTION_1,
+    rate_window,
+    single_query,
+    single_common_token,
 )
 def snap_time(s: Case) -> Measurement:
     """Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention
@@ -92,17 +88,11 @@ def snap_time(s: Case) -> Measurement:
 
 @claim(
     "both-rates-sparser",
-    sources=("Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"),
-    statement=r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, "
-    r"hence sparser attention",
-    relation=ABOVE,
-    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
-    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
-    figure="fig9",
-    code=("growth_bound", "reduced_time"),
-    test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
-    number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
-    training_number="in training the entropy moves by {:.2g}",
+    ABOVE,
+    WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    *ASSUMPTION_1,
+    rate_window,
+    weak_correlations,
 )
 def both_rates_sparser(s: Case) -> Measurement:
     """Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq.
@@ -137,17 +127,11 @@ def both_rates_sparser(s: Case) -> Measurement:
 
 @claim(
     "eta-y-denser",
-    sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
-    statement=r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: "
-    r"denser attention",
-    relation=BELOW,
-    case=WEAK.at(eta_y=0.25, eta_z=0.001),
-    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
-    figure="fig6",
-    code=("density_threshold", "growth_bound"),
-    test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
-    number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
-    training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
+    BELOW,
+    WEAK.at(eta_y=0.25, eta_z=0.001),
+    *ASSUMPTION_1,
+    rate_window,
+    weak_correlations,
 )
 def eta_y_denser(s: Case) -> Measurement:
     """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
