@@ -22,6 +22,13 @@ from .cases import climbed, transition_time
 FORMS: tuple[Form, Form] = ("printed", "corrected")
 
 
+def in_training(
+    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
+) -> Check:
+    """Check what the joint training of Y and Z shows; the other arguments are those of `Check`."""
+    return Check(about, predicted, measured, relation, training=True, **how)
+
+
 def in_both_forms(
     about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
 ) -> list[Check]:

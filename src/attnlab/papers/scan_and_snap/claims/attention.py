@@ -22,6 +22,7 @@ from ..readings import (
     first_turn,
     gain_error,
     in_both_forms,
+    in_training,
     logits,
     most_and_least_frequent,
     reduced,
@@ -44,19 +45,18 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
         raise InputError(
             f"steps: train beyond t_0 = {transition_time(s):.4g} to compare the two from there on"
         )
-    eq_10, in_training = (
+    by_eq_10, trained_size = (
         np.linalg.norm(z, axis=(1, 2)) for z in (reduced(s, times[late]).logits, path[late])
     )
-    check = Check(
+    check = in_training(
         "size of z from t_0 on, Eq. 10",
-        eq_10,
-        in_training,
+        by_eq_10,
+        trained_size,
         LEADING,
         tolerance=DESCRIBES,
         form="premise",
-        training=True,
     )
-    return check, float((eq_10 / in_training)[0])
+    return check, float((by_eq_10 / trained_size)[0])
 
 
 @claim("lemma-4", EQUAL, WEAK, *ASSUMPTION_1, *EQ_10, tolerance=1e-13, general=True)
@@ -140,15 +140,14 @@ def theorem_2(s: Case) -> Measurement:
     return Measurement(
         Check("velocity along its fate, Eq. 10", 0.0, along),
         Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
-        Check("velocity along its fate, training", 0.0, trained_along, training=True),
-        Check(
+        in_training("velocity along its fate, training", 0.0, trained_along),
+        in_training(
             "velocity with a decoder that has no memory, from t_0 on",
             trained_along[late],
             anew_along,
             LEADING,
             tolerance=DESCRIBES,
             form="premise",
-            training=True,
         ),
         number=float(start.min()),
         training_number=_first_against(times, z, fates),
@@ -179,10 +178,10 @@ def corollary_2(s: Case) -> Measurement:
     velocity = theory.attention_velocity(s, reduced(s, TIMES).logits)
     falling = velocity[:, 0, common]
     times, z = run_at(s)
-    in_training = slopes(times, z)[:, 0, common]
+    slope_of_common = slopes(times, z)[:, 0, common]
     return Measurement(
         Check("velocity of common tokens, Eq. 10", 0.0, falling),
-        Check("velocity of common tokens, training", 0.0, in_training, training=True),
+        in_training("velocity of common tokens, training", 0.0, slope_of_common),
         number=float(falling[0].max()),
         training_number=float(z[-1, 0, common].max()),
     )
@@ -206,22 +205,10 @@ def theorem_3(s: Case) -> Measurement:
     small = 0.01
     return Measurement(
         Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
-        Check(
-            "exponent of Eq. 11's error in eta_Y/eta_Z",
-            -1.0,
-            rate,
-            LEADING,
-            tolerance=0.1,
-            training=True,
+        in_training(
+            "exponent of Eq. 11's error in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1
         ),
-        Check(
-            "Eq. 11's error at eta_Y/eta_Z = 30",
-            small,
-            errors[3],
-            AT_MOST,
-            tolerance=0.0,
-            training=True,
-        ),
+        in_training("Eq. 11's error at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
         f"{listed(errors, '.1%')} at eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')}",

@@ -26,6 +26,7 @@ from ..readings import (
     by_frequency,
     falling,
     first_turn,
+    in_training,
     logits,
     mean_entropy,
     most_and_least_frequent,
@@ -82,11 +83,10 @@ def distinct_attention(s: Case) -> Measurement:
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
-        Check(
+        in_training(
             f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
             rare[:, 0],
             rare[:, -1],
-            training=True,
         ),
         number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
@@ -162,11 +162,10 @@ def several_common_tokens(s: Case) -> Measurement:
     _, z = run_at(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-        Check(
+        in_training(
             f"sign of z at t = 0.01, {PAIRS} random pairs, training",
             predicted,
             np.sign(first_trained),
-            training=True,
         ),
         number=float(turned),
         training_number=float(turned_trained),

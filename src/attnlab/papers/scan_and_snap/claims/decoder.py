@@ -16,7 +16,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to
 from .. import theory
 from ..cases import WEAK, climbed, clock, transition_time
 from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
-from ..readings import FORMS, in_both_forms
+from ..readings import FORMS, in_both_forms, in_training
 from . import claim
 from .correlation import radius, random_attention, tightest
 
@@ -147,7 +147,7 @@ def y_star(s: Case) -> Measurement:
             LEADING,
             tolerance=0.01,
         ),
-        Check("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0, training=True),
+        in_training("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0),
         number=float(own[-1]),
         training_number=float(loss[-1]),
     )
@@ -204,7 +204,7 @@ def corollary_1(s: Case) -> Measurement:
             EQUAL,
         ),
         Check("steps to reach epsilon", printed, exact),
-        Check("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05, training=True),
+        in_training("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05),
         number=float((printed / exact)[2]),
         training_number=rate,
     )
@@ -245,13 +245,12 @@ def remark_1(s: Case) -> Measurement:
     too_large = predicted["printed"] / loss
     return Measurement(
         *checks,
-        Check(
+        in_training(
             "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on",
             1.0,
             effective[late],
             within(2.0),
             tolerance=0.0,
-            training=True,
         ),
         number=own_logit["printed"] / own_logit["corrected"],
         training_number=float(too_large[-1]),

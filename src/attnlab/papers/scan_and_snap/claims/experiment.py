@@ -17,7 +17,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
 from ..cases import WEAK
 from ..classes import syn_medium, syn_small
-from ..readings import as_dataset, mean_entropy, reduced
+from ..readings import as_dataset, in_training, mean_entropy, reduced
 from . import claim
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
@@ -76,11 +76,9 @@ def fig4_eta_y(s: Case) -> Measurement:
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
-        Check(
-            "entropy at the end, against the start", entropy[:, 0], entropy[:, -1], training=True
-        ),
-        Check("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1], training=True),
-        Check("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE, training=True),
+        in_training("entropy at the end, against the start", entropy[:, 0], entropy[:, -1]),
+        in_training("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1]),
+        in_training("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE),
         training_number=float(fast[-1] - slow[-1]),
         note=f"entropy over distinct tokens goes from {slow[0]:.3f} to {slow[-1]:.3f} at eta_Y = "
         f"{ETA_Y[0]:g}, to {fast[-1]:.3f} at {ETA_Y[1]:g}; the loss after 10 steps is "
@@ -101,14 +99,8 @@ def fig6_threshold(s: Case) -> Measurement:
     eq_10 = [float(mean_entropy(path)[0]) for path in paths]
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
-        Check("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:], training=True),
-        Check(
-            "entropy falls from ratio 1 to 2, training",
-            entropy[0],
-            entropy[1],
-            BELOW,
-            training=True,
-        ),
+        in_training("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
+        in_training("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW),
         number=eq_10[1],
         training_number=float(entropy[1]),
         note=f"entropy at eta_Y/eta_Z = 1, 2, 5, 10: {listed(entropy, '.3f')} in training, "
@@ -143,7 +135,7 @@ def fig6_eta_z(s: Case) -> Measurement:
     """
     entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
-        Check("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:], training=True),
+        in_training("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
     )
 
@@ -156,7 +148,7 @@ def fig11_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(eta_z=s.eta_z).values[1:]
     return Measurement(
-        Check("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:], training=True),
+        in_training("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:]),
         training_number=float(fall[0] / fall[-1]),
     )
 
@@ -168,7 +160,7 @@ def fig12_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(ratio=5.0).values
     return Measurement(
-        Check("fall of recall at a larger eta_Z", fall[:-1], fall[1:], training=True),
+        in_training("fall of recall at a larger eta_Z", fall[:-1], fall[1:]),
         training_number=float(fall[-1] / fall[0]),
     )
 
@@ -183,7 +175,7 @@ def recall_sparsity(s: Case) -> Measurement:
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)
     return Measurement(
-        Check("rank correlation of sparsity and descent", 0.7, rank, training=True),
+        in_training("rank correlation of sparsity and descent", 0.7, rank),
         training_number=rank,
         note="not for every pair: twelve runs of Syn-Medium, from the lowest entropy over distinct "
         f"tokens to the highest, fall by {listed(sparser, '.2f')}",

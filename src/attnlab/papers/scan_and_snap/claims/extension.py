@@ -21,7 +21,7 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 from .. import theory
 from ..cases import RATES, SYN_SMALL, WEAK, climbed, transition_time
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, weak_correlations_with_residual
-from ..readings import FORMS, logits, mean_entropy, reduced
+from ..readings import FORMS, in_training, logits, mean_entropy, reduced
 from . import claim
 from .model import complex_slope, mean_likelihood, unit
 
@@ -109,14 +109,13 @@ def residual_beta(s: Case) -> Measurement:
     angles = _angles(s, "printed")
     return Measurement(
         Check("beta of classes that share a query", printed[same], right[same]),
-        Check(
+        in_training(
             "1 - cosine of the path of z with the printed direction, training",
             0.0,
             angles,
             LEADING,
             relative=False,
             tolerance=0.05,
-            training=True,
         ),
         number=float(printed[0, 1] / right[0, 1]),
         training_number=float(angles.max()),
@@ -162,7 +161,7 @@ def residual_local_roles(s: Case) -> Measurement:
     without = logits(s, plain)[:, s.psi[rows], columns]
     return Measurement(
         Check("velocity of locally distinct tokens", 0.0, local),
-        Check("their z after training", 0.0, moved, training=True),
+        in_training("their z after training", 0.0, moved),
         number=float(local.min()),
         training_number=float(moved.min()),
         note="P rows (.15,0,.28,0,.57,0,0,0), (.15,0,0,.28,0,.57,0,0), (0,.15,.28,0,0,0,.57,0), "
@@ -239,13 +238,12 @@ def position_bias(s: Case) -> Measurement:
             alibi,
             tolerance=1e-9,
         ),
-        Check(
+        in_training(
             "z from a biased start, training",
             logits(s, plain) + bias,
             logits(s, biased),
             relative=False,
             tolerance=1e-6,
-            training=True,
         ),
         number=float(alibi[-1]),
         note="where P is the same at all positions a bias changes mean attention by "

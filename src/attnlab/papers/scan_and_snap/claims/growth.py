@@ -15,6 +15,7 @@ from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
 from .. import theory
 from ..cases import FIG3
+from ..readings import in_training
 from . import claim
 
 
@@ -49,11 +50,8 @@ def lemma_5(case: Case) -> Measurement:
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),
-        Check(
-            "loss after s steps",
-            np.log1p((M - 1) * np.exp(-x)),
-            result["loss"].isel(seed=0).values,
-            training=True,
+        in_training(
+            "loss after s steps", np.log1p((M - 1) * np.exp(-x)), result["loss"].isel(seed=0).values
         ),
     )
 

@@ -29,7 +29,7 @@ from ..hypotheses import (
     single_common_token,
     weak_correlations,
 )
-from ..readings import gain_error, logits, run_at
+from ..readings import gain_error, in_training, logits, run_at
 from . import claim
 
 
@@ -101,8 +101,8 @@ def lemma_1(s: Case) -> Measurement:
     return Measurement(
         Check("dJ/dz", predicted.logits, by_z),
         Check("dJ/dY", predicted.decoder, by_y),
-        Check("logits after 40 steps", by_hand, simulated, relative=False, training=True),
-        Check("rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False, training=True),
+        in_training("logits after 40 steps", by_hand, simulated, relative=False),
+        in_training("rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False),
     )
 
 
@@ -124,13 +124,7 @@ def assumption_1(s: Case) -> Measurement:
     in_ratio = slope(TRAINED_RATIOS[2:], gain_error(s, logits(s, late))[2:])
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1", expected, biases),
-        Check(
-            "exponent of Eq. 11's error in eta_Y / eta_Z",
-            -1.0,
-            in_ratio,
-            tolerance=0.1,
-            training=True,
-        ),
+        in_training("exponent of Eq. 11's error in eta_Y / eta_Z", -1.0, in_ratio, tolerance=0.1),
         number=float(expected[1] + 1.0),
         training_number=in_ratio,
     )
@@ -178,7 +172,7 @@ def finite_length(s: Case) -> Measurement:
     up_to = np.nanmax(theory.losing_length(s.P[0], steps, **clock(s), rho=rho))
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1 at T = 128", 0.05, bias, AT_MOST),
-        Check("mean z along its fate, T = 128", 0.0, along, ABOVE, training=True),
+        in_training("mean z along its fate, T = 128", 0.0, along, ABOVE),
         number=float(bias.max()),
         training_number=float((along < 0).mean()),
         note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: "
@@ -247,7 +241,7 @@ def row_sums(s: Case) -> Measurement:
     return Measurement(
         Check("rows of Y", 0.0, Y.sum(1), relative=False),
         Check("rows of Z", 0.0, z.sum(1), relative=False),
-        Check("rows of Z, training", 0.0, sums, relative=False, training=True),
+        in_training("rows of Z, training", 0.0, sums, relative=False),
         note=f"columns do not: the largest column sum of Y is {np.abs(Y.sum(0)).max():.2g}",
     )
 
@@ -311,7 +305,7 @@ def layer_norm(s: Case) -> Measurement:
             tolerance=1e-12,
         ),
         Check("the velocity of l2-normalization, M = 1000", plain, centred),
-        Check("fates with LayerNorm, training", fates, np.sign(end), EQUAL, training=True),
+        in_training("fates with LayerNorm, training", fates, np.sign(end), EQUAL),
         number=float(np.abs(centred / plain - 1.0).max()),
         training_number=float(np.abs(end).max()),
     )

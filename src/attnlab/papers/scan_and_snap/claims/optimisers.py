@@ -19,6 +19,7 @@ from attnlab.theory.relation import BELOW
 
 from .. import theory
 from ..cases import SYN_SMALL
+from ..readings import in_training
 from . import claim
 
 ADAM_RATES = (0.1, 0.5, 1.0)
@@ -63,11 +64,10 @@ def adam_subsets(s: Case) -> Measurement:
     within = [np.mean([shared[r, i, r, j] for i in seeds for j in seeds if i != j]) for r in rates]
     between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
     return Measurement(
-        Check(
+        in_training(
             "favourites in common: two rates against two seeds of one rate",
             float(min(within)),
             between,
-            training=True,
         ),
         training_number=float(max(between)),
         note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
@@ -140,14 +140,10 @@ def spurious_tokens(s: Case) -> Measurement:
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
         Check("share of common tokens that gain, larger training set", few, many, BELOW),
-        Check(
-            "excess attention to common tokens seen, larger training set",
-            of_few,
-            of_many,
-            BELOW,
-            training=True,
+        in_training(
+            "excess attention to common tokens seen, larger training set", of_few, of_many, BELOW
         ),
-        Check("the same on few sequences, with a prior", of_few, with_prior, BELOW, training=True),
+        in_training("the same on few sequences, with a prior", of_few, with_prior, BELOW),
         number=few / many,
         training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "

@@ -19,6 +19,7 @@ from ..readings import (
     by_frequency,
     falling,
     in_both_forms,
+    in_training,
     most_and_least_frequent,
     on_both_paths,
     reduced,
@@ -69,9 +70,7 @@ def poster_faster(s: Case) -> Measurement:
     further = z[1:, s.psi[n], tokens]
     return Measurement(
         Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
-        Check(
-            "z of a more frequent token, training", further[:, :-1], further[:, 1:], training=True
-        ),
+        in_training("z of a more frequent token, training", further[:, :-1], further[:, 1:]),
         number=float(faster[0, -1] / faster[0, 0]),
         training_number=float(further[-1, -1] / further[-1, 0]),
     )

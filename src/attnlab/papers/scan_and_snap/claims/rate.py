@@ -21,7 +21,7 @@ from ..hypotheses import (
     single_query,
     weak_correlations,
 )
-from ..readings import as_dataset, mean_entropy, reduced
+from ..readings import as_dataset, in_training, mean_entropy, reduced
 from . import claim
 
 # eta_Y from 30 eta_Z to nearly 1.
@@ -110,12 +110,11 @@ def both_rates_sparser(s: Case) -> Measurement:
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
         Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
-        Check(
+        in_training(
             "entropy falls with both rates at the end, training",
             entropy[:-1, -1],
             entropy[1:, -1],
             BELOW,
-            training=True,
         ),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=float(entropy[-1, -1] - entropy[0, -1]),
@@ -148,12 +147,8 @@ def eta_y_denser(s: Case) -> Measurement:
     small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
         Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
-        Check(
-            "entropy rises as eta_Y grows, t >= t_0, training",
-            entropy[:-1],
-            entropy[1:],
-            ABOVE,
-            training=True,
+        in_training(
+            "entropy rises as eta_Y grows, t >= t_0, training", entropy[:-1], entropy[1:], ABOVE
         ),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=turns[max(TURNS)],

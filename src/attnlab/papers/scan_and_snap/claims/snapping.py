@@ -19,7 +19,15 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, with
 from .. import theory
 from ..cases import FIG3, WEAK, clock, transition_time
 from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, rate_window, single_query
-from ..readings import FORMS, in_both_forms, logits, most_and_least_frequent, reduced, run_at
+from ..readings import (
+    FORMS,
+    in_both_forms,
+    in_training,
+    logits,
+    most_and_least_frequent,
+    reduced,
+    run_at,
+)
 from . import claim
 
 
@@ -104,20 +112,18 @@ def theorem_4(s: Case) -> Measurement:
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
     return Measurement(
         *checks,
-        Check(
+        in_training(
             "what the distinct tokens of a class gain, from t_0 on",
             path.growth_bound,
             gained,
             tolerance=0.25,
-            training=True,
         ),
-        Check(
+        in_training(
             "z_ml of the common token, Eq. 13 (corrected), from t_0 on",
             path.logit,
             common,
             tolerance=0.25,
             form="premise",
-            training=True,
         ),
         number=shift,
         training_number=float(path.logit[0] / common[0]),
@@ -277,14 +283,7 @@ def b_at_t0(s: Case) -> Measurement:
         *in_both_forms(
             "B_n(t_0) by the formula", formula, B[0], LEADING, relative=False, tolerance=0.045
         ),
-        Check(
-            "z of the dominant token at t_0, training",
-            z[0],
-            z,
-            LEADING,
-            tolerance=0.01,
-            training=True,
-        ),
+        in_training("z of the dominant token at t_0, training", z[0], z, LEADING, tolerance=0.01),
         number=formula["printed"],
         training_number=float(z[0]),
         note=f"C_0 = {C0:.3g}: the formula gives {formula['printed']:.3f}; with "

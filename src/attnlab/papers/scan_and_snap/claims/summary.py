@@ -14,7 +14,7 @@ from attnlab.theory.relation import ABOVE, BELOW
 from .. import theory
 from ..cases import SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, weak_correlations
-from ..readings import logits, most_and_least_frequent, reduced, run_at
+from ..readings import in_training, logits, most_and_least_frequent, reduced, run_at
 from . import claim
 
 
@@ -30,12 +30,11 @@ def summary_frequency(s: Case) -> Measurement:
     end = z[-1, s.psi[n]]
     return Measurement(
         Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
-        Check(
+        in_training(
             "gain of the rarest over the most frequent, training",
             1.0,
             float(end[low] / end[high]),
             ABOVE,
-            training=True,
         ),
         number=float(fast / slow),
         training_number=float(end[high] / end[low]),
@@ -86,14 +85,13 @@ def summary_slow_decoder(s: Case) -> Measurement:
     ]
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
     return Measurement(
-        Check(
+        in_training(
             "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
             0.1 * fall[1],
             fall[0],
             BELOW,
-            training=True,
         ),
-        Check("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW, training=True),
+        in_training("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW),
         # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
         Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
         number=B[0] / B[1],

@@ -20,7 +20,7 @@ from attnlab.formulas.tokens import (
 )
 
 from .attention import AttentionFlow, attention_flow, class_velocity
-from .correlations import beta, correlation, gram
+from .decoder import beta, correlation, gram
 
 
 def centred_attention(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
