@@ -6,7 +6,7 @@ import xarray as xr
 
 from attnlab.papers.scan_and_snap import breakdown
 from attnlab.papers.scan_and_snap.breakdown import KINDS
-from attnlab.papers.scan_and_snap.density import RATIOS, turning_ratio
+from attnlab.papers.scan_and_snap.cases import RATIOS, turning_ratio
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import pytest
 
 from attnlab.auditing import Measurement, Verdict, select
 from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK
+from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK, run_at, slopes
 from attnlab.papers.scan_and_snap.claims import attention as attention_claims
-from attnlab.papers.scan_and_snap.readings import run_at, slopes
 from attnlab.theory.comparison import Check
 
 

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from attnlab.auditing.runs import RECORDS, recorded_at
-from attnlab.papers.scan_and_snap.cases import UNEVEN, WEAK, climbed, transition_time
-from attnlab.papers.scan_and_snap.readings import first_turn, logits, run_at
+from attnlab.papers.scan_and_snap.cases import (
+    UNEVEN,
+    WEAK,
+    climbed,
+    first_turn,
+    logits,
+    run_at,
+    transition_time,
+)
 from attnlab.simulation import simulate
 
 

@@ -33,10 +33,17 @@ from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case
 
 from . import theory
-from .cases import transition_time
-from .density import TURNS, densities, turning_ratio
+from .cases import (
+    TURNS,
+    densities,
+    gain_error,
+    logits,
+    most_and_least_frequent,
+    reduced,
+    transition_time,
+    turning_ratio,
+)
 from .hypotheses import FAST
-from .readings import gain_error, logits, most_and_least_frequent, reduced
 
 M = 1000
 RATIOS = (0.25, 1.0, 4.0, FAST, 150.0, 1000.0)

@@ -8,16 +8,21 @@ the paper's symbols (s.P, s.K, s.M, s.eta_y, s.eta_z).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnlab import auditing
 from attnlab.auditing.claims import Assumption, Claim, Measure
 from attnlab.files.documents import read_document
-from attnlab.theory import Case, Relation
+from attnlab.theory import Case, Check, Relation
+from attnlab.theory.comparison import Form
 
+FORMS: tuple[Form, Form] = ("printed", "corrected")
 STATEMENTS = Path(__file__).with_name("statements.yaml")
 
 
@@ -36,3 +41,38 @@ def claim(
     """
     words = statements()[id]
     return auditing.claim(id, relation=relation, case=case, hypotheses=hypotheses, **words, **how)
+
+
+def in_training(
+    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
+) -> Check:
+    """Check what the joint training of Y and Z shows; the other arguments are those of `Check`."""
+    return Check(about, predicted, measured, relation, training=True, **how)
+
+
+def in_both_forms(
+    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
+) -> list[Check]:
+    """Check the printed form and the corrected one; what they do not share is given by form."""
+    return [
+        Check(about, _of(form, predicted), _of(form, measured), relation, form=form, **how)
+        for form in FORMS
+    ]
+
+
+def on_both_paths(about: str, predicted: Any, measured: Mapping[str, Any]) -> list[Check]:
+    """Check what is measured along "Eq. 10" and in "training"; predictions may be given by path."""
+    return [
+        Check(f"{about}, {name}", _of(name, predicted), values, training=name == "training")
+        for name, values in measured.items()
+    ]
+
+
+def _of(name: str, values: Any) -> Any:
+    return values[name] if isinstance(values, dict) else values
+
+
+def falling(about: str, values: Mapping[str, NDArray[np.float64]]) -> list[Check]:
+    """Check each record along both paths against the one before."""
+    before = {name: path[:-1] for name, path in values.items()}
+    return on_both_paths(about, before, {name: path[1:] for name, path in values.items()})

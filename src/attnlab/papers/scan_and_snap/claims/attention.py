@@ -15,21 +15,10 @@ from attnlab.files.errors import InputError
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
-from .. import theory
-from ..cases import SYMMETRIC, UNEVEN, WEAK, climbed, clock, transition_time
+from .. import cases, theory
+from ..cases import SYMMETRIC, UNEVEN, WEAK
 from ..hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
-from ..readings import (
-    first_turn,
-    gain_error,
-    in_both_forms,
-    in_training,
-    logits,
-    most_and_least_frequent,
-    reduced,
-    run_at,
-    slopes,
-)
-from . import claim
+from . import claim, in_both_forms, in_training
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it.
@@ -39,14 +28,13 @@ DESCRIBES = 0.25
 def eq_10_in_training(s: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
-    times, path = run_at(s)
-    late = times >= transition_time(s)
+    times, path = cases.run_at(s)
+    t0 = cases.transition_time(s)
+    late = times >= t0
     if not late.any():
-        raise InputError(
-            f"steps: train beyond t_0 = {transition_time(s):.4g} to compare the two from there on"
-        )
+        raise InputError(f"steps: train beyond t_0 = {t0:.4g} to compare the two from there on")
     by_eq_10, trained_size = (
-        np.linalg.norm(z, axis=(1, 2)) for z in (reduced(s, times[late]).logits, path[late])
+        np.linalg.norm(z, axis=(1, 2)) for z in (cases.reduced(s, times[late]).logits, path[late])
     )
     check = in_training(
         "size of z from t_0 on, Eq. 10",
@@ -65,7 +53,7 @@ def lemma_4(s: Case) -> Measurement:
     the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
     that class n gets. The tolerance is rounding; in training 25 % count as a description.
     """
-    t = transition_time(s)
+    t = cases.transition_time(s)
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
     f = formulas.unit_attention(s, z)
@@ -74,7 +62,7 @@ def lemma_4(s: Case) -> Measurement:
     for n in range(s.K):
         step = formulas.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n).logits
         mean[s.psi[n]] += s.classes.prior[n] * step
-    speed = theory.gamma(t, **clock(s))
+    speed = theory.gamma(t, **cases.clock(s))
     predicted = {
         form: speed * theory.attention_velocity(s, z, weight=weight)
         for form, weight in (("printed", 1.0), ("corrected", None))
@@ -122,19 +110,19 @@ def theorem_2(s: Case) -> Measurement:
     claimed = fates != 0
     if not claimed.any():
         raise InputError("classes: Theorem 2 says nothing of these; give classes that overlap")
-    path = reduced(s, TIMES).logits
+    path = cases.reduced(s, TIMES).logits
     velocity = theory.attention_velocity(s, path)
     along = (velocity * fates)[:, claimed]
-    times, z = run_at(s)
-    trained_along = (slopes(times, z) * fates)[:, claimed]
+    times, z = cases.run_at(s)
+    trained_along = (cases.slopes(times, z) * fates)[:, claimed]
     start = (theory.attention_velocity(s, 0 * path[0]) * fates)[claimed]
     last = times.size - 2  # of the intervals between records
-    first = min(int(np.searchsorted(times, transition_time(s))), last)
+    first = min(int(np.searchsorted(times, cases.transition_time(s))), last)
     late = np.unique(np.geomspace(first, last, 6).astype(int))
     between = np.sqrt(times[late] * times[late + 1])
     anew = without_memory(s, between, (z[late] + z[late + 1]) / 2.0)
     anew_along = (anew * fates)[:, claimed]
-    turns = [_first_against(times, run, fates) for run in logits(s, climbed(s))]
+    turns = [_first_against(times, run, fates) for run in cases.logits(s, cases.climbed(s))]
     told = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
     return Measurement(
@@ -166,7 +154,7 @@ def _first_against(
     times: NDArray[np.float64], path: NDArray[np.float64], fates: NDArray[np.int64]
 ) -> float:
     """Return when the first logit turns against its fate; infinity where none does."""
-    return min(first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
+    return min(cases.first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
 
 
 @claim("corollary-2", BELOW, SYMMETRIC, *ASSUMPTION_1, *COROLLARY_2, general=True)
@@ -175,10 +163,10 @@ def corollary_2(s: Case) -> Measurement:
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
     """
     common = np.flatnonzero(formulas.token_roles(s).common)
-    velocity = theory.attention_velocity(s, reduced(s, TIMES).logits)
+    velocity = theory.attention_velocity(s, cases.reduced(s, TIMES).logits)
     falling = velocity[:, 0, common]
-    times, z = run_at(s)
-    slope_of_common = slopes(times, z)[:, 0, common]
+    times, z = cases.run_at(s)
+    slope_of_common = cases.slopes(times, z)[:, 0, common]
     return Measurement(
         Check("velocity of common tokens, Eq. 10", 0.0, falling),
         in_training("velocity of common tokens, training", 0.0, slope_of_common),
@@ -193,14 +181,14 @@ def theorem_3(s: Case) -> Measurement:
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
     ODE solver; in training 1 % of r/r_0 - 1, and an error that goes as eta_Z/eta_Y.
     """
-    n, _, low = most_and_least_frequent(s)
+    n, _, low = cases.most_and_least_frequent(s)
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
-    z = reduced(s, TIMES).logits
+    z = cases.reduced(s, TIMES).logits
     gain = theory.relative_gain(s, z, reference=low)[:, n, tokens]
     start = theory.relative_gain(s, reference=low)[n, tokens]
     predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
-    late = climbed(s).sel(time=10 * transition_time(s))
-    errors = gain_error(s, logits(s, late))
+    late = cases.climbed(s).sel(time=10 * cases.transition_time(s))
+    errors = cases.gain_error(s, cases.logits(s, late))
     rate = slope(TRAINED_RATIOS[2:], errors[2:])
     small = 0.01
     return Measurement(
@@ -222,8 +210,8 @@ def eq_12(s: Case) -> Measurement:
     Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds
     meet.
     """
-    n, high, _ = most_and_least_frequent(s)
-    flow = reduced(s, TIMES)
+    n, high, _ = cases.most_and_least_frequent(s)
+    flow = cases.reduced(s, TIMES)
     B = flow.growth_bound[:, n]
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
     f = formulas.unit_attention(s, flow.logits)[:, n, high]

@@ -17,24 +17,10 @@ from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
-from .. import theory
-from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK, climbed, clock, two_by_hand
+from .. import cases, theory
+from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, single_common_token, single_query
-from ..readings import (
-    as_dataset,
-    both_paths,
-    by_frequency,
-    falling,
-    first_turn,
-    in_training,
-    logits,
-    mean_entropy,
-    most_and_least_frequent,
-    on_both_paths,
-    reduced,
-    run_at,
-)
-from . import claim
+from . import claim, falling, in_training, on_both_paths
 from .attention import TIMES
 
 
@@ -43,12 +29,12 @@ def frequency_bias(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
     joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
     """
-    n, _, _ = most_and_least_frequent(s)
-    tokens = by_frequency(s, n)
+    n, _, _ = cases.most_and_least_frequent(s)
+    tokens = cases.by_frequency(s, n)
     # an order needs unequal probabilities
     tokens = tokens[np.append(True, np.diff(s.P[n, tokens]) > 0)]
     rising, share = {}, {}
-    for name, path in both_paths(s).items():
+    for name, path in cases.both_paths(s).items():
         rising[name] = np.diff(path[-1, s.psi[n], tokens])
         c = formulas.attention_weights(s, path)[:, n]
         rarest = c[:, tokens[0]] / c[:, tokens[-1]]
@@ -71,14 +57,14 @@ def distinct_attention(s: Case) -> Measurement:
     """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
     t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
     """
-    times, z = run_at(s)
-    paths = both_paths(s, TIMES)
+    times, z = cases.run_at(s)
+    paths = cases.both_paths(s, TIMES)
     gained = {name: np.diff(_dominant_attention(s, of), axis=0) for name, of in paths.items()}
-    ladder = np.diff(_dominant_attention(s, logits(s, climbed(s))), axis=1)
+    ladder = np.diff(_dominant_attention(s, cases.logits(s, cases.climbed(s))), axis=1)
     attention = _dominant_attention(s, z)[:, 0]
-    late = climbed(LATE)
-    rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
-    turns = [first_turn(late["time"].values, path) for path in rare]
+    late = cases.climbed(LATE)
+    rare = _dominant_attention(LATE, cases.logits(LATE, late))[..., 1]
+    turns = [cases.first_turn(late["time"].values, path) for path in rare]
     rung = TRAINED_RATIOS.index(FAST)
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
@@ -88,7 +74,7 @@ def distinct_attention(s: Case) -> Measurement:
             rare[:, 0],
             rare[:, -1],
         ),
-        number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
+        number=float(_dominant_attention(s, cases.reduced(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
         f"{attention[-1]:.3f} by t = {times[-1]:.0e} while its logit ends at {z[-1, 0, 1]:+.4f}, "
@@ -108,7 +94,7 @@ def discriminative_bias(s: Case) -> Measurement:
     common = int(np.flatnonzero(formulas.token_roles(s).common)[0])
     weights = {
         name: formulas.attention_weights(s, path)[:, 0, common]
-        for name, path in both_paths(s, TIMES).items()
+        for name, path in cases.both_paths(s, TIMES).items()
     }
     kept = {name: float(c[-1] / s.P[0, common]) for name, c in weights.items()}
     return Measurement(
@@ -149,7 +135,7 @@ def several_common_tokens(s: Case) -> Measurement:
     first = [theory.attention_velocity(of, rest)[0, :3] for of in settings]
     end = [theory.attention_flow(of, s.steps).logits[0, :3] for of in settings]
     trained = simulate(
-        [two_by_hand(P.tolist(), s.M) for P in pairs],
+        [cases.two_by_hand(P.tolist(), s.M) for P in pairs],
         **rates,
         time=s.steps,
         what="logits",
@@ -159,7 +145,7 @@ def several_common_tokens(s: Case) -> Measurement:
     )["attention_logits"].isel(seed=0, query=0, token=slice(3))
     first_trained, end_trained = trained.isel(time=1).values, trained.isel(time=2).values
     turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
-    _, z = run_at(s)
+    _, z = cases.run_at(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
         in_training(
@@ -185,11 +171,11 @@ def no_winner_takes_all(s: Case) -> Measurement:
     be left; an exponent below 0.05 is logarithmic to the eye.
     """
     times = np.geomspace(1.0, 1e12, 40)
-    path = as_dataset(s, times, reduced(s, times).logits)
-    run = climbed(s).sel(ratio=FAST)
+    path = cases.as_dataset(s, times, cases.reduced(s, times).logits)
+    run = cases.climbed(s).sel(ratio=FAST)
     checks, left = [], {}
     for name, result in (("Eq. 10", path), ("training", run)):
-        entropy = mean_entropy(result)
+        entropy = cases.mean_entropy(result)
         left[name] = float(np.exp(entropy[-1]))
         decades = [entropy.interp(time=result["time"][-1] / 10.0**i) for i in (2, 1, 0)]
         moved = [float(abs(later - sooner)) for sooner, later in pairwise(decades)]
@@ -223,11 +209,11 @@ def scan_and_snap(s: Case) -> Measurement:
     """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
     """
-    t0_prime, t0 = theory.transition_times(**clock(s))
-    times, path = run_at(s)
-    _, high, _ = most_and_least_frequent(s)
+    t0_prime, t0 = theory.transition_times(**cases.clock(s))
+    times, path = cases.run_at(s)
+    _, high, _ = cases.most_and_least_frequent(s)
     checks, quicker, fastest = [], {}, {}
-    for name, z in (("Eq. 10", reduced(s, times).logits), ("training", path)):
+    for name, z in (("Eq. 10", cases.reduced(s, times).logits), ("training", path)):
         chi = theory.growth_factor(z[:, 0, high])
         early = (times > 0) & (times <= t0_prime)
         power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))

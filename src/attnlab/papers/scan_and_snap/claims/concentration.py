@@ -16,8 +16,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_smalle
 from .. import theory
 from ..cases import WEAK
 from ..hypotheses import MUCH, large_vocabulary, many_steps, uniform_classes
-from ..readings import FORMS
-from . import claim
+from . import FORMS, claim
 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])

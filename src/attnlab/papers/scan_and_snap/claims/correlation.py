@@ -14,11 +14,10 @@ from attnlab.auditing import Measurement
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
-from .. import theory
-from ..cases import FAINT, FIG3, SYN_SMALL, WEAK, climbed
+from .. import cases, theory
+from ..cases import FAINT, FIG3, SYN_SMALL, WEAK
 from ..hypotheses import fast_decoder, weak_correlations
-from ..readings import FORMS, in_both_forms, logits, on_both_paths, reduced
-from . import claim
+from . import FORMS, claim, in_both_forms, on_both_paths
 
 SAMPLES = 200
 
@@ -104,8 +103,8 @@ def assumption_2_floor(s: Case) -> Measurement:
     joint flow to 10^10, where common tokens lose attention.
     """
     t = np.geomspace(1.0, 1e6, 61)
-    result = climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
-    paths = {"Eq. 10": reduced(s, t).logits, "training": logits(s, result)}
+    result = cases.climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
+    paths = {"Eq. 10": cases.reduced(s, t).logits, "training": cases.logits(s, result)}
     least = {
         name: np.abs(np.linalg.eigvalsh(theory.correlation(s, z))).min(-1)
         for name, z in paths.items()

@@ -13,11 +13,10 @@ from attnlab.auditing.runs import trained
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to, within
 
-from .. import theory
-from ..cases import WEAK, climbed, clock, transition_time
+from .. import cases, theory
+from ..cases import WEAK
 from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
-from ..readings import FORMS, in_both_forms, in_training
-from . import claim
+from . import FORMS, claim, in_both_forms, in_training
 from .correlation import radius, random_attention, tightest
 
 
@@ -61,7 +60,7 @@ def small_modification(s: Case) -> Measurement:
     size = [float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()) for f, E in sets]
     largest = np.array([radius(E) for _, E in sets])
     rho = float(theory.correlation(s)[0, 1])
-    of_sgd = theory.plain_coefficients(transition_time(s), **clock(s), rho=rho).beta
+    of_sgd = theory.plain_coefficients(cases.transition_time(s), **cases.clock(s), rho=rho).beta
     effect = theory.beta(theory.correlation(s), M=s.M)[0, 1] / of_sgd
     return Measurement(
         Check("|F E' e_n| over |lambda_1|", largest, size),
@@ -137,7 +136,7 @@ def y_star(s: Case) -> Measurement:
     t = np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = np.diff(own) / np.diff(np.log(t))
-    result = climbed(s).sel(ratio=FAST)
+    result = cases.climbed(s).sel(ratio=FAST)
     loss = result["loss"].values
     return Measurement(
         Check(
@@ -193,13 +192,13 @@ def corollary_1(s: Case) -> Measurement:
     W = np.array([theory.class_logits(theory.h(step / K, M=M, eta_y=y), M=M)[0] for step in t])
     miss = np.eye(1, M) - scipy.special.softmax(W, axis=-1)
     epsilon = np.geomspace(1e-6, 0.1, 11)
-    printed, exact = (theory.steps_to_error(epsilon, **clock(s), form=form) for form in FORMS)
-    late = climbed(s).sel(ratio=100.0, time=slice(1e3 * transition_time(s), None))
+    printed, exact = (theory.steps_to_error(epsilon, **cases.clock(s), form=form) for form in FORMS)
+    late = cases.climbed(s).sel(ratio=100.0, time=slice(1e3 * cases.transition_time(s), None))
     rate = slope(late["time"], late["loss"])
     return Measurement(
         Check(
             "|e_n - alpha_n| (Eq. 71)",
-            theory.decoder_error(t, **clock(s)),
+            theory.decoder_error(t, **cases.clock(s)),
             np.linalg.norm(miss, axis=-1),
             EQUAL,
         ),
@@ -228,20 +227,20 @@ def remark_1(s: Case) -> Measurement:
         }
         checks += in_both_forms(f"w_n, {name}", said, [W[:, 0, 0], W[:, 0, 1]], relative=False)
         own_logit |= {form: float(own[-1]) for form, (own, _) in said.items()}  # of the last case
-    run = trained(s.classes, ((s.eta_y, 0.0),), s.steps, exactly=(transition_time(s),))
+    run = trained(s.classes, ((s.eta_y, 0.0),), s.steps, exactly=(cases.transition_time(s),))
     result = run.isel(run=0, time=slice(1, None))
     times, loss = result["time"].values, result["loss"].values
     overlap = float(theory.correlation(s)[0, 1])
     predicted = {}
     for form in FORMS:
-        w = theory.plain_decoder(times, **clock(s), rho=overlap, form=form)
+        w = theory.plain_decoder(times, **cases.clock(s), rho=overlap, form=form)
         odds = (s.K - 1) * np.exp(w.other - w.own) + (s.M - s.K) * np.exp(w.outside - w.own)
         predicted[form] = np.log1p(odds)
     checks += in_both_forms("loss with Z fixed", predicted, loss, training=True)
     # What the remark concludes: Theorem 1's decoder at the learning rate (1 - rho) eta_Y.
     own = s.M * theory.h(times / s.K, M=s.M, eta_y=(1.0 - overlap) * s.eta_y)
     effective = np.log1p((s.M - 1.0) * np.exp(-own)) / loss
-    late = times >= transition_time(s)
+    late = times >= cases.transition_time(s)
     too_large = predicted["printed"] / loss
     return Measurement(
         *checks,

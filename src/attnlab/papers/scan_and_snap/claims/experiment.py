@@ -15,10 +15,10 @@ from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
+from .. import cases
 from ..cases import WEAK
 from ..classes import syn_medium, syn_small
-from ..readings import as_dataset, in_training, mean_entropy, reduced
-from . import claim
+from . import claim, in_training
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
@@ -72,7 +72,7 @@ def fig4_eta_y(s: Case) -> Measurement:
     counts.
     """
     run = syn_small_runs()
-    entropy = mean_entropy(run).mean("seed").transpose("eta_y", "step").values
+    entropy = cases.mean_entropy(run).mean("seed").transpose("eta_y", "step").values
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
@@ -92,11 +92,11 @@ def fig6_threshold(s: Case) -> Measurement:
     queries, eta_Z = 1), 4 seeds, and by Eq. 10 at the same rates. Only the order counts: the steps
     are 0.04 and the standard error is 0.005.
     """
-    entropy = mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
+    entropy = cases.mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
     boost, at = 1.0 / (1.0 - MOMENTUM), np.array([s.steps])
     fast = [s.at(eta_y=boost * y, eta_z=boost * s.eta_z) for y in RATIOS * s.eta_z]
-    paths = [as_dataset(of, at, reduced(of, at).logits) for of in fast]
-    eq_10 = [float(mean_entropy(path)[0]) for path in paths]
+    paths = [cases.as_dataset(of, at, cases.reduced(of, at).logits) for of in fast]
+    eq_10 = [float(cases.mean_entropy(path)[0]) for path in paths]
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
         in_training("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
@@ -133,7 +133,7 @@ def fig6_eta_z(s: Case) -> Measurement:
     runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps
     are 0.03 and more, the standard error is 0.005.
     """
-    entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
+    entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
         in_training("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
@@ -170,7 +170,7 @@ def recall_sparsity(s: Case) -> Measurement:
     """Measure the rank correlation of a low entropy and a slow descent over twelve runs (four
     ratios, three eta_Z). It is read as a tendency: 0.7.
     """
-    entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
+    entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     fall = recall_falls().values
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)

@@ -18,11 +18,10 @@ from attnlab.theory import Case, Check
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
-from .. import theory
-from ..cases import RATES, SYN_SMALL, WEAK, climbed, transition_time
+from .. import cases, theory
+from ..cases import RATES, SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, weak_correlations_with_residual
-from ..readings import FORMS, in_training, logits, mean_entropy, reduced
-from . import claim
+from . import FORMS, claim, in_training
 from .model import complex_slope, mean_likelihood, unit
 
 # Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
@@ -60,7 +59,7 @@ def _angles(s: Case, form: Form) -> NDArray[np.float64]:
     angles = []
     for i, (eta_y, _) in enumerate(RESIDUAL_RATES):
         run = _with_residual(s).isel(run=i)
-        z = logits(s, run.sel(time=slice(transition_time(s.at(eta_y=eta_y)), None)))
+        z = cases.logits(s, run.sel(time=slice(cases.transition_time(s.at(eta_y=eta_y)), None)))
         along = (z * velocity).sum(axis=(1, 2))
         angles.append(1.0 - along / np.sqrt((z**2).sum(axis=(1, 2)) * (velocity**2).sum()))
     return np.concatenate(angles)
@@ -156,9 +155,9 @@ def residual_local_roles(s: Case) -> Measurement:
     rows, columns = np.nonzero(distinct)
     local = velocity[s.psi[rows], columns]
     weight = _residual_weight(s, int(columns[local.argmin()]), 10.0)
-    moved = logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
+    moved = cases.logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
     plain = trained(s.classes, RESIDUAL_RATES, s.steps).isel(time=-1)
-    without = logits(s, plain)[:, s.psi[rows], columns]
+    without = cases.logits(s, plain)[:, s.psi[rows], columns]
     return Measurement(
         Check("velocity of locally distinct tokens", 0.0, local),
         in_training("their z after training", 0.0, moved),
@@ -185,7 +184,7 @@ def position_bias(s: Case) -> Measurement:
     t = np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s, bias[None])
-    start = reduced(s, t, z0=bias[None]).logits
+    start = cases.reduced(s, t, z0=bias[None]).logits
     same = theory.attention_flow(formulas.Setting.of(s, P=prior), t).logits
 
     # Positions: two halves of a long sequence, the nearer one with bias 1.
@@ -240,8 +239,8 @@ def position_bias(s: Case) -> Measurement:
         ),
         in_training(
             "z from a biased start, training",
-            logits(s, plain) + bias,
-            logits(s, biased),
+            cases.logits(s, plain) + bias,
+            cases.logits(s, biased),
             relative=False,
             tolerance=1e-6,
         ),
@@ -276,12 +275,12 @@ def heads_as_starts(s: Case) -> Measurement:
     alone = [trained(s.classes, rates, s.steps, tuple(head[0])) for head in together]
     ends = {
         "Eq. 10": [flow.logits[0] for flow in flows],
-        "training": [logits(s, run.isel(run=0, time=-1)) for run in alone],
+        "training": [cases.logits(s, run.isel(run=0, time=-1)) for run in alone],
     }
     start = tuple(tuple(map(tuple, head)) for head in together.tolist())
     for combine in ("average", "concatenate"):
         run = trained(s.classes, rates, s.steps, start, Extended(heads=3, combine=combine))
-        ends[f"training together, {combine}"] = list(logits(s, run.isel(run=0, time=-1)))
+        ends[f"training together, {combine}"] = list(cases.logits(s, run.isel(run=0, time=-1)))
     checks, kept = [], []
     for name, final in ends.items():
         weights = formulas.attention_weights(s, np.array(final))
@@ -316,5 +315,5 @@ def multilayer_remark(s: Case) -> Measurement:
     Nothing is compared: the remark on future work says what may happen, with no rate, time or data
     named, and an example cannot refute a possibility.
     """
-    run = climbed(s).sel(ratio=FAST)
-    return Measurement(number=float(np.exp(mean_entropy(run)[-1])))
+    run = cases.climbed(s).sel(ratio=FAST)
+    return Measurement(number=float(np.exp(cases.mean_entropy(run)[-1])))

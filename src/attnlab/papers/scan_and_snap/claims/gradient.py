@@ -14,11 +14,10 @@ from attnlab.theory import Case, Check
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, within
 
-from .. import theory
-from ..cases import FIG3, WEAK, climbed, clock, transition_time
+from .. import cases, theory
+from ..cases import FIG3, WEAK
 from ..hypotheses import MUCH, THEOREM_1, large_vocabulary, uniform_classes, weak_correlations
-from ..readings import FORMS, in_both_forms, logits, most_and_least_frequent, reduced
-from . import claim
+from . import FORMS, claim, in_both_forms
 from .correlation import brute_gradient, random_correlations
 
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
@@ -30,20 +29,20 @@ def theorem_1(s: Case) -> Measurement:
     1000; the corrected form has Eq. 88's beta, in training SGD's own beta. The tolerance is the
     rounding of matrix products.
     """
-    f, t = formulas.unit_attention(s), transition_time(s)
+    f, t = formulas.unit_attention(s), cases.transition_time(s)
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
-    g = brute_gradient(f, growth, s.M) / theory.gamma(t, **clock(s))
+    g = brute_gradient(f, growth, s.M) / theory.gamma(t, **cases.clock(s))
     said = {form: theory.back_gradient(f, M=s.M, form=form) for form in FORMS}
     on_paper = in_both_forms("g_n / gamma (Eq. 9)", said, g, relative=False)
     slow = s.at(eta_z=s.eta_y / SLOWEST)
     times, trained_z = trained_growth(slow)
-    _, high, _ = most_and_least_frequent(s)
-    theorem = reduced(slow, times).logits[:, 0, high]
+    _, high, _ = cases.most_and_least_frequent(s)
+    theorem = cases.reduced(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
     at = times.tolist().index(t)
-    z = logits(s, climbed(s).sel(time=t))
+    z = cases.logits(s, cases.climbed(s).sel(time=t))
     slower = (s.at(eta_z=s.eta_y / ratio) for ratio in TRAINED_RATIOS)
-    eq_10 = np.array([reduced(of, np.array([t])).logits[0] for of in slower])
+    eq_10 = np.array([cases.reduced(of, np.array([t])).logits[0] for of in slower])
     size_ahead = np.linalg.norm(eq_10, axis=(1, 2)) / np.linalg.norm(z, axis=(1, 2))
     return Measurement(
         *on_paper,
@@ -68,9 +67,9 @@ def theorem_1(s: Case) -> Measurement:
 
 def trained_growth(s: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
-    t0 = transition_time(s)
-    result = climbed(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
-    return result["time"].values, logits(s, result)[:, 0, most_and_least_frequent(s)[1]]
+    t0 = cases.transition_time(s)
+    result = cases.climbed(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
+    return result["time"].values, cases.logits(s, result)[:, 0, cases.most_and_least_frequent(s)[1]]
 
 
 def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
@@ -82,8 +81,8 @@ def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.
     share = float(formulas.unit_attention(s)[0, token] ** 2)
     grid = np.concatenate([np.geomspace(times[0] * 1e-4, times[0], 400)[:-1], times])
     fine = np.unique(np.concatenate([grid, np.geomspace(times[0], times[-1], 4000)]))
-    beta = theory.plain_coefficients(fine, **clock(s), rho=rho).beta
-    speed = s.eta_z / s.K * share * rho * theory.gamma(fine, **clock(s)) * beta
+    beta = theory.plain_coefficients(fine, **cases.clock(s), rho=rho).beta
+    speed = s.eta_z / s.K * share * rho * theory.gamma(fine, **cases.clock(s)) * beta
     return np.interp(times, fine, scipy.integrate.cumulative_simpson(speed, x=fine, initial=0.0))
 
 
@@ -164,7 +163,7 @@ def theorem_1a(s: Case) -> Measurement:
         form: np.array([(theory.xi(E, M=M, form=form) / floor).min() for E, floor, M in sets])
         for form in FORMS
     }
-    E = theory.correlation(s, reduced(s, np.geomspace(1, 1e6, 20)).logits)
+    E = theory.correlation(s, cases.reduced(s, np.geomspace(1, 1e6, 20)).logits)
     return Measurement(
         Check("xi_n / gamma > 0 along Eq. 10", 0.0, theory.xi(E, M=s.M, form="printed"), ABOVE),
         *in_both_forms("xi_n / gamma > 0, random classes", 0.0, least, ABOVE),
@@ -225,13 +224,13 @@ def theorem_1_plain(s: Case) -> Measurement:
     t_0/10 to 100 t_0; the corrected form has SGD's own beta. The tolerance is what M >> 100 and t
     >> K^2 let it neglect.
     """
-    E, t0 = theory.correlation(s), transition_time(s)
+    E, t0 = theory.correlation(s), cases.transition_time(s)
     rho, t = float(E[0, 1]), np.geomspace(t0 / 10, 100 * t0, 13)
-    plain = theory.plain_coefficients(t, **clock(s), rho=rho)
-    w = theory.plain_decoder(t, **clock(s), rho=rho)
+    plain = theory.plain_coefficients(t, **cases.clock(s), rho=rho)
+    w = theory.plain_decoder(t, **cases.clock(s), rho=rho)
     W = np.repeat(np.asarray(w.outside)[:, None, None], s.K, axis=1).repeat(s.M, axis=2)
     W[:, :, : s.K] = np.where(np.eye(s.K) > 0, w.own[:, None, None], w.other[:, None, None])
-    speed = theory.gamma(t, **clock(s))
+    speed = theory.gamma(t, **cases.clock(s))
     g = np.array([theory.gradient_coefficients(at, E)[0] for at in W]) / speed[:, None]
     theorem = float(theory.beta(E, M=s.M)[0, 1])
     middle = int(np.abs(t - t0).argmin())
@@ -258,7 +257,7 @@ def _overtakes(s: Case, rho: float, theorem: float) -> float:
     """Return the time, in units of t_0, at which SGD's beta passes Theorem 1's."""
 
     def ahead(decades: float) -> float:
-        t = transition_time(s) * 10.0**decades
-        return float(theory.plain_coefficients(t, **clock(s), rho=rho).beta) - theorem
+        t = cases.transition_time(s) * 10.0**decades
+        return float(theory.plain_coefficients(t, **cases.clock(s), rho=rho).beta) - theorem
 
     return float(10.0 ** scipy.optimize.brentq(ahead, 0.0, 40.0))

@@ -15,8 +15,7 @@ from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
 from .. import theory
 from ..cases import FIG3
-from ..readings import in_training
-from . import claim
+from . import claim, in_training
 
 
 @claim("lemma-5", EQUAL, FIG3, tolerance=1e-11)

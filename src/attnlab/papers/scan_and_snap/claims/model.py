@@ -19,8 +19,8 @@ from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
 
-from .. import theory
-from ..cases import SYN_SMALL, WEAK, climbed, clock, transition_time
+from .. import cases, theory
+from ..cases import SYN_SMALL, WEAK
 from ..hypotheses import (
     EQ_10,
     fast_decoder,
@@ -29,8 +29,7 @@ from ..hypotheses import (
     single_common_token,
     weak_correlations,
 )
-from ..readings import gain_error, in_training, logits, run_at
-from . import claim
+from . import claim, in_training
 
 
 def unit(c: NDArray[Any]) -> NDArray[Any]:
@@ -88,7 +87,7 @@ def lemma_1(s: Case) -> Measurement:
         dtype="float64",
         progress=False,
     )
-    simulated = logits(s, result.isel(seed=0, step=-1))
+    simulated = cases.logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
     for _ in range(steps):
         pairs = zip(s.P, by_hand[s.psi], strict=True)
@@ -120,8 +119,8 @@ def assumption_1(s: Case) -> Measurement:
         for T in lengths
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
-    late = climbed(s).sel(time=10 * transition_time(s))
-    in_ratio = slope(TRAINED_RATIOS[2:], gain_error(s, logits(s, late))[2:])
+    late = cases.climbed(s).sel(time=10 * cases.transition_time(s))
+    in_ratio = slope(TRAINED_RATIOS[2:], cases.gain_error(s, cases.logits(s, late))[2:])
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1", expected, biases),
         in_training("exponent of Eq. 11's error in eta_Y / eta_Z", -1.0, in_ratio, tolerance=0.1),
@@ -147,7 +146,7 @@ def finite_length(s: Case) -> Measurement:
     length = int(s.length)
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
-    steps = round(10 * transition_time(s))
+    steps = round(10 * cases.transition_time(s))
     run = simulate(
         s.classes,
         length=length,
@@ -162,14 +161,14 @@ def finite_length(s: Case) -> Measurement:
         dtype="float64",
         progress=False,
     )
-    z = logits(s, run.isel(step=0))
+    z = cases.logits(s, run.isel(step=0))
     fates = theory.token_fates(s)
     claimed = fates != 0
     along = (z * fates).mean(0)[claimed]
     error = (z * fates).std(0, ddof=1)[claimed] / np.sqrt(len(z))
     worst = int((along / error).argmin())
     rho = theory.correlation(s)[0, 1]
-    up_to = np.nanmax(theory.losing_length(s.P[0], steps, **clock(s), rho=rho))
+    up_to = np.nanmax(theory.losing_length(s.P[0], steps, **cases.clock(s), rho=rho))
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1 at T = 128", 0.05, bias, AT_MOST),
         in_training("mean z along its fate, T = 128", 0.0, along, ABOVE),
@@ -237,7 +236,7 @@ def row_sums(s: Case) -> Measurement:
         term = formulas.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n)
         z[s.psi[n]] += s.eta_z * term.logits
         Y = Y + s.eta_y * term.decoder
-    sums = run_at(s)[1].sum(-1)
+    sums = cases.run_at(s)[1].sum(-1)
     return Measurement(
         Check("rows of Y", 0.0, Y.sum(1), relative=False),
         Check("rows of Z", 0.0, z.sum(1), relative=False),
@@ -294,7 +293,7 @@ def layer_norm(s: Case) -> Measurement:
     # LayerNorm makes f_n sqrt(M) long, which multiplies the rate of the decoder by M.
     rates = ((s.eta_y / s.M, s.eta_z),)
     run = trained(s.classes, rates, 1e6, model=Extended(normalization="layer"))
-    fates, end = theory.token_fates(s), logits(s, run.isel(run=0, time=-1))
+    fates, end = theory.token_fates(s), cases.logits(s, run.isel(run=0, time=-1))
     return Measurement(
         Check(
             "dz/dt over eta_Z gamma, LayerNorm",

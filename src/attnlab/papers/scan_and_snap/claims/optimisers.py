@@ -19,8 +19,7 @@ from attnlab.theory.relation import BELOW
 
 from .. import theory
 from ..cases import SYN_SMALL
-from ..readings import in_training
-from . import claim
+from . import claim, in_training
 
 ADAM_RATES = (0.1, 0.5, 1.0)
 ADAM_STEPS = 100

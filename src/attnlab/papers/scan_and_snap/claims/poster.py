@@ -11,21 +11,10 @@ from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, within
 
-from .. import theory
-from ..cases import FIG3, WEAK, transition_time
+from .. import cases, theory
+from ..cases import FIG3, WEAK
 from ..hypotheses import ASSUMPTION_1, SECTION_6, rate_window, weak_correlations
-from ..readings import (
-    both_paths,
-    by_frequency,
-    falling,
-    in_both_forms,
-    in_training,
-    most_and_least_frequent,
-    on_both_paths,
-    reduced,
-    run_at,
-)
-from . import claim
+from . import claim, falling, in_both_forms, in_training, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
@@ -63,10 +52,10 @@ def poster_faster(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and
     of the logits in the joint flow. Only the order counts.
     """
-    n, _, _ = most_and_least_frequent(s)
-    tokens = by_frequency(s, n)
-    faster = theory.attention_velocity(s, reduced(s, TIMES).logits)[:, s.psi[n], tokens]
-    _, z = run_at(s)
+    n, _, _ = cases.most_and_least_frequent(s)
+    tokens = cases.by_frequency(s, n)
+    faster = theory.attention_velocity(s, cases.reduced(s, TIMES).logits)[:, s.psi[n], tokens]
+    _, z = cases.run_at(s)
     further = z[1:, s.psi[n], tokens]
     return Measurement(
         Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
@@ -83,8 +72,10 @@ def poster_slightly(s: Case) -> Measurement:
     half or more is not "slightly".
     """
     times = 4.0
-    t = np.array([10.0, 1e3, 1e6]) * transition_time(s)
-    B = np.array([reduced(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))])
+    t = np.array([10.0, 1e3, 1e6]) * cases.transition_time(s)
+    B = np.array(
+        [cases.reduced(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))]
+    )
     return Measurement(
         Check('"slightly": B_n at 4 eta_Y over half of it at eta_Y', B[0] / 2.0, B[1], ABOVE),
         Check("smaller: B_n at 4 eta_Y", B[0], B[1], BELOW, form="corrected"),
@@ -123,8 +114,8 @@ def slides_suppressed(s: Case) -> Measurement:
     """Check that attention to the rarest distinct token falls against that to the dominant one,
     along Eq. 10 and in the joint flow. Only the sign counts.
     """
-    n, high, low = most_and_least_frequent(s)
-    paths, share = both_paths(s), {}
+    n, high, low = cases.most_and_least_frequent(s)
+    paths, share = cases.both_paths(s), {}
     for name, path in paths.items():
         c = formulas.attention_weights(s, path)[:, n]
         share[name] = c[:, low] / c[:, high]
@@ -145,8 +136,8 @@ def slides_tf_idf(s: Case) -> Measurement:
     """
     tokens = np.flatnonzero(s.P[0])
     weight = (s.P[0] * np.log(s.K / (s.P > 0).sum(0)))[tokens]
-    times, z = run_at(s)
-    ends = {"Eq. 10": reduced(s, times[[-1]]).logits[0], "training": z[-1]}
+    times, z = cases.run_at(s)
+    ends = {"Eq. 10": cases.reduced(s, times[[-1]]).logits[0], "training": z[-1]}
     rank = {
         name: float(scipy.stats.spearmanr(weight, end[s.psi[0], tokens]).statistic)
         for name, end in ends.items()

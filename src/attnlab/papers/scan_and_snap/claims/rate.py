@@ -11,9 +11,8 @@ from attnlab.auditing.runs import trained
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW, EQUAL, within
 
-from .. import theory
-from ..cases import FIG3, SYN_SMALL, WEAK, climbed, transition_time
-from ..density import TURNS, densities, turning_ratio
+from .. import cases, theory
+from ..cases import FIG3, SYN_SMALL, TURNS, WEAK
 from ..hypotheses import (
     ASSUMPTION_1,
     rate_window,
@@ -21,8 +20,7 @@ from ..hypotheses import (
     single_query,
     weak_correlations,
 )
-from ..readings import as_dataset, in_training, mean_entropy, reduced
-from . import claim
+from . import claim, in_training
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
@@ -49,7 +47,8 @@ def snap_time(s: Case) -> Measurement:
     run = trained(s.classes, rates, s.steps)
     times = run["time"].values
     by_eq_10 = [
-        as_dataset(at, times, reduced(at, times).logits) for at in (s.at(eta_y=y) for y in ETA_Y)
+        cases.as_dataset(at, times, cases.reduced(at, times).logits)
+        for at in (s.at(eta_y=y) for y in ETA_Y)
     ]
     slowed = {
         "training": measures.slowed_time(run, share=SLOW).isel(sequence_class=0).values,
@@ -82,7 +81,7 @@ def snap_time(s: Case) -> Measurement:
         f"{listed(ratio, '.2f')} and to 2 % (a snap) at {listed(snaps / about, '.1f')} for eta_Y = "
         f"{ETA_Y[0]:g} to {ETA_Y[-1]:g}; the first goes as "
         f"eta_Y^{slope(ETA_Y, slowed['training']):.2f}, not eta_Y^-1; t_0 itself is "
-        f"{transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
+        f"{cases.transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
     )
 
 
@@ -99,14 +98,17 @@ def both_rates_sparser(s: Case) -> Measurement:
     10 and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
     """
     factors = (1.0, 2.0, 4.0, 8.0)
-    t = np.array([transition_time(s), 10 * transition_time(s), 1e6])
+    t = np.array([cases.transition_time(s), 10 * cases.transition_time(s), 1e6])
     B = np.array(
-        [reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0] for k in factors]
+        [
+            cases.reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0]
+            for k in factors
+        ]
     )
-    same = np.array([reduced(s, k * t).growth_bound[:, 0] for k in factors])
+    same = np.array([cases.reduced(s, k * t).growth_bound[:, 0] for k in factors])
     run = trained(s.classes, tuple((k * s.eta_y, k * s.eta_z) for k in factors), s.steps)
-    entropy = mean_entropy(run).sel(time=slice(transition_time(s), None)).values
-    slow = mean_entropy(climbed(SYN_SMALL).sel(ratio=1.0))
+    entropy = cases.mean_entropy(run).sel(time=slice(cases.transition_time(s), None)).values
+    slow = cases.mean_entropy(cases.climbed(SYN_SMALL).sel(ratio=1.0))
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
         Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
@@ -136,15 +138,15 @@ def eta_y_denser(s: Case) -> Measurement:
     """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
     joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.
     """
-    found = densities(s.classes, eta_z=s.eta_z)
+    found = cases.densities(s.classes, eta_z=s.eta_z)
     fast = found.sel(ratio=slice(200.0, None))
     slowest = s.at(eta_y=s.eta_z * float(fast["ratio"][0]))
-    fast = fast.sel(time=slice(transition_time(slowest), None))
+    fast = fast.sel(time=slice(cases.transition_time(slowest), None))
     ratio, entropy = fast["ratio"].values, fast.values
     t = np.geomspace(fast["time"][0], 1e6, 4)
-    B = np.array([reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
-    turns = {clock: turning_ratio(found, clock / s.eta_z) for clock in TURNS}
-    small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
+    B = np.array([cases.reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
+    turns = {clock: cases.turning_ratio(found, clock / s.eta_z) for clock in TURNS}
+    small = cases.turning_ratio(cases.densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
         Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
         in_training(

@@ -16,19 +16,10 @@ from attnlab.tasks.classes import single_common
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
 
-from .. import theory
-from ..cases import FIG3, WEAK, clock, transition_time
+from .. import cases, theory
+from ..cases import FIG3, WEAK
 from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, rate_window, single_query
-from ..readings import (
-    FORMS,
-    in_both_forms,
-    in_training,
-    logits,
-    most_and_least_frequent,
-    reduced,
-    run_at,
-)
-from . import claim
+from . import FORMS, claim, in_both_forms, in_training
 
 
 def constant(s: Case) -> float:
@@ -38,14 +29,14 @@ def constant(s: Case) -> float:
 
 def growth_setting(case: Case) -> dict[str, Any]:
     """Return what B_n of Theorem 4 depends on: the decoder's clock, eta_Z and C_0."""
-    return {**clock(case), "eta_z": case.eta_z, "C0": constant(case)}
+    return {**cases.clock(case), "eta_z": case.eta_z, "C0": constant(case)}
 
 
 def integrate_theorem_4(s: Case, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
     """B_n(t) by integrating Eqs. 118 and 119 as they stand: z_l and eta_Z xi_n, from 0."""
 
     def velocity(at: float, state: NDArray[np.float64]) -> list[float]:
-        speed = theory.gamma(at, **clock(s))
+        speed = theory.gamma(at, **cases.clock(s))
         rate = s.eta_z * speed * np.exp(4.0 * state[0]) / C0
         return [-rate, rate]
 
@@ -68,11 +59,11 @@ def eq_13(s: Case) -> Measurement:
     the norm of f_n as constant and 1 - f_n.f_n' as 1, which sets the tolerance.
     """
     t = np.geomspace(10.0, s.steps, 12)
-    flow = reduced(s, t)
+    flow = cases.reduced(s, t)
     measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
     rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
     paths = {
-        form: theory.common_token_path(t, **clock(s), eta_z=s.eta_z, rho0=rho0, form=form)
+        form: theory.common_token_path(t, **cases.clock(s), eta_z=s.eta_z, rho0=rho0, form=form)
         for form in FORMS
     }
     both = {form: [path.logit, path.growth_bound] for form, path in paths.items()}
@@ -92,7 +83,7 @@ def theorem_4(s: Case) -> Measurement:
     0. Eq. 14 neglects 8 % of h at t_0' and t_0; in training 25 % are allowed.
     """
     C0 = constant(s)
-    t0_prime, t0 = theory.transition_times(**clock(s))
+    t0_prime, t0 = theory.transition_times(**cases.clock(s))
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
     measured = integrate_theorem_4(s, t, C0)
     found = {form: theory.snapping(t, **growth_setting(s), form=form) for form in FORMS}
@@ -103,11 +94,14 @@ def theorem_4(s: Case) -> Measurement:
     shift = float(theory.growth_bound(0.0, **growth_setting(s), form="printed"))
     # Training: the premise is how the common token's logit moves. The rows of Z sum to 0, so that
     # B_n stands for what the distinct tokens of one class gain together.
-    times, z = run_at(s)
+    times, z = cases.run_at(s)
     late = times >= t0
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
     path = theory.common_token_path(
-        times[late], **clock(s), eta_z=s.eta_z, rho0=float(theory.correlation(s)[0, 1] ** -0.5)
+        times[late],
+        **cases.clock(s),
+        eta_z=s.eta_z,
+        rho0=float(theory.correlation(s)[0, 1] ** -0.5),
     )
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
     return Measurement(
@@ -141,7 +135,8 @@ def eq_124(s: Case) -> Measurement:
     t = np.geomspace(1.0, 1e6, 30)
     measured = integrate_theorem_4(s, t, 0.1)
     predicted = {
-        form: theory.growth_bound(t, **clock(s), eta_z=s.eta_z, C0=0.1, form=form) for form in FORMS
+        form: theory.growth_bound(t, **cases.clock(s), eta_z=s.eta_z, C0=0.1, form=form)
+        for form in FORMS
     }
     return Measurement(
         *in_both_forms("B_n(t), C_0 = 0.1", predicted, measured),
@@ -158,13 +153,13 @@ def eq_128(s: Case) -> Measurement:
     t = np.geomspace(1.0, 1e5, 11)
 
     def speed(at: float) -> float:
-        return float(theory.gamma(at, **clock(s)))
+        return float(theory.gamma(at, **cases.clock(s)))
 
     pieces = [
         scipy.integrate.quad(speed, a, b, epsabs=0, epsrel=1e-12)[0]
         for a, b in zip(np.concatenate([[0.0], t[:-1]]), t, strict=True)
     ]
-    predicted = theory.reduced_time(t, **clock(s), eta_z=s.eta_z)
+    predicted = theory.reduced_time(t, **cases.clock(s), eta_z=s.eta_z)
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
@@ -216,7 +211,7 @@ def eq_132_condition(s: Case) -> Measurement:
         "corrected": unit * np.exp(MUCH * np.sqrt(nu * C0 / (2.0 * s.K))),
     }
     left = {
-        form: float(4.0 * theory.reduced_time(t, **clock(s), eta_z=s.eta_z) / C0)
+        form: float(4.0 * theory.reduced_time(t, **cases.clock(s), eta_z=s.eta_z) / C0)
         for form, t in times.items()
     }
     return Measurement(
@@ -266,18 +261,20 @@ def b_at_t0(s: Case) -> Measurement:
     """
     factors = np.array([1.0, 2.0, 4.0, 8.0])
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
-    C0, t0 = constant(s), transition_time(s)
+    C0, t0 = constant(s), cases.transition_time(s)
     B = [
-        float(theory.growth_bound(transition_time(at), **clock(at), eta_z=at.eta_z, C0=C0))
+        float(
+            theory.growth_bound(cases.transition_time(at), **cases.clock(at), eta_z=at.eta_z, C0=C0)
+        )
         for at in (s.at(eta_y=y, eta_z=z) for y, z in rates)
     ]
     formula = {
         form: float(theory.snapping(t0, **growth_setting(s), form=form).snapping) for form in FORMS
     }
     run = trained(s.classes, rates, s.steps)
-    n, high, _ = most_and_least_frequent(s)
+    n, high, _ = cases.most_and_least_frequent(s)
     at_t0 = [run.isel(run=i).interp(time=t0 / k, method="cubic") for i, k in enumerate(factors)]
-    z = np.array([logits(s, of)[s.psi[n], high] for of in at_t0])
+    z = np.array([cases.logits(s, of)[s.psi[n], high] for of in at_t0])
     return Measurement(
         Check("B_n(t_0) at each pair of rates", B[0], B),
         *in_both_forms(
@@ -338,7 +335,7 @@ def theorem_4_chi(s: Case) -> Measurement:
     of h at t_0', which sets the tolerance.
     """
     C0 = constant(s)
-    t0_prime = float(theory.transition_times(**clock(s)).t0_prime)
+    t0_prime = float(theory.transition_times(**cases.clock(s)).t0_prime)
     t = np.concatenate([[0.0], np.geomspace(1.0, t0_prime, 12)])
     B = theory.growth_bound(t, **growth_setting(s))
     fine = np.linspace(0.0, B[-1], 500)

@@ -11,11 +11,10 @@ from attnlab.auditing.runs import ratios, trained
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
 
-from .. import theory
+from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, weak_correlations
-from ..readings import in_training, logits, most_and_least_frequent, reduced, run_at
-from . import claim
+from . import claim, in_training
 
 
 @claim("summary-frequency", ABOVE, WEAK, *ASSUMPTION_1, weak_correlations)
@@ -23,10 +22,10 @@ def summary_frequency(s: Case) -> Measurement:
     """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
     (they go as f_nl^2), and gains in the joint flow. Only the order counts.
     """
-    n, high, low = most_and_least_frequent(s)
+    n, high, low = cases.most_and_least_frequent(s)
     velocity = theory.attention_velocity(s, np.zeros((1, s.P.shape[1])))
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
-    _, z = run_at(s)
+    _, z = cases.run_at(s)
     end = z[-1, s.psi[n]]
     return Measurement(
         Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
@@ -78,9 +77,9 @@ def summary_slow_decoder(s: Case) -> Measurement:
     mass = measures.common_mass(run).isel(sequence_class=0)
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
-    z = logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
+    z = cases.logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
     B = [
-        float(reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
+        float(cases.reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
         for ratio in (0.01, 10.0)
     ]
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)

@@ -9,11 +9,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Judgement, Standing, Table
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap.figures import text_runs
-from attnlab.papers.scan_and_snap.figures.text_runs import TextRecipe
 from attnlab.plots import style
+
+from . import figure, text_runs
+from .text_runs import TextRecipe
 
 COLUMNS = (
     "entropy_mean",
@@ -177,13 +178,12 @@ def _outcome(whole: int, rises: int) -> Standing:
     return Standing.FAILS if whole > 0 or rises else Standing.OPEN
 
 
-EXPERIMENT = Experiment(
-    name="fig10",
-    kind="figure",
-    title="Sparsity of attention on text against the learning rate",
-    recipe=TextRecipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig10",
+    "Sparsity of attention on text against the learning rate",
+    TextRecipe,
+    data,
+    judge,
+    draw,
     table=table,
 )

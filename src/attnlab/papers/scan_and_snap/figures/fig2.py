@@ -16,12 +16,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure
 
 STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
@@ -253,12 +255,4 @@ def _first(passed: xr.DataArray) -> float:
     return float(steps[0]) if steps.size else np.nan
 
 
-EXPERIMENT = Experiment(
-    name="fig2",
-    kind="figure",
-    title="The four stages of training",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = figure("fig2", "The four stages of training", Recipe, data, judge, draw)

@@ -11,12 +11,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas, measures
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.figures import joint_runs as joint
 from attnlab.plots import style
+
+from .. import theory
+from . import figure
+from . import joint_runs as joint
 
 ROUTES = {
     "printed": "Theorem 4 as printed: $e^{2B_n}$",
@@ -243,12 +245,4 @@ def _order(kept: np.ndarray, reversed_: np.ndarray, times: list[float]) -> str:
     return f"keeps it at t = {', '.join(when)} only" if when else f"does not keep it {span}"
 
 
-EXPERIMENT = Experiment(
-    name="fig3",
-    kind="figure",
-    title="Growth factor of the dominant token",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = figure("fig3", "Growth factor of the dominant token", Recipe, data, judge, draw)

@@ -10,11 +10,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure
 
 
 def data(
@@ -137,12 +139,6 @@ def _ends(name: str, by_rate: np.ndarray) -> dict[str, float]:
     return {f"{name}_small_eta_y": float(by_rate[0]), f"{name}_large_eta_y": float(by_rate[-1])}
 
 
-EXPERIMENT = Experiment(
-    name="fig4",
-    kind="figure",
-    title="Attention while Syn-Small is learnt",
-    recipe=SimulationRecipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig4", "Attention while Syn-Small is learnt", SimulationRecipe, data, judge, draw
 )

@@ -9,11 +9,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +131,6 @@ def _entropy(attention: np.ndarray) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-EXPERIMENT = Experiment(
-    name="fig5",
-    kind="figure",
-    title="Adam picks different tokens at different rates",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig5", "Adam picks different tokens at different rates", Recipe, data, judge, draw
 )

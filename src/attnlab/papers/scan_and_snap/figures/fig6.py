@@ -13,14 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing, Table
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table
 from attnlab.experiments.estimate import count_of
 from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap.figures import published
-from attnlab.papers.scan_and_snap.figures.recall import by_size, size_titles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure, published
+from .recall import by_size, size_titles
 
 AXES = tuple(published.FIG6_AXES)
 CAPTION = (
@@ -239,13 +240,12 @@ def _headline(
     )
 
 
-EXPERIMENT = Experiment(
-    name="fig6",
-    kind="figure",
-    title="Sparsity of attention against the learning rates",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig6",
+    "Sparsity of attention against the learning rates",
+    Recipe,
+    data,
+    judge,
+    draw,
     table=table,
 )

@@ -10,12 +10,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing
+from attnlab.experiments import Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap.figures import text_runs
-from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
 from attnlab.plots import style, words
+
+from . import figure, text_runs
+from .text_runs import SLOWED, TextRecipe
 
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
 
@@ -155,12 +156,6 @@ def _over_seeds(values: xr.DataArray, digits: str) -> str:
     return f"{mean:{digits}} ({low:{digits}} to {high:{digits}})"
 
 
-EXPERIMENT = Experiment(
-    name="fig7",
-    kind="figure",
-    title="Attention to the words of a text while it is learnt",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig7", "Attention to the words of a text while it is learnt", Recipe, data, judge, draw
 )

@@ -11,11 +11,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.figures import joint_runs as joint
 from attnlab.plots import style
+
+from .. import theory
+from . import figure
+from . import joint_runs as joint
 
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
 
@@ -144,12 +146,4 @@ def judge(curves: xr.Dataset) -> Judgement:
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="fig8",
-    kind="figure",
-    title="Growth of the decoder: steps and flow",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = figure("fig8", "Growth of the decoder: steps and flow", Recipe, data, judge, draw)

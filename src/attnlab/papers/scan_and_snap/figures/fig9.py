@@ -10,11 +10,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.figures import joint_runs as joint
 from attnlab.plots import style
+
+from .. import theory
+from . import figure
+from . import joint_runs as joint
 
 ROUTES = {
     "printed": "Theorem 4 as printed",
@@ -140,12 +142,6 @@ def judge(curves: xr.Dataset) -> Judgement:
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="fig9",
-    kind="figure",
-    title="The growth bound at a fixed ratio of the rates",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig9", "The growth bound at a fixed ratio of the rates", Recipe, data, judge, draw
 )

@@ -1,9 +1,13 @@
-"""Syn-Medium at several sizes (Figs. 6, 11 and 12), and its recall of distinct tokens against a
-threshold on attention (Figs. 11 and 12)."""
+"""Figs. 11 and 12: recall of distinct tokens of Syn-Medium against a threshold on attention.
+
+Fig. 11 varies the ratio eta_Y / eta_Z, Fig. 12 eta_Z. The simulations are those of Fig. 6, with
+which titles and sizes are shared.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -13,12 +17,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import measures
-from attnlab.experiments import ExperimentRecipe, SimulationRecipe, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing
+from attnlab.experiments.estimate import count_of
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.roles import in_play
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure
 
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
@@ -165,6 +172,62 @@ def ends(
     return first, last, words, alt
 
 
-def outcome(slower: xr.DataArray, *, at_ends: xr.DataArray) -> Standing:
-    """The paper's order of falls: between all neighbours, at least at the ends, or not."""
-    return Standing.of(slower.all(), in_part=at_ends.all())
+def judge_ratio(recalls: xr.Dataset) -> Judgement:
+    """Judge whether recall falls more slowly at a smaller ratio."""
+    fall, ratios = recalls["fall"], recalls["ratio"].values
+    slower = fall.diff("ratio") < 0  # each ratio against the next larger one
+    beyond = fall.sel(ratio=slice(2, None)).diff("ratio") < 0
+    first, last, words, alt = ends(recalls, varied="ratio", name="ratio")
+    numbers = {
+        "slower_with_smaller_ratio": float(slower.mean()),
+        "slower_with_smaller_ratio_from_2": float(beyond.mean()),
+        "fall_smallest_ratio": float(first.mean()),
+        "fall_largest_ratio": float(last.mean()),
+    }
+    summary = (
+        f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at ratio "
+        f"{ratios[0]:g} and {ratios[-1]:g}: {words}. Neighbouring ratios have the paper's order in "
+        f"{count_of(slower)} cases, and from ratio 2 on, where Fig. 6 turns, in {count_of(beyond)}."
+    )
+    headline = (
+        f"Neighbouring ratios have this order in {count_of(slower)} cases, and from ratio 2 on in "
+        f"{count_of(beyond)}."
+    )
+    standing = Standing.of(slower.all(), in_part=(first > last).all())
+    return Judgement(standing, headline, summary, alt, numbers)
+
+
+def judge_eta_z(recalls: xr.Dataset) -> Judgement:
+    """Judge whether recall falls more slowly at a larger eta_Z."""
+    slower = recalls["fall"].diff("eta_z") > 0  # each eta_Z against the next larger one
+    rates = recalls["eta_z"].values
+    first, last, words, alt = ends(recalls, varied="eta_z", name="eta_Z")
+    numbers = {
+        "slower_with_larger_eta_z": float(slower.mean()),
+        "fall_smallest_eta_z": float(first.mean()),
+        "fall_largest_eta_z": float(last.mean()),
+    }
+    summary = (
+        f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at "
+        f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {words}. Neighbouring rates have the "
+        f"paper's order in {count_of(slower)} cases."
+    )
+    headline = f"Neighbouring rates have this order in {count_of(slower)} cases."
+    standing = Standing.of(slower.all(), in_part=(last > first).all())
+    return Judgement(standing, headline, summary, alt, numbers)
+
+
+FIG11, FIG12 = (
+    figure(
+        name,
+        title,
+        RecallRecipe,
+        partial(curves, varied=varied),
+        judge,
+        partial(draw_curves, varied=varied),
+    )
+    for name, title, varied, judge in (
+        ("fig11", "Recall of distinct tokens and the ratio of the rates", "ratio", judge_ratio),
+        ("fig12", "Recall of distinct tokens and eta_Z", "eta_z", judge_eta_z),
+    )
+)

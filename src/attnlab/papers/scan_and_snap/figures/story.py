@@ -15,13 +15,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
+
+from . import figure
 
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
@@ -174,13 +176,4 @@ def judge(frames: xr.Dataset) -> Judgement:
     return Judgement(standing, headline, summary, alt, {k: float(v) for k, v in numbers.items()})
 
 
-EXPERIMENT = Experiment(
-    name="story",
-    kind="figure",
-    title="Scan, then snap",
-    recipe=StoryRecipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="attnlab",
-)
+EXPERIMENT = figure("story", "Scan, then snap", StoryRecipe, data, judge, draw, source="attnlab")
