@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.measures.received import rank_correlation
 from attnlab.measures.roles import class_count
 from attnlab.papers.scan_and_snap.fit import fit_windows
@@ -218,7 +219,7 @@ def _compare(
     )
 
 
-def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[NDArray[np.int64], ...]:
+def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[IntArray, ...]:
     """Of class k all tokens, and its most frequent; in the order of TOKENS."""
     support = classes.support(k)
     most = max(2, round(FREQUENT * support.size))  # one alone has no rank
@@ -250,7 +251,7 @@ def summarise(result: xr.Dataset) -> xr.Dataset:
     return found.assign_attrs(queries=np.unique(result["query_token"]).size)
 
 
-def by_query(values: xr.DataArray) -> NDArray[np.float64]:
+def by_query(values: xr.DataArray) -> FloatArray:
     """Means over the seeds and classes of each query, along the last axis."""
     of_class = values.mean("seed").transpose(..., "sequence_class").values
     query = values["query_token"].values
@@ -265,7 +266,7 @@ def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple
     return float(mean), float(half)
 
 
-def t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def t_interval(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The mean along the last axis, and half of its interval."""
     from scipy.stats import t
 

@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing.runs import ratios, trained
-from attnlab.simulation import simulate
+from attnlab.formulas.checks import FloatArray
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case
 
@@ -40,6 +39,7 @@ from .cases import (
     logits,
     most_and_least_frequent,
     reduced,
+    stepped,
     transition_time,
     turning_ratio,
 )
@@ -83,16 +83,14 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
     )
 
 
-def predictions(case: Case, time: float) -> dict[str, NDArray[np.float64]]:
+def predictions(case: Case, time: float) -> dict[str, FloatArray]:
     """Logits (Q, L) at `time`, by the kind of error that they are for."""
     at = np.array([time])
     sgd = formulas.sgd_flow(case, at, rtol=1e-7, atol=1e-10)
     return {"speed": reduced(case, at).logits[0], "sgd_speed": sgd.logits[0]}
 
 
-def errors(
-    case: Case, predicted: Mapping[str, NDArray[np.float64]], z: NDArray[np.float64]
-) -> dict[str, float]:
+def errors(case: Case, predicted: Mapping[str, FloatArray], z: FloatArray) -> dict[str, float]:
     """The errors of `predictions`, given the logits (Q, L) of training at the same time."""
     n, high, _ = most_and_least_frequent(case)
     dominant = case.psi[n], high
@@ -138,21 +136,9 @@ def ratio_map() -> xr.Dataset:
     return _table(cells, "ratio", "eta_Y / eta_Z: two classes, the joint flow at 10 t_0")
 
 
-def _stepped(case: Case, steps: int, **settings: Any) -> NDArray[np.float64]:
+def _stepped(case: Case, steps: int, **settings: Any) -> FloatArray:
     """Return the logits after plain steps, the mean over seeds."""
-    result = simulate(
-        case.classes,
-        eta_y=case.eta_y,
-        eta_z=case.eta_z,
-        steps=steps,
-        momentum=0.0,
-        what="logits",
-        at=[0, steps],
-        dtype="float64",
-        progress=False,
-        **settings,
-    )
-    return logits(case, result.isel(step=-1).mean("seed"))
+    return logits(case, stepped(case, steps, **settings).isel(step=-1).mean("seed"))
 
 
 def class_map() -> xr.Dataset:

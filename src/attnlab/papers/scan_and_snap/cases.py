@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import scipy
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab import formulas, measures
 from attnlab.auditing.runs import RUNS, TRAINED_RATIOS, ratios, trained
 from attnlab.files.errors import InputError
+from attnlab.formulas.checks import FloatArray, IntArray
+from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, single_common, symmetric
 from attnlab.theory import Case
 
@@ -67,6 +68,11 @@ def clock(case: Case) -> dict[str, Any]:
     return {"K": case.K, "M": case.M, "eta_y": case.eta_y}
 
 
+def rates_of(case: Case) -> dict[str, Any]:
+    """Return what the reduced time depends on: the decoder's clock, and eta_Z."""
+    return {**clock(case), "eta_z": case.eta_z}
+
+
 def transition_time(case: Case) -> float:
     """Return the predicted transition time t_0 (Lemma 9), in steps."""
     return float(theory.transition_times(**clock(case)).t0)
@@ -84,13 +90,29 @@ def climbed(case: Case) -> xr.Dataset:
     return run.swap_dims(run="ratio").assign_coords(ratio=list(TRAINED_RATIOS))
 
 
-def logits(case: Case, result: xr.Dataset) -> NDArray[np.float64]:
+def stepped(case: Case, steps: int, **settings: Any) -> xr.Dataset:
+    """Train plain steps at the case's learning rates, recorded at the start and at the end.
+
+    settings: those of `simulate`, in place of these or beside them.
+    """
+    plain: dict[str, Any] = {
+        "eta_y": case.eta_y,
+        "eta_z": case.eta_z,
+        "momentum": 0.0,
+        "what": "logits",
+        "at": [0, steps],
+        "dtype": "float64",
+    }
+    return simulate(case.classes, steps=steps, progress=False, **{**plain, **settings})
+
+
+def logits(case: Case, result: xr.Dataset) -> FloatArray:
     """Recorded z as the theory has it: (..., query, contextual token)."""
     values = result["attention_logits"].isel(token=case.classes.in_play).values
     return np.asarray(values, dtype=np.float64)
 
 
-def run_at(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def run_at(case: Case) -> tuple[FloatArray, FloatArray]:
     """Times and logits (time, Q, L) of the joint flow at the case's rates."""
     ratio = case.eta_y / case.eta_z
     rung = min(TRAINED_RATIOS, key=lambda value: abs(value / ratio - 1.0))
@@ -103,22 +125,18 @@ def run_at(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return result["time"].values, logits(case, result)
 
 
-def both_paths(
-    case: Case, times: NDArray[np.float64] | None = None
-) -> dict[str, NDArray[np.float64]]:
+def both_paths(case: Case, times: FloatArray | None = None) -> dict[str, FloatArray]:
     """Logits (time, Q, L) by Eq. 10, at the times of the records or others, and in training."""
     recorded, z = run_at(case)
     return {"Eq. 10": reduced(case, recorded if times is None else times).logits, "training": z}
 
 
-def reduced(
-    case: Case, times: NDArray[np.float64], z0: NDArray[np.float64] | None = None
-) -> theory.AttentionFlow:
+def reduced(case: Case, times: FloatArray, z0: FloatArray | None = None) -> theory.AttentionFlow:
     """Eq. 10 solved on a case at given steps, with the class weight P(n)."""
     return theory.attention_flow(case, times, z0=z0, weight=case.prior)
 
 
-def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -> xr.Dataset:
+def as_dataset(case: Case, times: FloatArray, z: FloatArray) -> xr.Dataset:
     """A predicted path of logits in the schema of a simulation, so that measures read it too."""
     tokens = case.classes.in_play
     return xr.Dataset(
@@ -154,7 +172,7 @@ def most_and_least_frequent(case: Case) -> tuple[int, int, int]:
     return n, int(tokens[of_class.argmax()]), int(tokens[of_class.argmin()])
 
 
-def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def gain_error(case: Case, z: FloatArray) -> FloatArray:
     """The relative error of r/r_0 - 1 by Eq. 11, r of the most and least frequent distinct token.
 
     z is (..., Q, L). Of r itself, of which that is a small part at first, the error is smaller.
@@ -166,7 +184,7 @@ def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs((gain / start - 1.0) / grown - 1.0))
 
 
-def by_frequency(case: Case, n: int) -> NDArray[np.int64]:
+def by_frequency(case: Case, n: int) -> IntArray:
     """The distinct tokens of class n (as columns of P), the rarest first."""
     tokens = np.flatnonzero(formulas.token_roles(case).distinct[n])
     return tokens[np.argsort(case.P[n, tokens])]
@@ -177,13 +195,13 @@ def mean_entropy(result: xr.Dataset) -> xr.DataArray:
     return measures.distinct_entropy(result).mean("sequence_class")
 
 
-def slopes(times: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+def slopes(times: FloatArray, z: FloatArray) -> FloatArray:
     """Change of z between records, along its first axis, per unit of time."""
     steps = np.diff(times).reshape(-1, *[1] * (z.ndim - 1))
     return np.asarray(np.diff(z, axis=0) / steps)
 
 
-def first_turn(times: NDArray[np.float64], path: NDArray[np.float64]) -> float:
+def first_turn(times: FloatArray, path: FloatArray) -> float:
     """Return the time of the first maximum of a path from t = 0; infinity if it never falls.
 
     Where the derivative of a cubic spline through the records, in ln t, changes its sign: records

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Trial
 from attnlab.auditing.clocks import Clock
 from attnlab.auditing.document import hypothesis_document, number
 from attnlab.auditing.tokens import agreement, seen_roles
+from attnlab.formulas.checks import IntArray
 from attnlab.theory import Case, Hypothesis
 
 from . import theory
@@ -24,7 +24,7 @@ from .predict import Level
 FEW = 3  # tokens that are named
 
 
-def claimed_fates(case: Case) -> NDArray[np.int64]:
+def claimed_fates(case: Case) -> IntArray:
     """Return Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
     fates = theory.token_fates(case)
     if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
@@ -59,7 +59,7 @@ class Conclusion:
     end: float
     clocks: tuple[Clock, ...]
     queries: int
-    signs_claimed: NDArray[np.int64] = field(repr=False)
+    signs_claimed: IntArray = field(repr=False)
     assumptions: tuple[Hypothesis, ...] = field(repr=False)
 
     @property

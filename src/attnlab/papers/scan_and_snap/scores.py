@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.formulas import Setting
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.text.windows import Windows
 
@@ -23,8 +23,8 @@ from . import theory
 class Score(NamedTuple):
     """A weight and an attention for each token in each class, (K, M)."""
 
-    weight: NDArray[np.float64]
-    attention: NDArray[np.float64]
+    weight: FloatArray
+    attention: FloatArray
 
 
 # Scores rank tokens; nobody compares their digits.
@@ -56,7 +56,7 @@ def sgd(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -
     return _by_logits(classes, flow.logits)
 
 
-def _by_logits(classes: SequenceClasses, z: NDArray[np.float64]) -> Score:
+def _by_logits(classes: SequenceClasses, z: FloatArray) -> Score:
     """z of contextual tokens, (query, token), and the attention that they make, over all tokens."""
     weight, attention = np.zeros((2, len(classes), classes.vocab_size))
     weight[:, classes.in_play] = z[classes.query_index]
@@ -80,6 +80,6 @@ def tf_idf_of_windows(classes: SequenceClasses, windows: Windows) -> Score:
     return _tf_idf(classes.probs, (windows.counts() > 0).sum(axis=0), documents=len(windows))
 
 
-def _tf_idf(P: NDArray[np.float64], having: NDArray[np.int64], documents: int) -> Score:
+def _tf_idf(P: FloatArray, having: IntArray, documents: int) -> Score:
     idf = np.log(documents / np.maximum(having, 1))  # a token that none has is in no support
     return Score(np.broadcast_to(idf, P.shape), P * idf)

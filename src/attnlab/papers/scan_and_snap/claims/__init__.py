@@ -13,12 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnlab import auditing
 from attnlab.auditing.claims import Assumption, Claim, Measure
 from attnlab.files.documents import read_document
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check, Relation
 from attnlab.theory.comparison import Form
 
@@ -43,11 +41,9 @@ def claim(
     return auditing.claim(id, relation=relation, case=case, hypotheses=hypotheses, **words, **how)
 
 
-def in_training(
-    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
-) -> Check:
-    """Check what the joint training of Y and Z shows; the other arguments are those of `Check`."""
-    return Check(about, predicted, measured, relation, training=True, **how)
+def by_form(formula: Callable[..., Any], *given: Any, **named: Any) -> dict[Form, Any]:
+    """Return a formula as it is printed and as it is corrected."""
+    return {form: formula(*given, form=form, **named) for form in FORMS}
 
 
 def in_both_forms(
@@ -60,19 +56,34 @@ def in_both_forms(
     ]
 
 
-def on_both_paths(about: str, predicted: Any, measured: Mapping[str, Any]) -> list[Check]:
-    """Check what is measured along "Eq. 10" and in "training"; predictions may be given by path."""
+def in_training(
+    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
+) -> Check:
+    """Check what the joint training of Y and Z shows; the other arguments are those of `Check`."""
+    return Check(about, predicted, measured, relation, training=True, **how)
+
+
+def on_both_paths(
+    about: str,
+    predicted: Any,
+    measured: Mapping[str, Any],
+    relation: Relation | None = None,
+    **how: Any,
+) -> list[Check]:
+    """Check what is measured along "Eq. 10" and in training; predictions may be given by path."""
     return [
-        Check(f"{about}, {name}", _of(name, predicted), values, training=name == "training")
-        for name, values in measured.items()
+        Check(
+            f"{about}, {name}", _of(name, predicted), of, relation, training=name != "Eq. 10", **how
+        )
+        for name, of in measured.items()
     ]
+
+
+def falling(about: str, values: Mapping[str, FloatArray]) -> list[Check]:
+    """Check each record along both paths against the one before."""
+    before = {name: path[:-1] for name, path in values.items()}
+    return on_both_paths(about, before, {name: path[1:] for name, path in values.items()})
 
 
 def _of(name: str, values: Any) -> Any:
     return values[name] if isinstance(values, dict) else values
-
-
-def falling(about: str, values: Mapping[str, NDArray[np.float64]]) -> list[Check]:
-    """Check each record along both paths against the one before."""
-    before = {name: path[:-1] for name, path in values.items()}
-    return on_both_paths(about, before, {name: path[1:] for name, path in values.items()})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.files.errors import InputError
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
@@ -79,9 +79,7 @@ def lemma_4(s: Case) -> Measurement:
     )
 
 
-def without_memory(
-    s: Case, times: NDArray[np.float64], path: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
     """Return dz/dt along a path of z, (time, Q, L), with SGD's decoder trained at each z anew.
 
     Trained by Eq. 7 at the attention of that time alone, Y lies in the span of the current f_n, so
@@ -150,9 +148,7 @@ def theorem_2(s: Case) -> Measurement:
     )
 
 
-def _first_against(
-    times: NDArray[np.float64], path: NDArray[np.float64], fates: NDArray[np.int64]
-) -> float:
+def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> float:
     """Return when the first logit turns against its fate; infinity where none does."""
     return min(cases.first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
+from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
@@ -46,7 +46,7 @@ def frequency_bias(s: Case) -> Measurement:
     )
 
 
-def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
     top = np.where(formulas.token_roles(s).distinct, s.P, 0.0).argmax(axis=1)
     return np.asarray(formulas.attention_weights(s, z)[..., np.arange(s.K), top])
@@ -109,10 +109,10 @@ def discriminative_bias(s: Case) -> Measurement:
 PAIRS = 200
 
 
-def random_pairs(M: int) -> NDArray[np.float64]:
+def random_pairs(M: int) -> FloatArray:
     """Draw `PAIRS` pairs of classes that share three tokens, (pair, class, token), seed 27."""
     rng = np.random.default_rng(27)
-    pairs: list[NDArray[np.float64]] = []
+    pairs: list[FloatArray] = []
     while len(pairs) < PAIRS:
         rows = rng.dirichlet(np.ones(4), 2)
         P = np.hstack([rows[:, :3], np.diag(rows[:, 3])])
@@ -144,15 +144,12 @@ def several_common_tokens(s: Case) -> Measurement:
         progress=False,
     )["attention_logits"].isel(seed=0, query=0, token=slice(3))
     first_trained, end_trained = trained.isel(time=1).values, trained.isel(time=2).values
+    signs = np.sign(first_trained)
     turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
     _, z = cases.run_at(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-        in_training(
-            f"sign of z at t = 0.01, {PAIRS} random pairs, training",
-            predicted,
-            np.sign(first_trained),
-        ),
+        in_training(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
         number=float(turned),
         training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
@@ -173,31 +170,17 @@ def no_winner_takes_all(s: Case) -> Measurement:
     times = np.geomspace(1.0, 1e12, 40)
     path = cases.as_dataset(s, times, cases.reduced(s, times).logits)
     run = cases.climbed(s).sel(ratio=FAST)
-    checks, left = [], {}
+    left, exponents = {}, {}
     for name, result in (("Eq. 10", path), ("training", run)):
         entropy = cases.mean_entropy(result)
         left[name] = float(np.exp(entropy[-1]))
         decades = [entropy.interp(time=result["time"][-1] / 10.0**i) for i in (2, 1, 0)]
         moved = [float(abs(later - sooner)) for sooner, later in pairwise(decades)]
-        checks += [
-            Check(
-                f"effective distinct tokens at the end, {name}",
-                2.0,
-                left[name],
-                training=name == "training",
-            ),
-            Check(
-                f"exponent in t of what a decade moves, {name}",
-                0.0,
-                slope([1.0, 10.0], moved),
-                SETTLES,
-                relative=False,
-                tolerance=0.05,
-                training=name == "training",
-            ),
-        ]
+        exponents[name] = slope([1.0, 10.0], moved)
+    settles: dict[str, Any] = {"relation": SETTLES, "relative": False, "tolerance": 0.05}
     return Measurement(
-        *checks,
+        *on_both_paths("effective distinct tokens at the end", 2.0, left),
+        *on_both_paths("exponent in t of what a decade moves", 0.0, exponents, **settles),
         number=left["Eq. 10"],
         training_number=left["training"],
         note="at finite t: by Theorems 3 and 4 B_n goes to infinity, so that the limit is one-hot",
@@ -212,11 +195,11 @@ def scan_and_snap(s: Case) -> Measurement:
     t0_prime, t0 = theory.transition_times(**cases.clock(s))
     times, path = cases.run_at(s)
     _, high, _ = cases.most_and_least_frequent(s)
-    checks, quicker, fastest = [], {}, {}
+    quicker, fastest, powers, exponents = {}, {}, {}, {}
     for name, z in (("Eq. 10", cases.reduced(s, times).logits), ("training", path)):
         chi = theory.growth_factor(z[:, 0, high])
         early = (times > 0) & (times <= t0_prime)
-        power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))
+        powers[name] = (np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))).max()
         # From t_0 on, at times between the records as well: d chi/d ln t.
         late = np.geomspace(t0, times[-1], 1000)
         spline = scipy.interpolate.CubicSpline(np.log(times[1:]), chi[1:])
@@ -224,25 +207,12 @@ def scan_and_snap(s: Case) -> Measurement:
         quicker[name] = float(per_fold.max() / per_fold[0])
         fastest[name] = float(late[per_fold.argmax()])
         last = late >= times[-1] / 10.0
-        checks += [
-            Check(
-                f"exponent of chi in t up to t_0', {name}",
-                1.0,
-                float(power.max()),
-                AT_MOST,
-                training=name == "training",
-            ),
-            Check(
-                f"exponent of chi's growth per e-fold of t, last decade, {name}",
-                0.0,
-                slope(late[last], per_fold[last]),
-                relative=False,
-                training=name == "training",
-            ),
-        ]
+        exponents[name] = slope(late[last], per_fold[last])
+    late_growth = "exponent of chi's growth per e-fold of t, last decade"
     done = float(path[times == t0, 0, high].item() / path[-1, 0, high])
     return Measurement(
-        *checks,
+        *on_both_paths("exponent of chi in t up to t_0'", 1.0, powers, AT_MOST),
+        *on_both_paths(late_growth, 0.0, exponents, relative=False),
         number=quicker["Eq. 10"],
         training_number=quicker["training"],
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "

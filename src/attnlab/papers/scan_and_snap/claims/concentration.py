@@ -10,13 +10,14 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
 
 from .. import theory
 from ..cases import WEAK
 from ..hypotheses import MUCH, large_vocabulary, many_steps, uniform_classes
-from . import FORMS, claim
+from . import by_form, claim
 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])
@@ -24,9 +25,7 @@ DELTA = np.array([0.01, 0.1, 0.5])
 GRID = (STEPS, CLASSES, DELTA)
 
 
-def coverage(
-    N: NDArray[np.float64], K: NDArray[np.float64], radius: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
     """P(|N_n - ceil(N/K)| <= radius) exactly, for N_n binomial with N draws of probability 1/K."""
     centre = np.ceil(N / K)
     visits = scipy.stats.binom(N, 1.0 / K)
@@ -55,13 +54,13 @@ def eq_58(s: Case) -> Measurement:
     """
     N, delta = MUCH * s.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
-    right, middle = (theory.visits_radius(n, delta=d, form=form) for form in FORMS)
-    few = [float(theory.visits_radius(8, delta=0.5, form=form)) for form in FORMS]
+    right, middle = by_form(theory.visits_radius, n, delta=d).values()
+    few = by_form(theory.visits_radius, 8, delta=0.5)
     return Measurement(
         Check("middle < right", right, middle),
         number=float((right - middle).min()),
         note="it needs N ln(2/delta) > 11.66, which N >> K^2 gives; N = 8, delta = 0.5: the "
-        f"middle is {few[1]:.4f}, the right-hand side {few[0]:.4f}",
+        f"middle is {few['corrected']:.4f}, the right-hand side {few['printed']:.4f}",
     )
 
 
@@ -95,9 +94,9 @@ class Strayed(NamedTuple):
     """A class seen `stray` N/K visits less than the average N/K: what Lemma 11 speaks of, over M
     (from 10^3 to 10^9) and N/K (from 5 to 500). Above the average both deviations are smaller."""
 
-    theta: NDArray[np.float64]
-    sigma: NDArray[np.float64]
-    radius: NDArray[np.float64]
+    theta: FloatArray
+    sigma: FloatArray
+    radius: FloatArray
     bound: theory.Deviations
     late: NDArray[np.bool_]
 
@@ -127,20 +126,12 @@ def lemma_11(s: Case) -> Measurement:
     """
     found, far = strayed(STRAY), strayed(3 * STRAY)
     third = ETA_Y * far.radius / 3.0
+    bound, sigma, late = found.bound.sigma, found.sigma, found.late
     return Measurement(
         Check("theta over Delta/(N/K) (Eq. 61)", found.bound.theta, found.theta),
-        Check(
-            "sigma' below eta_Y Delta/3, N < t_0",
-            found.bound.sigma[~found.late],
-            found.sigma[~found.late],
-            AT_MOST,
-        ),
-        Check(
-            "sigma' over Delta/(N/K), N >= t_0",
-            found.bound.sigma[found.late],
-            found.sigma[found.late],
-        ),
-        number=float((found.sigma / found.bound.sigma)[~found.late].max()),
+        Check("sigma' below eta_Y Delta/3, N < t_0", bound[~late], sigma[~late], AT_MOST),
+        Check("sigma' over Delta/(N/K), N >= t_0", bound[late], sigma[late]),
+        number=float((sigma / bound)[~late].max()),
         note="Eq. 65 is proved for N_n above the mean; below it, for any Delta, 1/3 becomes 1 "
         f"(sigma' <= eta_Y Delta by Eq. 45): at Delta = 0.3 N/K sigma' reaches "
         f"{(far.sigma / third).max():.2f} times eta_Y Delta/3",

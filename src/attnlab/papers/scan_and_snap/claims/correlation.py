@@ -11,22 +11,23 @@ from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 from .. import cases, theory
 from ..cases import FAINT, FIG3, SYN_SMALL, WEAK
 from ..hypotheses import fast_decoder, weak_correlations
-from . import FORMS, claim, in_both_forms, on_both_paths
+from . import by_form, claim, in_both_forms, on_both_paths
 
 SAMPLES = 200
 
 
 @cache
-def random_attention() -> tuple[NDArray[np.float64], ...]:
+def random_attention() -> tuple[FloatArray, ...]:
     """F for 200 random sets of 2 to 6 classes, rows f_n, with |lambda_1(E)| below 1/K."""
     rng = np.random.default_rng(5)
-    found: list[NDArray[np.float64]] = []
+    found: list[FloatArray] = []
     while len(found) < SAMPLES:
         K = int(rng.integers(2, 7))
         shared = rng.uniform(0, 1, (K, 4)) * (rng.random((K, 4)) < 0.6) * rng.uniform(0.02, 0.5)
@@ -37,12 +38,12 @@ def random_attention() -> tuple[NDArray[np.float64], ...]:
 
 
 @cache
-def random_correlations() -> tuple[NDArray[np.float64], ...]:
+def random_correlations() -> tuple[FloatArray, ...]:
     """E of each set of `random_attention`."""
     return tuple(theory.gram(f) for f in random_attention())
 
 
-def radius(E: NDArray[np.float64]) -> float:
+def radius(E: FloatArray) -> float:
     """The largest |eigenvalue|."""
     return float(np.abs(np.linalg.eigvalsh(E)).max())
 
@@ -82,15 +83,10 @@ def full_rank(s: Case) -> Measurement:
     """
     least = [float(np.linalg.svd(f, compute_uv=False).min()) for f in random_attention()]
     floor = [float(np.sqrt(1.0 - radius(E))) for E in random_correlations()]
+    smallest = "smallest singular value of F"
     return Measurement(
-        Check("smallest singular value of F", 0.0, least, ABOVE, tolerance=0.0),
-        Check(
-            "smallest singular value of F above sqrt(1 - |lambda_1|)",
-            floor,
-            least,
-            AT_LEAST,
-            tolerance=1e-12,
-        ),
+        Check(smallest, 0.0, least, ABOVE, tolerance=0.0),
+        Check(f"{smallest} above sqrt(1 - |lambda_1|)", floor, least, AT_LEAST, tolerance=1e-12),
         number=min(least),
         note="|lambda_1| < 1/K alone gives it: the eigenvalues of F^T F = I + E are at least "
         "1 - 1/K; neither M >> K^2 nor the floor 6/sqrt(M) is needed",
@@ -128,11 +124,11 @@ def e_prime(s: Case) -> Measurement:
     """
     f, E, eye = formulas.unit_attention(s), theory.correlation(s), np.eye(s.K)
 
-    def moved(Ep: NDArray[Any]) -> NDArray[np.float64]:
+    def moved(Ep: NDArray[Any]) -> FloatArray:
         return np.asarray(f @ (f.T - f.T @ Ep))
 
-    by_form = {form: moved(theory.e_prime(E, form=form)) for form in FORMS}
-    checks = in_both_forms("F^T (F - F E') = I", eye, by_form, relative=False)
+    identity = {form: moved(Ep) for form, Ep in by_form(theory.e_prime, E).items()}
+    checks = in_both_forms("F^T (F - F E') = I", eye, identity, relative=False)
     missed, inverse, rho = checks[0].error, np.linalg.inv(eye + E), E.max()
     # In our text of D.1 the operator is lost: the other two that it could be are tried as well.
     others = {"plus": inverse + eye, "nothing": inverse}
@@ -207,9 +203,7 @@ def lemma_17(s: Case) -> Measurement:
     return _below("max |E' - E|", bound, gap)
 
 
-def brute_gradient(
-    f: NDArray[np.float64], growth: NDArray[np.float64], M: int
-) -> NDArray[np.float64]:
+def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
     """g_n = Y (e_n - alpha_n) for Theorem 5's Y, one row per class, with no coefficient in it."""
     Y = theory.decoder_weights(f, growth, M=M)
     logits = f @ Y
@@ -249,13 +243,11 @@ def eq_88(s: Case) -> Measurement:
     theta, sigma = theory.visit_deviations(visits, M=M, eta_y=eta_y)
     speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
-    predicted = {
-        form: theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form) for form in FORMS
-    }
+    predicted = by_form(theory.back_gradient, f, M=M, theta=theta, sigma=sigma)
     overlap = theory.correlation(FAINT.P)
-    faint = {form: theory.xi(overlap, M=FAINT.M, form=form) for form in FORMS}
+    faint = by_form(theory.xi, overlap, M=FAINT.M)
     pair = np.array([[0.0, 0.3], [0.3, 0.0]])
-    wrong, right = (theory.beta(pair, M=30, form=form)[0, 1] for form in FORMS)
+    wrong, right = (beta[0, 1] for beta in by_form(theory.beta, pair, M=30).values())
     return Measurement(
         *in_both_forms("g_n / gamma", predicted, g, relative=False),
         number=float(wrong),

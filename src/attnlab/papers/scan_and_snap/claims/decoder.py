@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to, within
 
 from .. import cases, theory
 from ..cases import WEAK
 from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
-from . import FORMS, claim, in_both_forms, in_training
+from . import by_form, claim, in_both_forms, in_training
 from .correlation import radius, random_attention, tightest
 
 
-def modified_update(
-    f: NDArray[np.float64], visits: NDArray[np.int64], *, M: int, eta_y: float
-) -> NDArray[np.float64]:
+def modified_update(f: FloatArray, visits: IntArray, *, M: int, eta_y: float) -> FloatArray:
     """Y (L, M) after batch-1 steps of Eq. 26 on the classes listed in `visits`, from 0."""
     K = len(f)
     Y = np.zeros((f.shape[1], M))
@@ -59,6 +57,7 @@ def small_modification(s: Case) -> Measurement:
     sets = [(f, theory.gram(f)) for f in (*random_attention(), extreme)]
     size = [float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()) for f, E in sets]
     largest = np.array([radius(E) for _, E in sets])
+    bound = largest / np.sqrt(1.0 - largest**2)
     rho = float(theory.correlation(s)[0, 1])
     of_sgd = theory.plain_coefficients(cases.transition_time(s), **cases.clock(s), rho=rho).beta
     effect = theory.beta(theory.correlation(s), M=s.M)[0, 1] / of_sgd
@@ -66,7 +65,7 @@ def small_modification(s: Case) -> Measurement:
         Check("|F E' e_n| over |lambda_1|", largest, size),
         Check(
             "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
-            largest / np.sqrt(1.0 - largest**2),
+            bound,
             size,
             AT_MOST,
             tolerance=1e-12,
@@ -89,7 +88,7 @@ def after_eq_30(s: Case) -> Measurement:
     # Equal overlaps and K = M, where Remark 1's argument is right: w_n = (M-1) h(t/K; rate) zeta_n.
     K, rho, eta_y, t = 20, 0.1, 0.5, np.geomspace(1.0, 1e4, 12)
 
-    def rate(own: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rate(own: FloatArray) -> FloatArray:
         """The learning rate with which the modified update would have got so far."""
         return np.asarray(K * theory.h_inverse(own / (K - 1.0), M=K, eta_y=1.0) / t)
 
@@ -111,13 +110,11 @@ def after_eq_30(s: Case) -> Measurement:
     )
 
 
-def plain_flow(
-    E: NDArray[np.float64], t: NDArray[np.float64], *, M: int, eta_y: float
-) -> NDArray[np.float64]:
+def plain_flow(E: FloatArray, t: FloatArray, *, M: int, eta_y: float) -> FloatArray:
     """W (time, K, M) of Eq. 7 in the flow, all K x M logits integrated; t in batch-1 steps."""
     K = len(E)
 
-    def velocity(_: float, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def velocity(_: float, w: FloatArray) -> FloatArray:
         error = np.eye(K, M) - scipy.special.softmax(w.reshape(K, M), axis=-1)
         return np.asarray((eta_y / K * (np.eye(K) + E) @ error).ravel())
 
@@ -135,16 +132,12 @@ def y_star(s: Case) -> Measurement:
     """
     t = np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
-    per_fold = np.diff(own) / np.diff(np.log(t))
+    per_fold = float((np.diff(own) / np.diff(np.log(t)))[-1])
     result = cases.climbed(s).sel(ratio=FAST)
     loss = result["loss"].values
     return Measurement(
         Check(
-            "growth of the own logit per e-fold of t, late",
-            1.0,
-            float(per_fold[-1]),
-            LEADING,
-            tolerance=0.01,
+            "growth of the own logit per e-fold of t, late", 1.0, per_fold, LEADING, tolerance=0.01
         ),
         in_training("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0),
         number=float(own[-1]),
@@ -162,14 +155,8 @@ def theorem_5(s: Case) -> Measurement:
     visits = rng.integers(0, len(f), 300)
     counts = np.bincount(visits, minlength=len(f))
     predicted = theory.decoder_weights(f, theory.h_star(counts, M=M, eta_y=eta_y), M=M)
-    return Measurement(
-        Check(
-            "Y after 300 random visits",
-            predicted,
-            modified_update(f, visits, M=M, eta_y=eta_y),
-            relative=False,
-        )
-    )
+    updated = modified_update(f, visits, M=M, eta_y=eta_y)
+    return Measurement(Check("Y after 300 random visits", predicted, updated, relative=False))
 
 
 @claim(
@@ -190,18 +177,14 @@ def corollary_1(s: Case) -> Measurement:
     K, M, y = s.K, s.M, s.eta_y
     t = np.geomspace(1, 1e6, 20)
     W = np.array([theory.class_logits(theory.h(step / K, M=M, eta_y=y), M=M)[0] for step in t])
-    miss = np.eye(1, M) - scipy.special.softmax(W, axis=-1)
+    miss = np.linalg.norm(np.eye(1, M) - scipy.special.softmax(W, axis=-1), axis=-1)
+    error = theory.decoder_error(t, **cases.clock(s))
     epsilon = np.geomspace(1e-6, 0.1, 11)
-    printed, exact = (theory.steps_to_error(epsilon, **cases.clock(s), form=form) for form in FORMS)
+    printed, exact = by_form(theory.steps_to_error, epsilon, **cases.clock(s)).values()
     late = cases.climbed(s).sel(ratio=100.0, time=slice(1e3 * cases.transition_time(s), None))
     rate = slope(late["time"], late["loss"])
     return Measurement(
-        Check(
-            "|e_n - alpha_n| (Eq. 71)",
-            theory.decoder_error(t, **cases.clock(s)),
-            np.linalg.norm(miss, axis=-1),
-            EQUAL,
-        ),
+        Check("|e_n - alpha_n| (Eq. 71)", error, miss, EQUAL),
         Check("steps to reach epsilon", printed, exact),
         in_training("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05),
         number=float((printed / exact)[2]),
@@ -216,15 +199,13 @@ def remark_1(s: Case) -> Measurement:
     only). The tolerance is that of the two solvers.
     """
     rho, eta_y, t = 0.1, 0.5, np.geomspace(1, 1e4, 12)
-    cases = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
+    sizes = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
     checks: list[Check] = []
     own_logit: dict[str, float] = {}
-    for name, (K, M) in cases.items():
+    for name, (K, M) in sizes.items():
         W = plain_flow(rho * (1.0 - np.eye(K)), t, M=M, eta_y=eta_y)
-        said = {
-            form: theory.plain_decoder(t, K=K, M=M, rho=rho, eta_y=eta_y, form=form)[:2]
-            for form in FORMS
-        }
+        found = by_form(theory.plain_decoder, t, K=K, M=M, rho=rho, eta_y=eta_y)
+        said = {form: (of.own, of.other) for form, of in found.items()}
         checks += in_both_forms(f"w_n, {name}", said, [W[:, 0, 0], W[:, 0, 1]], relative=False)
         own_logit |= {form: float(own[-1]) for form, (own, _) in said.items()}  # of the last case
     run = trained(s.classes, ((s.eta_y, 0.0),), s.steps, exactly=(cases.transition_time(s),))
@@ -232,8 +213,7 @@ def remark_1(s: Case) -> Measurement:
     times, loss = result["time"].values, result["loss"].values
     overlap = float(theory.correlation(s)[0, 1])
     predicted = {}
-    for form in FORMS:
-        w = theory.plain_decoder(times, **cases.clock(s), rho=overlap, form=form)
+    for form, w in by_form(theory.plain_decoder, times, **cases.clock(s), rho=overlap).items():
         odds = (s.K - 1) * np.exp(w.other - w.own) + (s.M - s.K) * np.exp(w.outside - w.own)
         predicted[form] = np.log1p(odds)
     checks += in_both_forms("loss with Z fixed", predicted, loss, training=True)

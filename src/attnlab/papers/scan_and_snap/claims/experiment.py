@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy
@@ -11,7 +12,6 @@ import xarray as xr
 from attnlab import measures
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed
-from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
@@ -27,7 +27,13 @@ SYN_MEDIUM = Case(syn_medium(num_last=5), 2.0, 1.0, 100.0, 128.0)
 SYN_SMALL_AS_PRINTED = Case(syn_small(), 10.0, 1.0, 100.0, 128.0)
 ETA_Y = (1.0, 10.0)
 MOMENTUM = 0.9
-SEEDS = 4
+PROTOCOL: dict[str, Any] = {
+    "length": 128,
+    "batch_size": 128,
+    "momentum": MOMENTUM,
+    "seeds": 4,
+    "dtype": "float32",
+}
 RATIOS = np.array([1.0, 2.0, 5.0, 10.0])
 ETA_Z = np.array([0.5, 1.0, 2.0])
 # Where the descent of recall is measured, and the thresholds, in units of 1/tokens.
@@ -40,19 +46,15 @@ def syn_medium_runs() -> xr.Dataset:
     """Train the runs of Fig. 6 (5 queries); return their end, over (ratio, eta_z, seed)."""
     s, steps = SYN_MEDIUM, int(SYN_MEDIUM.steps)
     eta_z = xr.DataArray(ETA_Z, dims="eta_z")
-    run = simulate(
-        s.classes,
-        length=int(s.length),
-        batch_size=128,
+    run = cases.stepped(
+        s,
+        steps,
+        **PROTOCOL,
         eta_y=xr.DataArray(RATIOS, dims="ratio") * eta_z,
         eta_z=eta_z,
-        steps=steps,
-        momentum=MOMENTUM,
         init="uniform",
-        seeds=SEEDS,
         what=("attention", "logits"),
         at=[steps],
-        progress=False,
     )
     return run.isel(step=0).assign_coords(ratio=RATIOS, eta_z=ETA_Z)
 
@@ -111,20 +113,9 @@ def fig6_threshold(s: Case) -> Measurement:
 @cache
 def syn_small_runs() -> xr.Dataset:
     """Train the runs of Fig. 4 on Syn-Small, eta_Z = 1, over (eta_y, seed, step)."""
-    s = SYN_SMALL_AS_PRINTED
-    return simulate(
-        s.classes,
-        length=int(s.length),
-        batch_size=128,
-        eta_y=list(ETA_Y),
-        eta_z=s.eta_z,
-        steps=int(s.steps),
-        momentum=MOMENTUM,
-        seeds=SEEDS,
-        what=("attention", "loss"),
-        at=[0, 10, int(s.steps)],
-        progress=False,
-    )
+    s, steps = SYN_SMALL_AS_PRINTED, int(SYN_SMALL_AS_PRINTED.steps)
+    settings = {"eta_y": list(ETA_Y), "what": ("attention", "loss"), "at": [0, 10, steps]}
+    return cases.stepped(s, steps, **PROTOCOL, **settings)
 
 
 @claim("fig6-eta-z", BELOW, SYN_MEDIUM)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.runs import ratios, trained
+from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
@@ -21,7 +22,7 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 from .. import cases, theory
 from ..cases import RATES, SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, weak_correlations_with_residual
-from . import FORMS, claim, in_training
+from . import by_form, claim, in_training, on_both_paths
 from .model import complex_slope, mean_likelihood, unit
 
 # Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
@@ -52,7 +53,7 @@ def _with_residual(s: Case) -> xr.Dataset:
     return trained(s.classes, RESIDUAL_RATES, s.steps, model=Extended(residual=True))
 
 
-def _angles(s: Case, form: Form) -> NDArray[np.float64]:
+def _angles(s: Case, form: Form) -> FloatArray:
     """1 - cosine between the path of z in training and the first velocity, at each record past
     the transition t_0, all runs."""
     velocity = theory.residual_velocity(s, np.zeros((2, s.P.shape[1])), form=form)
@@ -103,7 +104,7 @@ def residual_beta(s: Case) -> Measurement:
     direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
     path 1 - cosine must be below 0.05.
     """
-    printed, right = (theory.residual_beta(s, form=form) for form in FORMS)
+    printed, right = by_form(theory.residual_beta, s).values()
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
     angles = _angles(s, "printed")
     return Measurement(
@@ -281,28 +282,17 @@ def heads_as_starts(s: Case) -> Measurement:
     for combine in ("average", "concatenate"):
         run = trained(s.classes, rates, s.steps, start, Extended(heads=3, combine=combine))
         ends[f"training together, {combine}"] = list(cases.logits(s, run.isel(run=0, time=-1)))
-    checks, kept = [], []
-    for name, final in ends.items():
-        weights = formulas.attention_weights(s, np.array(final))
-        winner = [
+    found = {
+        name: [
             [tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
-            for head in weights
+            for head in formulas.attention_weights(s, np.array(final))
         ]
-        training = name != "Eq. 10"
-        checks.append(
-            Check(
-                f"the winner of each head, {name}",
-                predicted,
-                winner,
-                relative=False,
-                tolerance=0.5,
-                training=training,
-            )
-        )
-        kept += [len({head[0] for head in winner})] if training else []
+        for name, final in ends.items()
+    }
+    kept = [len({head[0] for head in heads}) for name, heads in found.items() if name != "Eq. 10"]
     winners = float(np.unique(predicted[:, 0]).size)
     return Measurement(
-        *checks,
+        *on_both_paths("the winner of each head", predicted, found, relative=False),
         Check("different winners for class 0", 1.0, winners, ABOVE, tolerance=0.0),
         number=winners,
         training_number=float(min(kept)),

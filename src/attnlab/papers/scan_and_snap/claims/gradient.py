@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, within
@@ -17,7 +17,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETT
 from .. import cases, theory
 from ..cases import FIG3, WEAK
 from ..hypotheses import MUCH, THEOREM_1, large_vocabulary, uniform_classes, weak_correlations
-from . import FORMS, claim, in_both_forms
+from . import FORMS, by_form, claim, in_both_forms
 from .correlation import brute_gradient, random_correlations
 
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
@@ -32,7 +32,7 @@ def theorem_1(s: Case) -> Measurement:
     f, t = formulas.unit_attention(s), cases.transition_time(s)
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
     g = brute_gradient(f, growth, s.M) / theory.gamma(t, **cases.clock(s))
-    said = {form: theory.back_gradient(f, M=s.M, form=form) for form in FORMS}
+    said = by_form(theory.back_gradient, f, M=s.M)
     on_paper = in_both_forms("g_n / gamma (Eq. 9)", said, g, relative=False)
     slow = s.at(eta_z=s.eta_y / SLOWEST)
     times, trained_z = trained_growth(slow)
@@ -65,14 +65,14 @@ def theorem_1(s: Case) -> Measurement:
     )
 
 
-def trained_growth(s: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def trained_growth(s: Case) -> tuple[FloatArray, FloatArray]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
     t0 = cases.transition_time(s)
     result = cases.climbed(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
     return result["time"].values, cases.logits(s, result)[:, 0, cases.most_and_least_frequent(s)[1]]
 
 
-def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
+def plain_growth(s: Case, times: FloatArray, token: int) -> FloatArray:
     """z of a distinct token of class 0 by Eq. 98 with SGD's own beta, attention held at its start.
 
     Two classes: dz/dt = (eta_Z/K) f_l^2 gamma beta f_1.f_2.
@@ -98,18 +98,15 @@ def eq_86(s: Case) -> Measurement:
     speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
     along = np.linalg.lstsq(f.T, g.T, rcond=None)[0]
-    return Measurement(
-        Check(
-            "iota_n", theory.iota(theory.gram(f), M=M, theta=theta, sigma=sigma), np.diagonal(along)
-        )
-    )
+    predicted = theory.iota(theory.gram(f), M=M, theta=theta, sigma=sigma)
+    return Measurement(Check("iota_n", predicted, np.diagonal(along)))
 
 
 # |delta_1| << 1 in Eqs. 87 and 89, read as a tenth at most.
 STRAY, LARGE = 1.0 / MUCH, 1000.0
 
 
-def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
     """Return M |delta_2| of Eq. 87 and M |delta_3| of Eq. 89, the largest of each of 200 sets."""
     rng = np.random.default_rng(19)
     found = []
@@ -146,7 +143,7 @@ def eq_89(s: Case) -> Measurement:
     )
 
 
-def overlapping() -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def overlapping() -> list[tuple[FloatArray, FloatArray]]:
     """E and its |eigenvalues| of the random sets in which none is near 0, where bounds say much."""
     sets = [(E, np.abs(np.linalg.eigvalsh(E))) for E in random_correlations()]
     return [(E, size) for E, size in sets if size.min() > 0.01]
@@ -179,15 +176,10 @@ def eq_93(s: Case) -> Measurement:
     left = np.array([-np.diagonal(theory.e_prime(E)).max() for E, _ in overlapping()])
     floor, radius = np.array([(size.min() ** 2, size.max()) for _, size in overlapping()]).T
     rho = float(theory.correlation(s)[0, 1])
+    printed, right = floor / (1 - radius), floor / (1 + radius)
     return Measurement(
-        Check("above min lambda^2/(1 - |lambda_1|)", floor / (1 - radius), left, AT_LEAST),
-        Check(
-            "above min lambda^2/(1 + |lambda_1|)",
-            floor / (1 + radius),
-            left,
-            AT_LEAST,
-            form="corrected",
-        ),
+        Check("above min lambda^2/(1 - |lambda_1|)", printed, left, AT_LEAST),
+        Check("above min lambda^2/(1 + |lambda_1|)", right, left, AT_LEAST, form="corrected"),
         number=rho**2 / (1 - rho) - rho**2 / (1 - rho**2),
         note=f"two classes, f_1.f_2 = {rho:.3f}: the sum is {rho**2 / (1 - rho**2):.4f}, the "
         f"printed lower bound {rho**2 / (1 - rho):.4f}; the next line, with 1/2, is right",
@@ -202,13 +194,13 @@ def theorem_1b(s: Case) -> Measurement:
     K, y, M = s.K, s.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
 
-    def constant(t: NDArray[np.float64], form: str) -> NDArray[np.float64]:
+    def constant(t: FloatArray, form: str) -> FloatArray:
         rate = theory.gamma_stages(t, K=K, M=M, eta_y=y, form=form).late
         return np.asarray(theory.gamma(t, K=K, M=M, eta_y=y) / rate)
 
     late = t0 * np.array([1e5, 1e6])[:, None]
     growing = [slope(t, c) for t, c in zip(late.T, constant(late, "printed").T, strict=True)]
-    at_t0 = {form: constant(t0, form) for form in FORMS}
+    at_t0 = by_form(constant, t0)
     return Measurement(
         Check("exponent in t of gamma over the rate", 0.0, growing, relative=False),
         number=float(at_t0["printed"][-1]),

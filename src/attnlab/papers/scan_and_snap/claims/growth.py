@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import slope
-from attnlab.simulation import simulate
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
-from .. import theory
+from .. import cases, theory
 from ..cases import FIG3
 from . import claim, in_training
 
@@ -34,28 +35,17 @@ def lemma_5(case: Case) -> Measurement:
     # Training: classes without overlap have orthogonal f_n, so that each row of W learns alone
     # and attention does not move. An expected-gradient step is a visit at the rate eta_Y / K.
     apart = SequenceClasses([{0: 1.0}, {1: 1.0}], [2, 2], [3, 4], vocab_size=M)
-    result = simulate(
-        apart,
-        gradient="population",
-        eta_y=eta_y,
-        eta_z=1.0,
-        steps=int(steps[-1]),
-        momentum=0.0,
-        what="loss",
-        at=steps.tolist(),
-        dtype="float64",
-        progress=False,
-    )
+    visited = Case(apart, eta_y, 1.0, steps[-1])
+    settings: dict[str, Any] = {"gradient": "population", "what": "loss", "at": steps.tolist()}
+    loss = cases.stepped(visited, int(steps[-1]), **settings)["loss"].isel(seed=0).values
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),
-        in_training(
-            "loss after s steps", np.log1p((M - 1) * np.exp(-x)), result["loss"].isel(seed=0).values
-        ),
+        in_training("loss after s steps", np.log1p((M - 1) * np.exp(-x)), loss),
     )
 
 
-def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np.float64]:
+def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
     """h(t) by a stiff solver of Eq. 44, in x = M h."""
     solution = scipy.integrate.solve_ivp(
         lambda _, x: M * eta_y / (M - 1.0 + np.exp(x)),
@@ -84,7 +74,7 @@ def lemma_6(s: Case) -> Measurement:
     )
 
 
-def _gap(steps: NDArray[np.int64], *, M: float, eta_y: float) -> NDArray[np.float64]:
+def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
     """h* - h after each number of visits."""
     return np.asarray(theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y))
 

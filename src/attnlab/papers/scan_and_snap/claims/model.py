@@ -14,8 +14,8 @@ from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS, trained
+from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
-from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
 
@@ -49,8 +49,8 @@ def mean_likelihood(attended: Sequence[NDArray[Any]], Y: NDArray[Any]) -> comple
 
 
 def complex_slope(
-    function: Callable[[NDArray[np.complex128]], complex], x: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    function: Callable[[NDArray[np.complex128]], complex], x: FloatArray
+) -> FloatArray:
     """The gradient of a real-analytic function to rounding, by steps along the imaginary axis."""
     gradient = np.empty(x.shape)
     for i in np.ndindex(x.shape):
@@ -75,18 +75,7 @@ def lemma_1(s: Case) -> Measurement:
 
     # Training: the simulator's expected-gradient steps against Lemma 1 applied class by class.
     steps = 40
-    result = simulate(
-        s.classes,
-        gradient="population",
-        eta_y=s.eta_y,
-        eta_z=s.eta_z,
-        steps=steps,
-        momentum=0.0,
-        what="logits",
-        at=[0, steps],
-        dtype="float64",
-        progress=False,
-    )
+    result = cases.stepped(s, steps, gradient="population")
     simulated = cases.logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
     for _ in range(steps):
@@ -147,21 +136,8 @@ def finite_length(s: Case) -> Measurement:
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
     steps = round(10 * cases.transition_time(s))
-    run = simulate(
-        s.classes,
-        length=length,
-        batch_size=64,
-        eta_y=s.eta_y,
-        eta_z=s.eta_z,
-        steps=steps,
-        seeds=16,
-        momentum=0.0,
-        what="logits",
-        at=[steps],
-        dtype="float64",
-        progress=False,
-    )
-    z = cases.logits(s, run.isel(step=0))
+    run = cases.stepped(s, steps, length=length, batch_size=64, seeds=16)
+    z = cases.logits(s, run.isel(step=-1))
     fates = theory.token_fates(s)
     claimed = fates != 0
     along = (z * fates).mean(0)[claimed]

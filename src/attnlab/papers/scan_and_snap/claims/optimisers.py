@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed
+from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import symmetric
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import BELOW
 
-from .. import theory
+from .. import cases, theory
 from ..cases import SYN_SMALL
 from . import claim, in_training
 
@@ -98,34 +99,26 @@ def spurious_tokens(s: Case) -> Measurement:
             shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
         return float(np.mean(shares))
 
-    def trained(
-        sequences: int | None, prior: float = 0.0
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def trained(sequences: int | None, prior: float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Of the common tokens, z(end) - z(0) and the classes' mean attention: (seed, token)."""
         tokens = s.classes.in_play[common]
         start = np.zeros(s.M)
         start[tokens] = -prior
-        result = simulate(
-            s.classes,
+        result = cases.stepped(
+            s,
+            int(s.steps),
             length=LENGTH,
             training_set=sequences,
             batch_size=min(sequences or MANY, MANY),
-            eta_y=s.eta_y,
-            eta_z=s.eta_z,
-            steps=int(s.steps),
             seeds=SEEDS,
             init=start,
-            momentum=0.0,
             what=("attention", "logits"),
-            at=(int(s.steps),),
-            progress=False,
+            dtype="float32",
         ).isel(step=-1, token=tokens)
         moved = result["attention_logits"].isel(query=0).values + prior
         return moved, result["attention"].mean("sequence_class").values
 
-    def excess(
-        seen: NDArray[np.bool_], attention: NDArray[np.float64], unlimited: NDArray[np.float64]
-    ) -> float:
+    def excess(seen: NDArray[np.bool_], attention: FloatArray, unlimited: FloatArray) -> float:
         """Attention to the tokens that training showed, beyond that of ever new data."""
         return float(((attention - unlimited.mean(0)) * seen).sum(-1).mean())
 

@@ -20,7 +20,7 @@ from ..hypotheses import (
     single_query,
     weak_correlations,
 )
-from . import claim, in_training
+from . import claim, in_training, on_both_paths
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
@@ -56,25 +56,12 @@ def snap_time(s: Case) -> Measurement:
     }
     snaps = measures.snap_time(run).isel(sequence_class=0).values
     about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
-    checks = []
-    for name, slow in slowed.items():
-        training = name == "training"
-        checks += [
-            Check(
-                f"slowed to a tenth, over 2 K ln M/eta_Y, {name}", about, slow, training=training
-            ),
-            Check(
-                f"a larger eta_Y slows earlier, {name}",
-                slow[:-1],
-                slow[1:],
-                BELOW,
-                tolerance=0.0,
-                training=training,
-            ),
-        ]
+    sooner = {name: slow[1:] for name, slow in slowed.items()}
+    later = {name: slow[:-1] for name, slow in slowed.items()}
     ratio = slowed["training"] / about
     return Measurement(
-        *checks,
+        *on_both_paths("slowed to a tenth, over 2 K ln M/eta_Y", about, slowed),
+        *on_both_paths("a larger eta_Y slows earlier", later, sooner, BELOW, tolerance=0.0),
         number=float((slowed["Eq. 10"] / about)[-1]),
         training_number=float(ratio[-1]),
         note="over 2 K ln M/eta_Y, training slows to a tenth of its peak speed at "
@@ -109,15 +96,11 @@ def both_rates_sparser(s: Case) -> Measurement:
     run = trained(s.classes, tuple((k * s.eta_y, k * s.eta_z) for k in factors), s.steps)
     entropy = cases.mean_entropy(run).sel(time=slice(cases.transition_time(s), None)).values
     slow = cases.mean_entropy(cases.climbed(SYN_SMALL).sel(ratio=1.0))
+    falls = "entropy falls with both rates at the end, training"
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
         Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
-        in_training(
-            "entropy falls with both rates at the end, training",
-            entropy[:-1, -1],
-            entropy[1:, -1],
-            BELOW,
-        ),
+        in_training(falls, entropy[:-1, -1], entropy[1:, -1], BELOW),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=float(entropy[-1, -1] - entropy[0, -1]),
         note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "

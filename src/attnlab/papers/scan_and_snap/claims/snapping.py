@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed
 from attnlab.auditing.runs import trained
+from attnlab.formulas.checks import FloatArray
 from attnlab.tasks.classes import single_common
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
@@ -19,7 +19,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, with
 from .. import cases, theory
 from ..cases import FIG3, WEAK
 from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, rate_window, single_query
-from . import FORMS, claim, in_both_forms, in_training
+from . import by_form, claim, in_both_forms, in_training
 
 
 def constant(s: Case) -> float:
@@ -29,13 +29,13 @@ def constant(s: Case) -> float:
 
 def growth_setting(case: Case) -> dict[str, Any]:
     """Return what B_n of Theorem 4 depends on: the decoder's clock, eta_Z and C_0."""
-    return {**cases.clock(case), "eta_z": case.eta_z, "C0": constant(case)}
+    return {**cases.rates_of(case), "C0": constant(case)}
 
 
-def integrate_theorem_4(s: Case, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
+def integrate_theorem_4(s: Case, t: FloatArray, C0: float) -> FloatArray:
     """B_n(t) by integrating Eqs. 118 and 119 as they stand: z_l and eta_Z xi_n, from 0."""
 
-    def velocity(at: float, state: NDArray[np.float64]) -> list[float]:
+    def velocity(at: float, state: FloatArray) -> list[float]:
         speed = theory.gamma(at, **cases.clock(s))
         rate = s.eta_z * speed * np.exp(4.0 * state[0]) / C0
         return [-rate, rate]
@@ -62,10 +62,7 @@ def eq_13(s: Case) -> Measurement:
     flow = cases.reduced(s, t)
     measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
     rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
-    paths = {
-        form: theory.common_token_path(t, **cases.clock(s), eta_z=s.eta_z, rho0=rho0, form=form)
-        for form in FORMS
-    }
+    paths = by_form(theory.common_token_path, t, **cases.rates_of(s), rho0=rho0)
     both = {form: [path.logit, path.growth_bound] for form, path in paths.items()}
     return Measurement(
         *in_both_forms("z_ml and B_n", both, measured),
@@ -86,7 +83,7 @@ def theorem_4(s: Case) -> Measurement:
     t0_prime, t0 = theory.transition_times(**cases.clock(s))
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
     measured = integrate_theorem_4(s, t, C0)
-    found = {form: theory.snapping(t, **growth_setting(s), form=form) for form in FORMS}
+    found = by_form(theory.snapping, t, **growth_setting(s))
     regimes = {
         form: np.where(p.regime == "scanning", p.scanning, p.snapping) for form, p in found.items()
     }
@@ -97,12 +94,8 @@ def theorem_4(s: Case) -> Measurement:
     times, z = cases.run_at(s)
     late = times >= t0
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
-    path = theory.common_token_path(
-        times[late],
-        **cases.clock(s),
-        eta_z=s.eta_z,
-        rho0=float(theory.correlation(s)[0, 1] ** -0.5),
-    )
+    rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
+    path = theory.common_token_path(times[late], **cases.rates_of(s), rho0=rho0)
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
     return Measurement(
         *checks,
@@ -134,10 +127,7 @@ def eq_124(s: Case) -> Measurement:
     """
     t = np.geomspace(1.0, 1e6, 30)
     measured = integrate_theorem_4(s, t, 0.1)
-    predicted = {
-        form: theory.growth_bound(t, **cases.clock(s), eta_z=s.eta_z, C0=0.1, form=form)
-        for form in FORMS
-    }
+    predicted = by_form(theory.growth_bound, t, **cases.rates_of(s), C0=0.1)
     return Measurement(
         *in_both_forms("B_n(t), C_0 = 0.1", predicted, measured),
         number=float((predicted["printed"] - measured).mean()),
@@ -159,7 +149,7 @@ def eq_128(s: Case) -> Measurement:
         scipy.integrate.quad(speed, a, b, epsabs=0, epsrel=1e-12)[0]
         for a, b in zip(np.concatenate([[0.0], t[:-1]]), t, strict=True)
     ]
-    predicted = theory.reduced_time(t, **cases.clock(s), eta_z=s.eta_z)
+    predicted = theory.reduced_time(t, **cases.rates_of(s))
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
@@ -172,22 +162,16 @@ def eq_132(s: Case) -> Measurement:
     C0 = constant(s)
     t = 10.0 ** np.array([12, 24, 48, 96])
     B = theory.growth_bound(t, **growth_setting(s))
-    printed, corrected = (
-        theory.snapping(t, **growth_setting(s), form=form).asymptotic for form in FORMS
-    )
+    found = by_form(theory.snapping, t, **growth_setting(s))
+    printed, corrected = found["printed"].asymptotic, found["corrected"].asymptotic
     lacks = np.log(C0) / 4.0
     off = np.abs(printed / B - 1.0)
+    constant_added = "Eq. 132 with -(1/4) ln C_0, minus B_n"
     return Measurement(
         # A gap that stays bounded while B_n grows without bound: a ratio that tends to 1.
         Check("Eq. 132 minus B_n, against (1/4) ln C_0", lacks, printed - B),
         Check("Eq. 132 over B_n nearer to 1 at each t", off[:-1], off[1:], BELOW, tolerance=0.0),
-        Check(
-            "Eq. 132 with -(1/4) ln C_0, minus B_n",
-            0.0,
-            corrected - B,
-            relative=False,
-            form="corrected",
-        ),
+        Check(constant_added, 0.0, corrected - B, relative=False, form="corrected"),
         number=float(off[0]),
         note=f"C_0 = {C0:.3g}: (1 + o(1)) holds, and would with any constant in the bracket. The "
         f"printed one lacks -(1/4) ln C_0 = {-lacks:.3f} (as Eq. 124 does), so that Eq. 132 is "
@@ -211,7 +195,7 @@ def eq_132_condition(s: Case) -> Measurement:
         "corrected": unit * np.exp(MUCH * np.sqrt(nu * C0 / (2.0 * s.K))),
     }
     left = {
-        form: float(4.0 * theory.reduced_time(t, **cases.clock(s), eta_z=s.eta_z) / C0)
+        form: float(4.0 * theory.reduced_time(t, **cases.rates_of(s)) / C0)
         for form, t in times.items()
     }
     return Measurement(
@@ -233,15 +217,10 @@ def eq_133(s: Case) -> Measurement:
     B = theory.growth_bound(t, **growth_setting(s))
     printed = np.log(np.log(s.M * s.eta_z * nu * t / s.K)) - np.log(nu / s.K)
     ratio = B / printed
+    off = np.abs(ratio - 0.5)
     return Measurement(
         Check("B_n over Eq. 133, against 1/2", 0.5, ratio),
-        Check(
-            "nearer to 1/2 at each t",
-            np.abs(ratio[:-1] - 0.5),
-            np.abs(ratio[1:] - 0.5),
-            BELOW,
-            tolerance=0.0,
-        ),
+        Check("nearer to 1/2 at each t", off[:-1], off[1:], BELOW, tolerance=0.0),
         number=float(ratio[-1]),
     )
 
@@ -263,14 +242,11 @@ def b_at_t0(s: Case) -> Measurement:
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
     C0, t0 = constant(s), cases.transition_time(s)
     B = [
-        float(
-            theory.growth_bound(cases.transition_time(at), **cases.clock(at), eta_z=at.eta_z, C0=C0)
-        )
+        float(theory.growth_bound(cases.transition_time(at), **cases.rates_of(at), C0=C0))
         for at in (s.at(eta_y=y, eta_z=z) for y, z in rates)
     ]
-    formula = {
-        form: float(theory.snapping(t0, **growth_setting(s), form=form).snapping) for form in FORMS
-    }
+    found = by_form(theory.snapping, t0, **growth_setting(s))
+    formula = {form: float(of.snapping) for form, of in found.items()}
     run = trained(s.classes, rates, s.steps)
     n, high, _ = cases.most_and_least_frequent(s)
     at_t0 = [run.isel(run=i).interp(time=t0 / k, method="cubic") for i, k in enumerate(factors)]
@@ -289,17 +265,17 @@ def b_at_t0(s: Case) -> Measurement:
     )
 
 
-def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
     """f^2 of the tokens of one class, (B, L), as B_n grows, however xi_n does it.
 
     The first token is common: dz_l = f_l^2 dB (Eq. 98), and -(1 - f_l^2) dB for it (Eq. 100).
     """
 
-    def share(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(z: FloatArray) -> FloatArray:
         c = (P * np.exp(z)) ** 2
         return np.asarray(c / c.sum())
 
-    def velocity(_: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def velocity(_: float, z: FloatArray) -> FloatArray:
         f = share(z)
         return np.asarray(f - np.eye(P.size)[0])
 

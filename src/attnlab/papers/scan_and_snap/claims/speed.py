@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement
 from attnlab.auditing.fit import listed
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_greater, up_to, within
 
@@ -29,7 +29,7 @@ def lemma_8(s: Case) -> Measurement:
     inside = low * (high / low) ** np.linspace(1e-6, 1 - 1e-6, 50)
     below, above = low * np.geomspace(1e-6, 1 - 1e-6, 50), high * np.geomspace(1 + 1e-6, 1e3, 50)
 
-    def room(h: NDArray[np.float64]) -> NDArray[np.float64]:
+    def room(h: FloatArray) -> FloatArray:
         return np.asarray(np.log((M - 1.0) * M * h) - M * h)
 
     small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
@@ -69,10 +69,10 @@ def lemma_9(s: Case) -> Measurement:
     rate_early = theory.gamma_stages(early, K=K, M=M, eta_y=y).early
     rate_late = theory.gamma_stages(late, K=K, M=M, eta_y=y).late
 
-    def x(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def x(t: FloatArray) -> FloatArray:
         return np.asarray(M * theory.h(t / K, M=M, eta_y=y))
 
-    def logs(t: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def logs(t: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.log(M - 1.0) + 0 * t, np.log((M - 1.0) * x(t))
 
     vast = np.array([1e30, 1e150])

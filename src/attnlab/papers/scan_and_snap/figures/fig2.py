@@ -23,7 +23,7 @@ from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure
+from . import figure, judgement, sentence
 
 STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
@@ -162,7 +162,7 @@ def _course(ax: Any, run: xr.Dataset) -> None:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """Do common tokens lose, then the likeliest distinct one win, then nothing move?"""
+    """Judge whether common tokens lose, then the likeliest distinct one wins, then none moves."""
     likeliest = frames["probability"].where(~frames["common"]).argmax("token")
     start, end = (frames.isel(step=step) for step in (0, -1))
     lose = end["common_mass"] < start["common_mass"]
@@ -170,7 +170,6 @@ def judge(frames: xr.Dataset) -> Judgement:
     passed = frames["moment"].notnull().all("stage")
     first = frames["suppressed_step"] < frames["winner_step"]
     reached = frames["suppressed_step"].notnull() & frames["winner_step"].notnull()
-    pairs = first.size // frames.sizes["eta_z"]
     numbers: dict[str, float] = {}
     told, short = [], []
     for i, ratio in enumerate(_ratios(frames)):
@@ -187,25 +186,24 @@ def judge(frames: xr.Dataset) -> Judgement:
             "pairs_reached": reached.isel(eta_z=i).sum(),
             "snap_step": run["moment"][-1],
         }
-        numbers |= {f"{name}_{i + 1}": float(value) for name, value in found.items()}
-        rates = f"eta_Y/eta_Z = {ratio:g}"
+        values = {name: float(value) for name, value in found.items()}
+        numbers |= {f"{name}_{i + 1}": value for name, value in values.items()}
         stages = [
             f"{stage} ({moment:.0f})"
             for stage, moment in zip(STAGES, run["moment"].values, strict=True)
             if np.isfinite(moment)
         ]
         short.append(
-            f"at {rates} {'all' if passed[i] else f'{len(stages)} of'} {len(STAGES)} stages are "
-            f"passed (at step): {', '.join(stages)}"
+            f"at eta_Y/eta_Z = {ratio:g} {'all' if passed[i] else f'{len(stages)} of'} "
+            f"{len(STAGES)} stages are passed (at step): {', '.join(stages)}"
         )
-        told.append(
-            f"At {rates} attention to common tokens goes from {common[0]:.3f} to {common[-1]:.3f} "
-            f"and that to the distinct token with {'the largest' if wins[i] else 'another'} "
-            f"P(l|n) from {won[0]:.3f} to {won[-1]:.3f}; half of the one has come by step "
-            f"{found['half_suppressed']:.0f}, half of the other by step {found['half_won']:.0f}. "
-            f"{int(found['pairs_reached'])} of {pairs} pairs of thresholds are reached, "
-            f"{int(found['suppressed_first'])} with suppression first. {_after(run)}"
-        )
+        others: dict[str, Any] = {
+            "ratio": ratio,
+            "wins": "the largest" if wins[i] else "another",
+            "pairs": first.size // frames.sizes["eta_z"],
+            "after": _after(run),
+        }
+        told.append(sentence("fig2", "run", {**values, **others}))
     in_order = not bool((reached & ~first).any())
     if not in_order:
         order = "suppression and winning go together: which is first depends on the thresholds"
@@ -213,19 +211,19 @@ def judge(frames: xr.Dataset) -> Judgement:
         order = "suppression comes first at all thresholds that are reached"
     else:
         order = "no pair of thresholds is reached"
-    summary = (
-        f"{' '.join(told)} So {order} (common tokens below {_list(frames['suppressed'].values)} of "
-        f"their start; the winner above {_list(frames['times'].values)} times its own; the first "
-        f"of each marks a stage). Assumption 1(c) asks for eta_Y >> eta_Z."
-    )
-    headline = f"{short[0][0].upper()}{'; '.join(short)[1:]}. In all, {order}."
-    alt = (
-        f"Four bar charts of unnormalised attention at the stages of the first run, and the course "
-        f"of attention to common tokens and to the winner: {'; '.join(short)}. {' '.join(told)}"
-    )
     as_drawn = bool(lose.all()) and wins.all()
-    outcome = Standing.of(as_drawn and in_order and passed.all(), in_part=as_drawn)
-    return Judgement(outcome, headline, summary, alt, numbers)
+    stages_of_each = "; ".join(short)
+    return judgement(
+        "fig2",
+        Standing.of(as_drawn and in_order and passed.all(), in_part=as_drawn),
+        numbers,
+        stages=stages_of_each[0].upper() + stages_of_each[1:],
+        stages_of_each=stages_of_each,
+        order=order,
+        runs=" ".join(told),
+        suppressed=_list(frames["suppressed"].values),
+        times=_list(frames["times"].values),
+    )
 
 
 def _after(run: xr.Dataset) -> str:

@@ -20,7 +20,7 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure, published
+from . import figure, judgement, published, sentence
 from .recall import by_size, size_titles
 
 AXES = tuple(published.FIG6_AXES)
@@ -171,7 +171,7 @@ def draw(cells: xr.Dataset) -> Figure:
 
 
 def judge(cells: xr.Dataset) -> Judgement:
-    """Do the published panels agree, and do the two trends hold over the whole grid?"""
+    """Judge whether the published panels agree, and the two trends hold over the whole grid."""
     mean = cells["entropy_mean"]
     falls = mean.diff("eta_z") < 0
     rises = mean.sel(ratio=slice(2, None)).diff("ratio") > 0
@@ -179,10 +179,7 @@ def judge(cells: xr.Dataset) -> Judgement:
         "cells_falling_with_eta_z": float(falls.mean()),
         "cells_rising_with_ratio_from_2": float(rises.mean()) if rises.size else float("nan"),
     }
-    trends = (
-        f"Entropy falls with eta_Z in {count_of(falls)} comparisons, and rises with the ratio "
-        f"beyond 2 in {count_of(rises)}."
-    )
+    trends = sentence("fig6", "trends", {"falls": count_of(falls), "rises": count_of(rises)})
     panels, joint = by_panel(cells), _agreement(cells)
     agrees = all(
         min(of.shift_chance, of.rest_chance) > LEAST_CHANCE
@@ -195,49 +192,48 @@ def judge(cells: xr.Dataset) -> Judgement:
         numbers["largest_shift"] = max(abs(of.shift) for of in panels.values())
         numbers["largest_rest"] = max(of.rest for of in panels.values())
         numbers |= {"joint_p_shift": joint.shift_chance, "joint_p_rest": joint.rest_chance}
-        headline = _headline(cells, panels, joint, agrees)
-        match = _in_words(cells, panels, headline)
+        headline, match = _match(cells, panels, joint, agrees)
     else:
-        match = f"Not compared with the paper: that needs its cells and {FEWEST_SEEDS} seeds. "
-        headline = trends
-    low, high = float(mean.min()), float(mean.max())
-    alt = (
-        f"Entropy of attention over distinct tokens against the ratio of the rates, in "
-        f"{cells.sizes['num_last']} panels by number of queries, with one line per eta_Z from "
-        f"{float(cells['eta_z'].min()):g} to {float(cells['eta_z'].max()):g}. Values lie between "
-        f"{low:.2f} and {high:.2f} nats. {match}{trends}"
-    )
+        headline, match = trends, sentence("fig6", "no_match", {"fewest": FEWEST_SEEDS})
     in_trend = bool(falls.all()) and numbers["cells_rising_with_ratio_from_2"] > 0.9
-    outcome = Standing.of(agrees and in_trend, in_part=agrees)
-    return Judgement(outcome, headline, match + trends, alt, numbers)
-
-
-def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], headline: str) -> str:
-    return (
-        f"{headline} Taken one by one, equal panels lie further apart in "
-        f"{', '.join(f'{100 * of.shift_chance:.2g}' for of in panels.values())} % of cases. What "
-        f"is left of the cells' deviations is "
-        f"{', '.join(f'{of.rest:.1f}' for of in panels.values())} times what chance gives. Cells "
-        f"share their seeds and deviate together, so a panel, and the figure as a whole, is judged "
-        f"by its common shift and by the rest, with the correlations of our "
-        f"{cells.attrs['seeds']} seeds over its cells. The paper prints a picture; the published "
-        f"values are those of its runs, mean and standard deviation over {published.FIG6_SEEDS} "
-        f"seeds to three decimals (measures/{published.FIG6_FILE}). "
+    return judgement(
+        "fig6",
+        Standing.of(agrees and in_trend, in_part=agrees),
+        numbers,
+        headline=headline,
+        summary=f"{match} {trends}",
+        panels=cells.sizes["num_last"],
+        lowest_eta_z=float(cells["eta_z"].min()),
+        highest_eta_z=float(cells["eta_z"].max()),
+        low=float(mean.min()),
+        high=float(mean.max()),
     )
 
 
-def _headline(
+def _match(
     cells: xr.Dataset, panels: dict[int, Agreement], joint: Agreement, agrees: bool
-) -> str:
+) -> tuple[str, str]:
+    """Return how the figure agrees with the published one: the headline, and more about it."""
     deviation = cells["deviation"].values[np.isfinite(cells["deviation"].values)]
-    return (
-        f"Entropy is higher here in {int((deviation > 0).sum())} of {deviation.size} published "
-        f"cells; the panels of {', '.join(map(str, panels))} queries lie "
-        f"{', '.join(f'{of.shift:+.1f}' for of in panels.values())} standard errors from the "
-        f"published ones as a whole, all cells together {joint.shift:+.1f}: joint p = "
-        f"{joint.shift_chance:.2g} for such a shift, {joint.rest_chance:.2g} for the rest. At our "
-        f"bound of {LEAST_CHANCE:g} the figures {'do not differ' if agrees else 'differ'}."
-    )
+    each = panels.values()
+    values = {
+        "higher": int((deviation > 0).sum()),
+        "cells": deviation.size,
+        "panels": ", ".join(map(str, panels)),
+        "shifts": ", ".join(f"{of.shift:+.1f}" for of in each),
+        "shift": joint.shift,
+        "joint_p_shift": joint.shift_chance,
+        "joint_p_rest": joint.rest_chance,
+        "bound": LEAST_CHANCE,
+        "agree": "do not differ" if agrees else "differ",
+        "chances": ", ".join(f"{100 * of.shift_chance:.2g}" for of in each),
+        "rests": ", ".join(f"{of.rest:.1f}" for of in each),
+        "seeds": cells.attrs["seeds"],
+        "their_seeds": published.FIG6_SEEDS,
+        "file": published.FIG6_FILE,
+    }
+    headline = sentence("fig6", "headline", values)
+    return headline, sentence("fig6", "match", {**values, "headline": headline})
 
 
 EXPERIMENT = figure(

@@ -15,10 +15,11 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style, words
 
-from . import figure, text_runs
+from . import figure, judgement, sentence, text_runs
 from .text_runs import SLOWED, TextRecipe
 
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
+FEW = " That is too few seeds for a rate at which training is chaotic."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def draw(frames: xr.Dataset) -> Figure:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """In how many runs does the first layer's attention become sparse, and slow to a quarter?"""
+    """Judge in how many runs the first layer's attention becomes sparse, and slows to a quarter."""
     depths, seeds = frames["layers"].values, frames.sizes["seed"]
     entropy = frames["entropy"].isel(step=[0, -1])
     change = frames["change"].dropna("moment", how="all")
@@ -112,40 +113,34 @@ def judge(frames: xr.Dataset) -> Judgement:
             "slowed": slowed.sel(layers=depth).sum(),
         }
         numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
-        told.append(
-            f"with {text_runs.depth_name(depth)} its entropy goes from "
-            f"{_over_seeds(ends.isel(step=0), '.2f')} to {_over_seeds(ends.isel(step=-1), '.2f')} "
-            f"nats, and its maps change by {_over_seeds(changes.isel(moment=0), '.0f')} % between "
-            f"the first two moments and by {_over_seeds(changes.isel(moment=-1), '.0f')} % between "
-            "the last two"
-        )
+        values = {
+            "depth": text_runs.depth_name(depth),
+            "first_entropy": _over_seeds(ends.isel(step=0), ".2f"),
+            "last_entropy": _over_seeds(ends.isel(step=-1), ".2f"),
+            "first_change": _over_seeds(changes.isel(moment=0), ".0f"),
+            "last_change": _over_seeds(changes.isel(moment=-1), ".0f"),
+        }
+        told.append(sentence("fig7", "depth", values))
     trained = " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
-    runs = f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {trained})"
-    steps, moments = int(frames["step"][-1]), [int(moment) for moment in frames["moment"].values]
-    headline = (
-        f"In {steps} iterations the first layer's attention becomes sparse in {int(sparse.sum())} "
-        f"of {runs} and slows to a quarter of its fastest change in {int(slowed.sum())}."
+    few = seeds < FEWEST_SEEDS
+    standing = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
+    return judgement(
+        "fig7",
+        Standing.OPEN if few else standing,
+        numbers,
+        steps=int(frames["step"][-1]),
+        sparse=int(sparse.sum()),
+        slowed=int(slowed.sum()),
+        runs=f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {trained})",
+        few_seeds=FEW if few else "",
+        rate=frames.attrs["rate"],
+        corpus=frames.attrs["corpus"],
+        each="; ".join(told),
+        moments=", ".join(str(int(moment)) for moment in frames["moment"].values),
+        in_brackets="; in brackets the range over seeds" if seeds > 1 else "",
+        share=100 * SLOWED,
+        words=" ".join(map(str, frames["word"].values)),
     )
-    if seeds < FEWEST_SEEDS:
-        headline += " That is too few seeds for a rate at which training is chaotic."
-    summary = (
-        f"{headline} At rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
-        f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}"
-        f"{'; in brackets the range over seeds' if seeds > 1 else ''}). "
-        f"A change is the share of a query's attention that has gone elsewhere from one moment to "
-        f"the next; slowed to a quarter: the last is below {100 * SLOWED:.0f} % of the largest, "
-        f"which is our measure. At this rate training is chaotic: another machine sees other maps. "
-        f"That attention slows down later than iteration {steps} is not ruled out."
-    )
-    alt = (
-        f"Attention maps of the first layer on the words "
-        f"{' '.join(map(str, frames['word'].values))!r}, at iterations "
-        f"{', '.join(map(str, moments))}; {'; '.join(told)}."
-    )
-    outcome = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
-    if seeds < FEWEST_SEEDS:
-        outcome = Standing.OPEN
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _over_seeds(values: xr.DataArray, digits: str) -> str:

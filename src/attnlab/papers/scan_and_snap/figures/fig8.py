@@ -16,7 +16,7 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from . import figure
+from . import figure, judgement
 from . import joint_runs as joint
 
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
@@ -113,7 +113,7 @@ def draw(curves: xr.Dataset) -> Figure:
 
 
 def judge(curves: xr.Dataset) -> Judgement:
-    """Is the gap bounded, does it vanish, and does training follow h?"""
+    """Judge whether the gap is bounded and vanishes, and whether training follows h."""
     gap = (curves["h_star"] - curves["h"]) / curves["bound_corrected"]
     peak, last = float(gap.max()), float(gap.isel(visits=-1).max())
     error = abs(curves["training"] / curves["theory"] - 1).isel(time=slice(1, None))
@@ -124,26 +124,15 @@ def judge(curves: xr.Dataset) -> Judgement:
         "last_training_error": float(error.isel(time=-1).max()),
     }
     within = bool((gap <= 1).all()) and bool((gap >= 0).all())
-    visits = int(curves["visits"][-1])
-    summary = (
-        f"h* is above h by at most {peak:.2f} eta_Y / M and {'nowhere' if within else 'somewhere'} "
-        f"below it or beyond the eta_Y / M that the proof of Lemma 7 gives (the lemma has twice "
-        f"that); after {visits} visits the gap is {last:.2f} eta_Y / M. Joint training follows "
-        f"h(t/K) to {100 * numbers['largest_training_error']:.2f} % at worst and "
-        f"{100 * numbers['last_training_error']:.2f} % at the end."
+    return judgement(
+        "fig8",
+        Standing.HOLDS if within and last < peak else Standing.FAILS,
+        numbers,
+        where="nowhere" if within else "somewhere",
+        visits=int(curves["visits"][-1]),
+        error=100 * numbers["largest_training_error"],
+        last_error=100 * numbers["last_training_error"],
     )
-    alt = (
-        f"Left: for each eta_Y the stepped h* hugs the smooth h, which rises fast and then "
-        f"logarithmically. Middle: their gap times M / eta_Y peaks at {peak:.2f} and falls to "
-        f"{last:.2f}; the bounds are 2 (printed) and 1. Right: h from the loss of training lies on "
-        f"the theory's curve to {100 * numbers['largest_training_error']:.2f} percent."
-    )
-    outcome = Standing.HOLDS if within and last < peak else Standing.FAILS
-    headline = (
-        f"The gap is {peak:.2f} eta_Y / M at most and {last:.2f} at the end; training follows h to "
-        f"{100 * numbers['largest_training_error']:.2f} %."
-    )
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 EXPERIMENT = figure("fig8", "Growth of the decoder: steps and flow", Recipe, data, judge, draw)

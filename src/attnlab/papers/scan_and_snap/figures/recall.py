@@ -9,23 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from attnlab import measures
 from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing
 from attnlab.experiments.estimate import count_of
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
+from attnlab.formulas.checks import FloatArray
 from attnlab.measures.roles import in_play
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure
+from . import figure, judgement
 
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
@@ -56,7 +56,7 @@ class Thresholds:
     highest: float
     count: int
 
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> FloatArray:
         """The thresholds, in units of 1/M."""
         return np.geomspace(self.lowest, self.highest, self.count)
 
@@ -153,68 +153,46 @@ def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
     return figure
 
 
-def ends(
-    recalls: xr.Dataset, *, varied: str, name: str
-) -> tuple[xr.DataArray, xr.DataArray, str, str]:
-    """Return the fall of recall at the smallest and the largest value of what is varied, both in
-    words, and a description of the picture; `name` is how to call what is varied."""
-    first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
-    words = "; ".join(
-        f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
-        for n, a, b in zip(recalls["num_last"].values, first.values, last.values, strict=True)
-    )
-    least, most = recalls[varied].values[[0, -1]]
-    alt = (
-        "Recall of distinct tokens falls from 1 to 0 as the threshold grows past 1/M, in "
-        f"{recalls.sizes['num_last']} panels. The factor over which it falls from {UPPER} to "
-        f"{LOWER}, at {name} {least:g} and {most:g}: {words}."
-    )
-    return first, last, words, alt
-
-
 def judge_ratio(recalls: xr.Dataset) -> Judgement:
     """Judge whether recall falls more slowly at a smaller ratio."""
-    fall, ratios = recalls["fall"], recalls["ratio"].values
-    slower = fall.diff("ratio") < 0  # each ratio against the next larger one
-    beyond = fall.sel(ratio=slice(2, None)).diff("ratio") < 0
-    first, last, words, alt = ends(recalls, varied="ratio", name="ratio")
+    slower = recalls["fall"].diff("ratio") < 0  # each ratio against the next larger one
+    beyond = recalls["fall"].sel(ratio=slice(2, None)).diff("ratio") < 0
+    first, last, values = _ends(recalls, "ratio")
     numbers = {
         "slower_with_smaller_ratio": float(slower.mean()),
         "slower_with_smaller_ratio_from_2": float(beyond.mean()),
         "fall_smallest_ratio": float(first.mean()),
         "fall_largest_ratio": float(last.mean()),
     }
-    summary = (
-        f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at ratio "
-        f"{ratios[0]:g} and {ratios[-1]:g}: {words}. Neighbouring ratios have the paper's order in "
-        f"{count_of(slower)} cases, and from ratio 2 on, where Fig. 6 turns, in {count_of(beyond)}."
-    )
-    headline = (
-        f"Neighbouring ratios have this order in {count_of(slower)} cases, and from ratio 2 on in "
-        f"{count_of(beyond)}."
-    )
     standing = Standing.of(slower.all(), in_part=(first > last).all())
-    return Judgement(standing, headline, summary, alt, numbers)
+    counts = {"slower": count_of(slower), "beyond": count_of(beyond)}
+    return judgement("fig11", standing, numbers, **values, **counts)
 
 
 def judge_eta_z(recalls: xr.Dataset) -> Judgement:
     """Judge whether recall falls more slowly at a larger eta_Z."""
     slower = recalls["fall"].diff("eta_z") > 0  # each eta_Z against the next larger one
-    rates = recalls["eta_z"].values
-    first, last, words, alt = ends(recalls, varied="eta_z", name="eta_Z")
+    first, last, values = _ends(recalls, "eta_z")
     numbers = {
         "slower_with_larger_eta_z": float(slower.mean()),
         "fall_smallest_eta_z": float(first.mean()),
         "fall_largest_eta_z": float(last.mean()),
     }
-    summary = (
-        f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at "
-        f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {words}. Neighbouring rates have the "
-        f"paper's order in {count_of(slower)} cases."
-    )
-    headline = f"Neighbouring rates have this order in {count_of(slower)} cases."
     standing = Standing.of(slower.all(), in_part=(last > first).all())
-    return Judgement(standing, headline, summary, alt, numbers)
+    return judgement("fig12", standing, numbers, **values, slower=count_of(slower))
+
+
+def _ends(recalls: xr.Dataset, varied: str) -> tuple[xr.DataArray, xr.DataArray, dict[str, Any]]:
+    """Return the fall of recall at the smallest and the largest value of what is varied, and what
+    the words say of both."""
+    first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
+    falls = "; ".join(
+        f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
+        for n, a, b in zip(recalls["num_last"].values, first.values, last.values, strict=True)
+    )
+    low, high = recalls[varied].values[[0, -1]]
+    panels = recalls.sizes["num_last"]
+    return first, last, {"falls": falls, "low": low, "high": high, "panels": panels}
 
 
 FIG11, FIG12 = (

@@ -23,7 +23,7 @@ from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
 
-from . import figure
+from . import figure, judgement
 
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
@@ -141,7 +141,7 @@ def _mark(ax: Any, at: float, letter: str, colour: str, dash: str) -> None:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """Do shared words lose attention, one word win, and the rest stand still?"""
+    """Judge whether shared words lose attention, one word wins, and the rest stands still."""
     attention, common = frames["attention"], frames["common_mass"].values
     winner = int(attention.isel(step=-1).argmax("token"))
     won = attention.isel(token=winner).values
@@ -153,27 +153,17 @@ def judge(frames: xr.Dataset) -> Judgement:
         "winner_end": won[-1],
         "half_step": half,
         "snap_step": snap,
-        **{name: float(frames[name]) for name in ("moved_since_snap", "t0_prime", "t0")},
+        **{name: frames[name] for name in ("moved_since_snap", "t0_prime", "t0")},
     }
-    word = str(frames["token"].values[winner])
-    headline = (
-        f"Shared words fall from {common[0]:.2f} to {common[-1]:.2f} of attention, “{word}” rises "
-        f"from {won[0]:.2f} to {won[-1]:.2f}. Attention snaps at step {snap:.0f}: it then moves at "
-        f"less than 2 % of its fastest, and {numbers['moved_since_snap']:.2f} of it still goes "
-        f"elsewhere by step {float(frames['step'][-1]):.0f}."
-    )
-    summary = (
-        f"{headline} Half of what shared words lose has gone by step {half:.0f}. Theory "
-        f"({frames.attrs['theory']}) has scanning end at t_0' = {numbers['t0_prime']:.1f} and "
-        f"snapping begin at t_0 = {numbers['t0']:.1f}."
-    )
-    alt = (
-        "Bars of attention to each word of a sentence at three steps, above the course of "
-        f"attention to all shared words and to each telling word. {summary}"
-    )
     told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
-    standing = Standing.HOLDS if told else Standing.FAILS
-    return Judgement(standing, headline, summary, alt, {k: float(v) for k, v in numbers.items()})
+    return judgement(
+        "story",
+        Standing.HOLDS if told else Standing.FAILS,
+        {name: float(value) for name, value in numbers.items()},
+        word=str(frames["token"].values[winner]),
+        last=float(frames["step"][-1]),
+        theory=frames.attrs["theory"],
+    )
 
 
 EXPERIMENT = figure("story", "Scan, then snap", StoryRecipe, data, judge, draw, source="attnlab")
