@@ -348,30 +348,18 @@ def draw(found: xr.Dataset, top: int) -> Figure:
                 ends = [one[f"{quantity}_{end}"].values for end in ("low", "high")]
                 low, high = np.clip(ends, *BOUNDS[quantity])
                 reach = np.abs([mean - low, high - mean])
-                ax.errorbar(
-                    mean,
-                    row + 0.2 * (i - 1),
-                    xerr=reach,
-                    linestyle="none",
-                    marker=style.MARKERS[i],
-                    color=style.ordered(len(TRAINED_ON))[i],
-                    capsize=2,
-                    label=words,
-                )
+                colour = style.ordered(len(TRAINED_ON))[i]
+                look: Any = {"color": colour, "marker": style.MARKERS[i], "linestyle": "none"}
+                ax.errorbar(mean, row + 0.2 * (i - 1), xerr=reach, capsize=2, label=words, **look)
             ax.axvline(0, color=style.OUTLINE, linewidth=0.6)
             ax.set_xlabel(ROWS[quantity, tokens].format(top=top))
         axes[0][0].set_yticks(row, names)
         axes[0][0].invert_yaxis()
         style.panel_titles(axes.ravel(), [*TARGET_WORDS.values()] * len(ROWS))
         handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside upper center",
-            ncols=3,
-            title_fontsize=7.5,
-            title=f"trained on; bars: 95 % t-interval over {found.attrs['queries']} queries",
-        )
+        title = f"trained on; bars: 95 % t-interval over {found.attrs['queries']} queries"
+        above: Any = {"loc": "outside upper center", "ncols": 3, "title_fontsize": 7.5}
+        figure.legend(handles, labels, title=title, **above)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ RATES = (0.9, 0.03)
 WEAK = Case(
     single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000), *RATES, 1e10
 )
+# The same at the length of the experiments, and with slower learning rates in the same ratio.
+SHORT = replace(WEAK, length=128.0)
+SLOWER = WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0)
 # One distinct token for each of two unequal classes.
 UNEVEN = Case(two_by_hand([[0.6, 0.4, 0.0], [0.3, 0.0, 0.7]], 1000), *RATES, 1e10)
 # Another such pair, in which attention to the rarer distinct token falls in the end, Assumption 2

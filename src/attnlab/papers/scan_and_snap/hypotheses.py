@@ -135,11 +135,15 @@ def distinct_tokens(case: Case) -> tuple[Hypothesis, ...]:
     return (Hypothesis("Theorem 2(b)", says, least, ABOVE, 0),)
 
 
-# What Eq. 10 stands on, what training adds to it, and all that Theorem 1 asks for.
+# What the decoder's solution asks for; what Eq. 10 stands on, what training adds to it, all that
+# Theorem 1 asks for, and what other statements do.
+DECODER = (weak_correlations, uniform_classes)
 EQ_10 = (query_from_next, uniform_classes, weak_correlations)
 ASSUMPTION_1 = (long_sequences, fast_decoder)
 THEOREM_1 = (*ASSUMPTION_1, *EQ_10, large_vocabulary, rate_window, many_steps)
 COROLLARY_2 = (*EQ_10, single_query, symmetric_classes)
+RATES_CHANGED = (*ASSUMPTION_1, rate_window, weak_correlations)
+WITH_RESIDUAL = (*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual)
 SECTION_6 = (single_query, single_common_token, equal_norms)
 
 # What `attnlab audit CLASSES` reports.

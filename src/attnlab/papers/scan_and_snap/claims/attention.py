@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from ..hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
 from . import claim, in_both_forms, in_training
 
 TIMES = np.geomspace(1.0, 1e7, 60)
-# How near Eq. 10 must be to training to count as a description of it.
-DESCRIBES = 0.25
+# How near Eq. 10 must be to training to count as a description of it, a premise of what follows.
+PREMISE: Any = {"relation": LEADING, "tolerance": 0.25, "form": "premise"}
 
 
 def eq_10_in_training(s: Case) -> tuple[Check, float]:
@@ -36,14 +37,7 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     by_eq_10, trained_size = (
         np.linalg.norm(z, axis=(1, 2)) for z in (cases.reduced(s, times[late]).logits, path[late])
     )
-    check = in_training(
-        "size of z from t_0 on, Eq. 10",
-        by_eq_10,
-        trained_size,
-        LEADING,
-        tolerance=DESCRIBES,
-        form="premise",
-    )
+    check = in_training("size of z from t_0 on, Eq. 10", by_eq_10, trained_size, **PREMISE)
     return check, float((by_eq_10 / trained_size)[0])
 
 
@@ -120,6 +114,7 @@ def theorem_2(s: Case) -> Measurement:
     between = np.sqrt(times[late] * times[late + 1])
     anew = without_memory(s, between, (z[late] + z[late + 1]) / 2.0)
     anew_along = (anew * fates)[:, claimed]
+    memoryless = "velocity with a decoder that has no memory, from t_0 on"
     turns = [_first_against(times, run, fates) for run in cases.logits(s, cases.climbed(s))]
     told = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
@@ -127,14 +122,7 @@ def theorem_2(s: Case) -> Measurement:
         Check("velocity along its fate, Eq. 10", 0.0, along),
         Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
         in_training("velocity along its fate, training", 0.0, trained_along),
-        in_training(
-            "velocity with a decoder that has no memory, from t_0 on",
-            trained_along[late],
-            anew_along,
-            LEADING,
-            tolerance=DESCRIBES,
-            form="premise",
-        ),
+        in_training(memoryless, trained_along[late], anew_along, **PREMISE),
         number=float(start.min()),
         training_number=_first_against(times, z, fates),
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
@@ -186,13 +174,11 @@ def theorem_3(s: Case) -> Measurement:
     late = cases.climbed(s).sel(time=10 * cases.transition_time(s))
     errors = cases.gain_error(s, cases.logits(s, late))
     rate = slope(TRAINED_RATIOS[2:], errors[2:])
-    small = 0.01
+    small, error = 0.01, "Eq. 11's error"
     return Measurement(
         Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
-        in_training(
-            "exponent of Eq. 11's error in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1
-        ),
-        in_training("Eq. 11's error at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0),
+        in_training(f"exponent of {error} in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1),
+        in_training(f"{error} at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
         f"{listed(errors, '.1%')} at eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')}",

@@ -65,15 +65,12 @@ def distinct_attention(s: Case) -> Measurement:
     late = cases.climbed(LATE)
     rare = _dominant_attention(LATE, cases.logits(LATE, late))[..., 1]
     turns = [cases.first_turn(late["time"].values, path) for path in rare]
+    above_start = f"attention at t = {LATE.steps:.0e} above the start, where it turns, training"
     rung = TRAINED_RATIOS.index(FAST)
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
-        in_training(
-            f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
-            rare[:, 0],
-            rare[:, -1],
-        ),
+        in_training(above_start, rare[:, 0], rare[:, -1]),
         number=float(_dominant_attention(s, cases.reduced(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "

@@ -15,7 +15,14 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to
 
 from .. import cases, theory
 from ..cases import WEAK
-from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
+from ..hypotheses import (
+    DECODER,
+    FAST,
+    large_vocabulary,
+    rate_window,
+    uniform_classes,
+    weak_correlations,
+)
 from . import by_form, claim, in_both_forms, in_training
 from .correlation import radius, random_attention, tightest
 
@@ -58,18 +65,13 @@ def small_modification(s: Case) -> Measurement:
     size = [float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()) for f, E in sets]
     largest = np.array([radius(E) for _, E in sets])
     bound = largest / np.sqrt(1.0 - largest**2)
+    sharper = "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)"
     rho = float(theory.correlation(s)[0, 1])
     of_sgd = theory.plain_coefficients(cases.transition_time(s), **cases.clock(s), rho=rho).beta
     effect = theory.beta(theory.correlation(s), M=s.M)[0, 1] / of_sgd
     return Measurement(
         Check("|F E' e_n| over |lambda_1|", largest, size),
-        Check(
-            "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
-            bound,
-            size,
-            AT_MOST,
-            tolerance=1e-12,
-        ),
+        Check(sharper, bound, size, AT_MOST, tolerance=1e-12),
         number=tightest(largest, size),
         note="|F E' e_n|^2 is a mean of lambda^2/(1 + lambda) with mean lambda 0, hence at most "
         "lambda_1^2/(1 - lambda_1^2); with |lambda_1| < 1/K this is below K^2/(K^2 - 1) "
@@ -94,16 +96,10 @@ def after_eq_30(s: Case) -> Measurement:
 
     with_term = rate((K - 1.0) * theory.h(t / K, M=K, eta_y=eta_y))
     without = rate(np.asarray(theory.plain_decoder(t, K=K, M=K, rho=rho, eta_y=eta_y).own))
+    about, right = "rate with the term against without it", without / (1.0 - rho)
     return Measurement(
-        Check("rate with the term against without it", without, with_term),
-        Check(
-            "rate with the term against without it, over 1 - rho",
-            without / (1.0 - rho),
-            with_term,
-            EQUAL,
-            tolerance=1e-6,
-            form="corrected",
-        ),
+        Check(about, without, with_term),
+        Check(f"{about}, over 1 - rho", right, with_term, EQUAL, tolerance=1e-6, form="corrected"),
         number=float((with_term / without)[-1]),
         note="the plain update has the effective rate (1 - rho) eta_Y, as Remark 1 says; with "
         "-F E' e_n it is eta_Y",
@@ -133,19 +129,17 @@ def y_star(s: Case) -> Measurement:
     t = np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = float((np.diff(own) / np.diff(np.log(t)))[-1])
-    result = cases.climbed(s).sel(ratio=FAST)
-    loss = result["loss"].values
+    loss = cases.climbed(s).sel(ratio=FAST)["loss"].values
+    late = "growth of the own logit per e-fold of t, late"
     return Measurement(
-        Check(
-            "growth of the own logit per e-fold of t, late", 1.0, per_fold, LEADING, tolerance=0.01
-        ),
+        Check(late, 1.0, per_fold, LEADING, tolerance=0.01),
         in_training("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0),
         number=float(own[-1]),
         training_number=float(loss[-1]),
     )
 
 
-@claim("theorem-5", EQUAL, WEAK, weak_correlations, uniform_classes, tolerance=1e-12)
+@claim("theorem-5", EQUAL, WEAK, *DECODER, tolerance=1e-12)
 def theorem_5(s: Case) -> Measurement:
     """Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26
     iterated on all of Y. The tolerance is rounding, over 300 steps.
@@ -159,16 +153,7 @@ def theorem_5(s: Case) -> Measurement:
     return Measurement(Check("Y after 300 random visits", predicted, updated, relative=False))
 
 
-@claim(
-    "corollary-1",
-    up_to(1.0),
-    WEAK,
-    weak_correlations,
-    uniform_classes,
-    large_vocabulary,
-    rate_window,
-    tolerance=1e-8,
-)
+@claim("corollary-1", up_to(1.0), WEAK, *DECODER, large_vocabulary, rate_window, tolerance=1e-8)
 def corollary_1(s: Case) -> Measurement:
     """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
     constant 1, with the exact inverse, and the rate with the loss of the joint flow. The tolerance
@@ -192,7 +177,7 @@ def corollary_1(s: Case) -> Measurement:
     )
 
 
-@claim("remark-1", EQUAL, WEAK, weak_correlations, uniform_classes, tolerance=1e-6)
+@claim("remark-1", EQUAL, WEAK, *DECODER, tolerance=1e-6)
 def remark_1(s: Case) -> Measurement:
     """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
     simulator at eta_Z = 0; the corrected form is two coupled equations (sum zeta_n = 0 for K = M
@@ -222,15 +207,10 @@ def remark_1(s: Case) -> Measurement:
     effective = np.log1p((s.M - 1.0) * np.exp(-own)) / loss
     late = times >= cases.transition_time(s)
     too_large = predicted["printed"] / loss
+    concluded = "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on"
     return Measurement(
         *checks,
-        in_training(
-            "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on",
-            1.0,
-            effective[late],
-            within(2.0),
-            tolerance=0.0,
-        ),
+        in_training(concluded, 1.0, effective[late], within(2.0), tolerance=0.0),
         number=own_logit["printed"] / own_logit["corrected"],
         training_number=float(too_large[-1]),
         note=f"K = M = 20, rho = 0.1, eta_Y = 0.5, t = 10^4: own logit "

@@ -21,7 +21,7 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
 from .. import cases, theory
 from ..cases import RATES, SYN_SMALL, WEAK
-from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, weak_correlations_with_residual
+from ..hypotheses import ASSUMPTION_1, FAST, WITH_RESIDUAL
 from . import by_form, claim, in_training, on_both_paths
 from .model import complex_slope, mean_likelihood, unit
 
@@ -91,14 +91,7 @@ def residual_exact(s: Case) -> Measurement:
     return Measurement(Check("dz/dt over eta_Z gamma", predicted, measured / speed, relative=False))
 
 
-@claim(
-    "residual-beta",
-    within(4.0),
-    TWO_QUERIES,
-    *ASSUMPTION_1,
-    *EQ_10,
-    weak_correlations_with_residual,
-)
+@claim("residual-beta", within(4.0), TWO_QUERIES, *WITH_RESIDUAL)
 def residual_beta(s: Case) -> Measurement:
     """Compare the size of beta within a query with the exact beta (residual-exact), and the
     direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
@@ -107,16 +100,10 @@ def residual_beta(s: Case) -> Measurement:
     printed, right = by_form(theory.residual_beta, s).values()
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
     angles = _angles(s, "printed")
+    direction = "1 - cosine of the path of z with the printed direction, training"
     return Measurement(
         Check("beta of classes that share a query", printed[same], right[same]),
-        in_training(
-            "1 - cosine of the path of z with the printed direction, training",
-            0.0,
-            angles,
-            LEADING,
-            relative=False,
-            tolerance=0.05,
-        ),
+        in_training(direction, 0.0, angles, LEADING, relative=False, tolerance=0.05),
         number=float(printed[0, 1] / right[0, 1]),
         training_number=float(angles.max()),
         note=f"M = {s.M}: within a query beta = {right[0, 1]:.3f} (printed {printed[0, 1]:.3f}), "
@@ -139,14 +126,7 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     return float(s.P[0, token]), float(c[0, token])
 
 
-@claim(
-    "residual-local-roles",
-    ABOVE,
-    TWO_QUERIES,
-    *ASSUMPTION_1,
-    *EQ_10,
-    weak_correlations_with_residual,
-)
+@claim("residual-local-roles", ABOVE, TWO_QUERIES, *WITH_RESIDUAL)
 def residual_local_roles(s: Case) -> Measurement:
     """Check that logits of tokens that are distinct within a query rise: their velocity with the
     exact beta of a residual connection, and z after training. Only the sign counts.
@@ -193,6 +173,8 @@ def position_bias(s: Case) -> Measurement:
     halves = np.stack([s.P, s.P[:, ::-1]])
     counts = np.array([rng.multinomial(500_000, half[0]) for half in halves])
     seen = (counts * np.exp([[0.0], [1.0]])).sum(0)
+    prior_of_halves = theory.position_prior(halves, np.array([0.0, 1.0]))[0]
+    same_everywhere = "P with a position bias, the same tokens at all positions"
     cancelled = theory.position_prior(np.stack([s.P, s.P]), np.array([0.0, 1.0])) - s.P
     # (sum w)^2/sum w^2 positions that count: half of them for the bias on halves, few for ALiBi.
     slope, lengths = 0.5, np.array([10**3, 10**4, 10**5])
@@ -204,6 +186,7 @@ def position_bias(s: Case) -> Measurement:
         )
     )
 
+    share, of_alibi = on_halves / lengths, 1.0 / np.tanh(slope / 2.0)
     full = np.zeros(s.M)
     full[s.classes.in_play] = bias
     rates = ((s.eta_y, s.eta_z),)
@@ -211,45 +194,19 @@ def position_bias(s: Case) -> Measurement:
     rows = [dict(zip(s.classes.in_play.tolist(), row, strict=True)) for row in prior.tolist()]
     reweighted = SequenceClasses(rows, s.classes.query, s.classes.next_token, vocab_size=s.M)
     plain = trained(reweighted, rates, s.steps).isel(run=0)
+    moved, ends = cases.logits(s, plain) + bias, cases.logits(s, biased)
     return Measurement(
         Check("z from a biased start", same + bias, start, relative=False, tolerance=1e-7),
-        Check(
-            "attention with a position bias",
-            theory.position_prior(halves, np.array([0.0, 1.0]))[0],
-            seen / seen.sum(),
-            relative=False,
-        ),
-        Check(
-            "P with a position bias, the same tokens at all positions",
-            0.0,
-            cancelled,
-            relative=False,
-            tolerance=1e-12,
-        ),
-        Check(
-            "positions that count over T, bias on halves",
-            on_halves[0] / lengths[0],
-            on_halves / lengths,
-            tolerance=1e-9,
-        ),
-        Check(
-            "positions that count, ALiBi of slope 1/2",
-            1.0 / np.tanh(slope / 2.0),
-            alibi,
-            tolerance=1e-9,
-        ),
-        in_training(
-            "z from a biased start, training",
-            cases.logits(s, plain) + bias,
-            cases.logits(s, biased),
-            relative=False,
-            tolerance=1e-6,
-        ),
+        Check("attention with a position bias", prior_of_halves, seen / seen.sum(), relative=False),
+        Check(same_everywhere, 0.0, cancelled, relative=False, tolerance=1e-12),
+        Check("positions that count over T, bias on halves", share[0], share, tolerance=1e-9),
+        Check("positions that count, ALiBi of slope 1/2", of_alibi, alibi, tolerance=1e-9),
+        in_training("z from a biased start, training", moved, ends, relative=False, tolerance=1e-6),
         number=float(alibi[-1]),
         note="where P is the same at all positions a bias changes mean attention by "
         f"{np.abs(cancelled).max():.0g}. For T to infinity attention of one sequence is that mean "
         "only if no position keeps weight: a bias of 1 on the nearer half leaves "
-        f"{on_halves[-1] / lengths[-1]:.2f} T positions that count, ALiBi of slope 1/2 "
+        f"{share[-1]:.2f} T positions that count, ALiBi of slope 1/2 "
         f"{alibi[-1]:.2f} at any T",
     )
 

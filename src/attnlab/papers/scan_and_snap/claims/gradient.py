@@ -16,7 +16,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETT
 
 from .. import cases, theory
 from ..cases import FIG3, WEAK
-from ..hypotheses import MUCH, THEOREM_1, large_vocabulary, uniform_classes, weak_correlations
+from ..hypotheses import DECODER, MUCH, THEOREM_1, large_vocabulary
 from . import FORMS, by_form, claim, in_both_forms
 from .correlation import brute_gradient, random_correlations
 
@@ -39,6 +39,8 @@ def theorem_1(s: Case) -> Measurement:
     _, high, _ = cases.most_and_least_frequent(s)
     theorem = cases.reduced(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
+    paths = {"printed": theorem, "corrected": plain}
+    dominant = "z of the dominant token at eta_Y/eta_Z = 1000"
     at = times.tolist().index(t)
     z = cases.logits(s, cases.climbed(s).sel(time=t))
     slower = (s.at(eta_z=s.eta_y / ratio) for ratio in TRAINED_RATIOS)
@@ -46,14 +48,7 @@ def theorem_1(s: Case) -> Measurement:
     size_ahead = np.linalg.norm(eq_10, axis=(1, 2)) / np.linalg.norm(z, axis=(1, 2))
     return Measurement(
         *on_paper,
-        *in_both_forms(
-            "z of the dominant token at eta_Y/eta_Z = 1000",
-            {"printed": theorem, "corrected": plain},
-            trained_z,
-            LEADING,
-            tolerance=0.05,
-            training=True,
-        ),
+        *in_both_forms(dominant, paths, trained_z, LEADING, tolerance=0.05, training=True),
         number=on_paper[0].error,
         training_number=float(theorem[at] / trained_z[at]),
         note=f"two classes, f_1.f_2 = {theory.correlation(s)[0, 1]:.3f}, M = {s.M}: at t_0 "
@@ -121,7 +116,7 @@ def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
     return second, third
 
 
-@claim("eq-87", BELOW, WEAK, weak_correlations, uniform_classes, large_vocabulary)
+@claim("eq-87", BELOW, WEAK, *DECODER, large_vocabulary)
 def eq_87(s: Case) -> Measurement:
     """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
     |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
@@ -130,7 +125,7 @@ def eq_87(s: Case) -> Measurement:
     return Measurement(Check("M |delta_2|", 3.0, second), number=float(second.max()))
 
 
-@claim("eq-89", BELOW, WEAK, weak_correlations, uniform_classes, large_vocabulary)
+@claim("eq-89", BELOW, WEAK, *DECODER, large_vocabulary)
 def eq_89(s: Case) -> Measurement:
     """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
     |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.

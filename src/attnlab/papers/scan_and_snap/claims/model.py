@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
 
 from .. import cases, theory
-from ..cases import SYN_SMALL, WEAK
+from ..cases import SHORT, SYN_SMALL, WEAK
 from ..hypotheses import (
+    ASSUMPTION_1,
     EQ_10,
-    fast_decoder,
     long_sequences,
     query_from_next,
     single_common_token,
@@ -118,15 +117,7 @@ def assumption_1(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "finite-length",
-    AT_MOST,
-    replace(WEAK, length=128.0),
-    query_from_next,
-    long_sequences,
-    fast_decoder,
-    weak_correlations,
-)
+@claim("finite-length", AT_MOST, SHORT, query_from_next, *ASSUMPTION_1, weak_correlations)
 def finite_length(s: Case) -> Measurement:
     """Compare P and the fates of Theorem 2 with the bias of |q|^2 and with the mean logits of 16
     seeds of sampled training at T = 128. A bias of 5 % of |p|^2 counts as small; of the logits only
@@ -263,6 +254,8 @@ def layer_norm(s: Case) -> Measurement:
         return mean_likelihood([unit(of / of.sum() - 1.0 / M) for of in c], Y)
 
     predicted = theory.centred_velocity(formulas.Setting.of(s, M=M), z)
+    by_slope = complex_slope(objective, z) / speed
+    to_rounding: Any = {"relation": EQUAL, "relative": False, "tolerance": 1e-12}
     rest = np.zeros((1, s.P.shape[1]))
     centred = theory.centred_velocity(s, rest)
     plain = theory.attention_velocity(s, rest)
@@ -271,14 +264,7 @@ def layer_norm(s: Case) -> Measurement:
     run = trained(s.classes, rates, 1e6, model=Extended(normalization="layer"))
     fates, end = theory.token_fates(s), cases.logits(s, run.isel(run=0, time=-1))
     return Measurement(
-        Check(
-            "dz/dt over eta_Z gamma, LayerNorm",
-            predicted,
-            complex_slope(objective, z) / speed,
-            EQUAL,
-            relative=False,
-            tolerance=1e-12,
-        ),
+        Check("dz/dt over eta_Z gamma, LayerNorm", predicted, by_slope, **to_rounding),
         Check("the velocity of l2-normalization, M = 1000", plain, centred),
         in_training("fates with LayerNorm, training", fates, np.sign(end), EQUAL),
         number=float(np.abs(centred / plain - 1.0).max()),

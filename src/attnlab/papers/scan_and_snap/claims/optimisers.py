@@ -62,13 +62,10 @@ def adam_subsets(s: Case) -> Measurement:
     shared = np.einsum("rsnl,qtnl->rsqt", favourites, favourites) / s.K
     rates, seeds = range(len(ADAM_RATES)), range(SEEDS)
     within = [np.mean([shared[r, i, r, j] for i in seeds for j in seeds if i != j]) for r in rates]
+    against = "two rates against two seeds of one rate"
     between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
     return Measurement(
-        in_training(
-            "favourites in common: two rates against two seeds of one rate",
-            float(min(within)),
-            between,
-        ),
+        in_training(f"favourites in common: {against}", float(min(within)), between),
         training_number=float(max(between)),
         note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
         f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share {listed(within, '.2f')} at "
@@ -129,12 +126,11 @@ def spurious_tokens(s: Case) -> Measurement:
     # from z(0) = 0 no move is too small for a float: what has not moved was never drawn
     in_small, in_large = moved_small != 0, moved_large != 0
     of_few, of_many = excess(in_small, small, unlimited), excess(in_large, large, unlimited)
+    seen = "excess attention to common tokens seen"
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
         Check("share of common tokens that gain, larger training set", few, many, BELOW),
-        in_training(
-            "excess attention to common tokens seen, larger training set", of_few, of_many, BELOW
-        ),
+        in_training(f"{seen}, larger training set", of_few, of_many, BELOW),
         in_training("the same on few sequences, with a prior", of_few, with_prior, BELOW),
         number=few / many,
         training_number=of_few / of_many,

@@ -27,14 +27,10 @@ def summary_frequency(s: Case) -> Measurement:
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
     _, z = cases.run_at(s)
     end = z[-1, s.psi[n]]
+    gain = float(end[low] / end[high])
     return Measurement(
         Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
-        in_training(
-            "gain of the rarest over the most frequent, training",
-            1.0,
-            float(end[low] / end[high]),
-            ABOVE,
-        ),
+        in_training("gain of the rarest over the most frequent, training", 1.0, gain, ABOVE),
         number=float(fast / slow),
         training_number=float(end[high] / end[low]),
         note=f"P(l|n) = {s.P[n, high]:.3f} against {s.P[n, low]:.3f}: velocities {fast:.2e} and "
@@ -52,15 +48,10 @@ def summary_theorem_2b(s: Case) -> Measurement:
     setting = formulas.Setting(P, psi=psi, M=s.M)
     velocity = theory.attention_velocity(setting, np.zeros((2, 2)))[:, 0]
     owners = formulas.token_roles(P).distinct.any(1)
+    where_owned = "dz/dt where a class of the query owns a distinct token"
     return Measurement(
         Check("dz/dt of the common token", 0.0, velocity, BELOW),
-        Check(
-            "dz/dt where a class of the query owns a distinct token",
-            [0.0],
-            velocity[owners],
-            BELOW,
-            form="corrected",
-        ),
+        Check(where_owned, [0.0], velocity[owners], BELOW, form="corrected"),
         number=float(velocity.max()),
         note="P(.|0) = (1, 0) with its own query, P(.|1) = (0.2, 0.8): the common token of query 0 "
         f"moves at {velocity[0]:.1g}, that of query 1 at {velocity[1]:.2g}",
@@ -82,14 +73,10 @@ def summary_slow_decoder(s: Case) -> Measurement:
         float(cases.reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
         for ratio in (0.01, 10.0)
     ]
+    falls = "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training"
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
     return Measurement(
-        in_training(
-            "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
-            0.1 * fall[1],
-            fall[0],
-            BELOW,
-        ),
+        in_training(falls, 0.1 * fall[1], fall[0], BELOW),
         in_training("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW),
         # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
         Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),

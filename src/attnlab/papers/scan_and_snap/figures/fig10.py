@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,16 +16,8 @@ from attnlab.plots import style
 from . import figure, judgement, sentence, text_runs
 from .text_runs import TextRecipe
 
-COLUMNS = (
-    "entropy_mean",
-    "entropy_std",
-    "loss_mean",
-    "loss_std",
-    "best_loss_mean",
-    "best_loss_std",
-    "best_step",
-    "finite",
-)
+MEASURED = ("entropy", "loss", "best_loss")
+COLUMNS = (*(f"{of}_{end}" for of in MEASURED for end in ("mean", "std")), "best_step", "finite")
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
 NOISE = 0.05  # a change that equal means show more often than this is within noise
 
@@ -79,15 +72,8 @@ def draw(cells: xr.Dataset) -> Figure:
                 line = cells.isel(layers=i)
                 depth = text_runs.depth_name(int(line["layers"]))
                 mean, std = line[f"{name}_mean"], line[f"{name}_std"]
-                ax.errorbar(
-                    line["rate"],
-                    mean,
-                    yerr=[np.fmin(std, mean), std],
-                    color=colour,
-                    marker=style.MARKERS[i],
-                    capsize=2,
-                    label=depth,
-                )
+                look: Any = {"color": colour, "marker": style.MARKERS[i], "label": depth}
+                ax.errorbar(line["rate"], mean, yerr=[np.fmin(std, mean), std], capsize=2, **look)
                 if name == "entropy":
                     ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
             style.log_ticks(ax, cells["rate"].values)
@@ -108,7 +94,8 @@ def judge(cells: xr.Dataset) -> Judgement:
     """Judge whether the entropy of the 1-layer transformer falls with the rate, beyond noise."""
     loss, rates, depths = cells["best_loss_mean"], cells["rate"].values, cells["layers"].values
     numbers: dict[str, float] = {}
-    told, counts = [], {}
+    told: list[str] = []
+    counts: dict[int, dict[str, Any]] = {}
     for depth in depths:
         own = cells.sel(layers=depth)
         steps = [_change(own, i, i + 1) for i in range(rates.size - 1)]

@@ -142,13 +142,8 @@ def _bars(axes: list[Any], run: xr.Dataset) -> None:
 def _course(ax: Any, run: xr.Dataset) -> None:
     step = run["step"].values
     ax.plot(step, run["common_mass"], color=style.COMMON, label="all common tokens")
-    ax.plot(
-        step,
-        run["winner_attention"],
-        color=style.DISTINCT,
-        linestyle=style.DASHES[1],
-        label=f"the winner (token {int(run['winner'])})",
-    )
+    winner: Any = {"label": f"the winner (token {int(run['winner'])})", "color": style.DISTINCT}
+    ax.plot(step, run["winner_attention"], linestyle=style.DASHES[1], **winner)
     for letter, moment in zip("abcd", run["moment"].values, strict=True):
         if np.isfinite(moment):
             ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")

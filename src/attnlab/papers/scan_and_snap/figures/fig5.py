@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,6 +17,14 @@ from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
 from . import figure, judgement
+
+IMAGE: dict[str, Any] = {
+    "aspect": "auto",
+    "origin": "lower",
+    "cmap": "cividis",
+    "vmin": 0,
+    "interpolation": "nearest",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +66,8 @@ def draw(frames: xr.Dataset) -> Figure:
         top = float(frames["attention"].max())
         for j, (above, below) in enumerate(axes.T):
             one = frames.isel(eta=j)
-            image = above.imshow(
-                one["attention"].T,
-                aspect="auto",
-                origin="lower",
-                cmap="cividis",
-                vmin=0,
-                vmax=top,
-                extent=(0, float(one["step"][-1]), tokens[0] - 0.5, tokens[-1] + 0.5),
-                interpolation="nearest",
-            )
+            extent = (0, float(one["step"][-1]), tokens[0] - 0.5, tokens[-1] + 0.5)
+            image = above.imshow(one["attention"].T, vmax=top, extent=extent, **IMAGE)
             above.set(xlabel="optimiser step", yticks=tokens[1::2])
             colours = np.where(one["favourite"].values, style.ACCENT, style.DISTINCT)
             below.bar(tokens, one["attention"].isel(step=-1), width=0.9, color=colours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
@@ -29,6 +29,10 @@ CAPTION = (
     "value, and the deviation in standard errors (both sides' noise counted). Cells with the same "
     "number of queries see the same random numbers, so they deviate together."
 )
+# Marks of our cells, and open ones of the published cells.
+OPEN: dict[str, Any] = {"color": "black", "markerfacecolor": "none", "linestyle": "none"}
+OURS = {"capsize": 2, "linewidth": 1.2, "elinewidth": 0.8}
+THEIRS = {**OPEN, "elinewidth": 0.5, "markeredgewidth": 0.7, "markersize": 5.5}
 # The figures differ where chance gives the shift or the rest, of a panel or of all of them, less
 # often than this: of equal figures of four panels, about one in a hundred is said to differ.
 LEAST_CHANCE = 1e-3
@@ -136,35 +140,21 @@ def draw(cells: xr.Dataset) -> Figure:
             for i, colour in enumerate(colours):
                 line = cells.sel(num_last=num_last).isel(eta_z=i)
                 shift = 0.09 * (i - (len(colours) - 1) / 2)
-                ax.errorbar(
-                    position + shift,
-                    line["entropy_mean"],
-                    yerr=line["entropy_std"],
-                    color=colour,
-                    marker=style.MARKERS[i],
-                    capsize=2,
-                    linewidth=1.2,
-                    elinewidth=0.8,
-                    label=rf"$\eta_Z$ = {float(line['eta_z']):g}",
-                )
-                ax.errorbar(
-                    position + shift + 0.05,
-                    line["published_mean"],
-                    yerr=line["published_std"],
-                    color="black",
-                    marker=style.MARKERS[i],
-                    markerfacecolor="none",
-                    linestyle="none",
-                    elinewidth=0.5,
-                    markeredgewidth=0.7,
-                    markersize=5.5,
-                )
+                label = rf"$\eta_Z$ = {float(line['eta_z']):g}"
+                looks: dict[str, Any] = {
+                    "entropy": {**OURS, "color": colour, "label": label},
+                    "published": THEIRS,
+                }
+                for x, (name, look) in zip((0.0, 0.05), looks.items(), strict=True):
+                    mean, std = line[f"{name}_mean"], line[f"{name}_std"]
+                    at = position + shift + x
+                    ax.errorbar(at, mean, yerr=std, marker=style.MARKERS[i], **look)
             ax.set_xticks(position, [f"{value:g}" for value in ratio])
             ax.set_xlabel(r"ratio $\eta_Y/\eta_Z$")
         style.panel_titles(axes, size_titles(cells))
         axes[0].set_ylabel("entropy over distinct\ntokens (nats)")
         handles, labels = axes[0].get_legend_handles_labels()
-        mark = Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
+        mark = Line2D([], [], marker="o", **OPEN)
         handles, labels = [*handles, mark], [*labels, "published"]
         figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
     return figure

@@ -72,13 +72,8 @@ def draw(frames: xr.Dataset) -> Figure:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for (i, j), ax in np.ndenumerate(axes):
             one = frames["attention"].isel(layers=i, moment=j).values
-            image = ax.imshow(
-                np.ma.masked_where(hidden, one),
-                cmap="cividis",
-                vmin=0,
-                vmax=1,
-                interpolation="nearest",
-            )
+            seen = np.ma.masked_where(hidden, one)
+            image = ax.imshow(seen, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
             ax.spines[:].set_visible(False)
             ax.tick_params(length=0)
         for ax, moment in zip(axes[0], frames["moment"].values, strict=True):

@@ -72,27 +72,16 @@ def draw(curves: xr.Dataset) -> Figure:
         axes = figure.subplots(1, 3)
         for i, colour in enumerate(style.ordered(eta_y.size)):
             curve = curves.isel(eta_y=i)
-            marker = style.MARKERS[i]
-            axes[0].step(
-                curve["visits"],
-                M * curve["h_star"],
-                where="post",
-                color=colour,
-                linewidth=0.9,
-                label=rf"$\eta_Y$ = {eta_y[i]:g}",
-            )
-            axes[0].plot(curve["visits"], M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
+            visits, label = curve["visits"], rf"$\eta_Y$ = {eta_y[i]:g}"
+            steps: Any = {"where": "post", "color": colour, "linewidth": 0.9, "label": label}
+            axes[0].step(visits, M * curve["h_star"], **steps)
+            axes[0].plot(visits, M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
             gap = (curve["h_star"] - curve["h"]) * M / eta_y[i]
-            look = {"color": colour, "marker": marker}
-            axes[1].plot(curve["visits"], gap, markevery=8, markersize=3, **look)
+            look: Any = {"color": colour, "marker": style.MARKERS[i]}
+            axes[1].plot(visits, gap, markevery=8, markersize=3, **look)
             axes[2].plot(curve["time"], M * curve["theory"], color=colour, alpha=0.55, lw=1.6)
-            axes[2].plot(
-                curve["time"],
-                M * curve["training"],
-                markevery=(10 * i + 5, 50),
-                linestyle="none",
-                **look,
-            )
+            look |= {"linestyle": "none", "markevery": (10 * i + 5, 50)}
+            axes[2].plot(curve["time"], M * curve["training"], **look)
         last = float(curves["visits"][-1])
         bounds = (("corrected", 1, style.DASHES[1]), ("Lemma 7, printed", 2, ":"))
         for name, bound, dashes in bounds:

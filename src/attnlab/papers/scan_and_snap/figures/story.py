@@ -90,25 +90,16 @@ def draw(frames: xr.Dataset) -> Figure:
             f"step {moment:g}: {stage}" for stage, moment in zip(STAGES, moments, strict=False)
         ]
         style.panel_titles([*above, course], [*titles, "the whole run"])
-        style.legend_of_roles(
-            figure,
-            title=f"Sentences of sport or weather: “… {frames.attrs['query']}” → "
-            f"“{frames.attrs['next']}”",
-        )
+        last_words = f"“… {frames.attrs['query']}” → “{frames.attrs['next']}”"
+        style.legend_of_roles(figure, title=f"Sentences of sport or weather: {last_words}")
     return figure
 
 
 def _bars(ax: Any, frames: xr.Dataset, moment: float) -> None:
     position = np.arange(frames.sizes["token"])
-    ax.barh(
-        position,
-        frames["attention"].sel(step=moment),
-        height=0.8,
-        color=style.by_role(frames["common"].values),
-    )
-    ax.vlines(
-        frames["probability"], position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0
-    )
+    colours, start = style.by_role(frames["common"].values), frames["probability"]
+    ax.barh(position, frames["attention"].sel(step=moment), height=0.8, color=colours)
+    ax.vlines(start, position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0)
     ax.set_yticks(position, frames["token"].values)
     ax.set_ylim(position[-1] + 0.6, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -119,13 +110,8 @@ def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
     ax.plot(step, frames["common_mass"], color=style.COMMON, label="all shared words")
     distinct = frames.isel(token=np.flatnonzero(~frames["common"].values))
     for i, word in enumerate(distinct["token"].values):
-        ax.plot(
-            step,
-            distinct["attention"].isel(token=i),
-            color=style.DISTINCT,
-            linestyle=style.DASHES[i % len(style.DASHES)],
-            label=str(word),
-        )
+        look: Any = {"color": style.DISTINCT, "linestyle": style.DASHES[i % len(style.DASHES)]}
+        ax.plot(step, distinct["attention"].isel(token=i), label=str(word), **look)
     for letter, moment in zip("abc", moments, strict=False):
         _mark(ax, float(moment), letter, style.OUTLINE, ":")
     for letter, name in (("$t_0'$", "t0_prime"), ("$t_0$", "t0")):
