@@ -143,7 +143,7 @@ def measure(
 def score_all(
     classes: SequenceClasses, windows: Windows, rates: dict[str, Any]
 ) -> list[scores.Score]:
-    """In the order of SCORES."""
+    """Return the scores in the order of SCORES."""
     return [
         scores.printed(classes, **rates),
         scores.eq10(classes, **rates),
@@ -220,24 +220,24 @@ def _compare(
 
 
 def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[IntArray, ...]:
-    """Of class k all tokens, and its most frequent; in the order of TOKENS."""
+    """Return all tokens of class k, and its most frequent ones, in the order of TOKENS."""
     support = classes.support(k)
     most = max(2, round(FREQUENT * support.size))  # one alone has no rank
     return support, support[np.argsort(-classes.probs[k, support], kind="stable")[:most]]
 
 
 def recall_at(target: NDArray[Any], score: NDArray[Any], *, top: int) -> float:
-    """The share of the target's `top` largest that are among the score's; ties by position."""
+    """Return the share of the target's `top` largest that are also the score's; ties by order."""
     first = [set(np.argsort(-values, kind="stable")[:top].tolist()) for values in (target, score)]
     return len(first[0] & first[1]) / len(first[0])
 
 
 def summarise(result: xr.Dataset) -> xr.Dataset:
-    """Means over seeds and classes over (training, target, tokens, score), with their uncertainty.
+    """Return means over seeds and classes, with their uncertainty.
 
-    `*_low`, `*_high`: a 95 % t-interval over queries, because the classes of one query share its z;
-    NaN for one query. `*_seed_sd`: the standard deviation over seeds of the mean over classes.
-    `queries`: how many there are.
+    Dims: training, target, tokens, score. `*_low`, `*_high`: a 95 % t-interval over queries,
+    because the classes of one query share its z; NaN for one query. `*_seed_sd`: the standard
+    deviation over seeds of the mean over classes. `queries`: the number of queries.
     """
     out: dict[str, Any] = {}
     for name in MEASURES:
@@ -252,7 +252,7 @@ def summarise(result: xr.Dataset) -> xr.Dataset:
 
 
 def by_query(values: xr.DataArray) -> FloatArray:
-    """Means over the seeds and classes of each query, along the last axis."""
+    """Return means over the seeds and classes of each query, along the last axis."""
     of_class = values.mean("seed").transpose(..., "sequence_class").values
     query = values["query_token"].values
     return np.stack([of_class[..., query == token].mean(axis=-1) for token in np.unique(query)], -1)
@@ -267,7 +267,7 @@ def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple
 
 
 def t_interval(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The mean along the last axis, and half of its interval."""
+    """Return the mean along the last axis, and half of its interval."""
     from scipy.stats import t
 
     n = values.shape[-1]
@@ -278,7 +278,7 @@ def t_interval(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def in_words(result: xr.Dataset) -> str:
-    """Is attention a learnable TF-IDF? What the numbers say, for the model on the real windows."""
+    """Say whether attention is a learnable TF-IDF, for the model on the real windows."""
     found = summarise(result)
     c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
     c = c.to_series()
@@ -296,7 +296,7 @@ def in_words(result: xr.Dataset) -> str:
 
 
 def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
-    """What becomes of the tokens that every class has."""
+    """Say what becomes of the tokens that every class has."""
     shared = np.flatnonzero(carriers == result.sizes["sequence_class"])
     if not shared.size:
         return ""
@@ -308,7 +308,7 @@ def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
 
 
 def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
-    """What ranks z, and how an inverse document frequency compares with Eq. 10."""
+    """Say what ranks z, and how an inverse document frequency compares with Eq. 10."""
     cell = {"training": "windows", "target": "logits", "tokens": tokens}
     z = found.sel(cell)["rank_correlation"].to_series()
     low = found.sel(cell)["rank_correlation_low"].to_series()
@@ -316,16 +316,16 @@ def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
     mean, half = difference(result, best, THEORY, **cell)
     by = f"{mean:+.2f}"
     if abs(mean) > half:
-        beside = f"{'more' if mean > 0 else 'less'} so than"
+        than = f"{'more' if mean > 0 else 'less'} so than"
     else:  # NaN, of one query, tells nothing
-        beside = "and we cannot tell whether more or less so than"
+        than = "and we cannot tell whether more or less so than"
     if np.isfinite(half):
         by += f" ± {half:.2f}"
     return (
         f"{THEORY} ranks it with {z[THEORY]:.2f} (as printed {z[PRINTED]:.2f}, with {SGD} "
         f"{z[SGD]:.2f}), the idf of classes with {z[IDF[0]]:.2f}, that of windows with "
         f"{z[IDF[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
-        f"inverse document frequency, {beside} it is the z of {THEORY} ({by})"
+        f"inverse document frequency, {than} it is the z of {THEORY} ({by})"
     )
 
 

@@ -1,4 +1,4 @@
-"""Where theory breaks: how far prediction is from training, over one knob at a time.
+"""Maps of where theory breaks: how far prediction is from training, over one setting at a time.
 
 Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways, and the
 next level of the theory in the first of them:
@@ -35,10 +35,10 @@ from . import theory
 from .cases import (
     TURNS,
     densities,
+    eq_10,
     gain_error,
     logits,
     most_and_least_frequent,
-    reduced,
     stepped,
     transition_time,
     turning_ratio,
@@ -87,11 +87,11 @@ def predictions(case: Case, time: float) -> dict[str, FloatArray]:
     """Logits (Q, L) at `time`, by the kind of error that they are for."""
     at = np.array([time])
     sgd = formulas.sgd_flow(case, at, rtol=1e-7, atol=1e-10)
-    return {"speed": reduced(case, at).logits[0], "sgd_speed": sgd.logits[0]}
+    return {"speed": eq_10(case, at).logits[0], "sgd_speed": sgd.logits[0]}
 
 
 def errors(case: Case, predicted: Mapping[str, FloatArray], z: FloatArray) -> dict[str, float]:
-    """The errors of `predictions`, given the logits (Q, L) of training at the same time."""
+    """Return the errors of `predictions`, given the logits (Q, L) of training at the same time."""
     n, high, _ = most_and_least_frequent(case)
     dominant = case.psi[n], high
     fates = theory.token_fates(case)
@@ -170,7 +170,7 @@ def length_map() -> xr.Dataset:
 
 
 def clock_map() -> xr.Dataset:
-    """The ratio at which the order of Section 6 (c) turns, over eta_Z t and overlap, K = 2."""
+    """Return the ratio at which Section 6 (c)'s order turns, over eta_Z t and overlap, K = 2."""
     eta_z = 1e-3
     columns = [densities(graded(2, prob), eta_z=eta_z) for prob in COMMON]
     return xr.Dataset(

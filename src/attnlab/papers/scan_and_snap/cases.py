@@ -82,8 +82,8 @@ def transition_time(case: Case) -> float:
     return float(theory.transition_times(**clock(case)).t0)
 
 
-def climbed(case: Case) -> xr.Dataset:
-    """The joint flow at every ratio of the ladder, which labels dim `ratio`.
+def at_ratios(case: Case) -> xr.Dataset:
+    """Train the joint flow at every ratio of `TRAINED_RATIOS`, which label dim `ratio`.
 
     t_0 and 10 t_0 are among the records.
     """
@@ -97,7 +97,7 @@ def climbed(case: Case) -> xr.Dataset:
 def stepped(case: Case, steps: int, **settings: Any) -> xr.Dataset:
     """Train plain steps at the case's learning rates, recorded at the start and at the end.
 
-    settings: those of `simulate`, in place of these or beside them.
+    settings: those of `simulate`, in place of these or in addition.
     """
     plain: dict[str, Any] = {
         "eta_y": case.eta_y,
@@ -116,12 +116,12 @@ def logits(case: Case, result: xr.Dataset) -> FloatArray:
     return np.asarray(values, dtype=np.float64)
 
 
-def run_at(case: Case) -> tuple[FloatArray, FloatArray]:
+def training_path(case: Case) -> tuple[FloatArray, FloatArray]:
     """Times and logits (time, Q, L) of the joint flow at the case's rates."""
     ratio = case.eta_y / case.eta_z
-    rung = min(TRAINED_RATIOS, key=lambda value: abs(value / ratio - 1.0))
-    if np.isclose(rung, ratio):
-        result = climbed(case).sel(ratio=rung)
+    nearest = min(TRAINED_RATIOS, key=lambda value: abs(value / ratio - 1.0))
+    if np.isclose(nearest, ratio):
+        result = at_ratios(case).sel(ratio=nearest)
     else:
         rates = ((case.eta_y, case.eta_z),)
         exactly = (transition_time(case), 10 * transition_time(case))
@@ -131,17 +131,17 @@ def run_at(case: Case) -> tuple[FloatArray, FloatArray]:
 
 def both_paths(case: Case, times: FloatArray | None = None) -> dict[str, FloatArray]:
     """Logits (time, Q, L) by Eq. 10, at the times of the records or others, and in training."""
-    recorded, z = run_at(case)
-    return {"Eq. 10": reduced(case, recorded if times is None else times).logits, "training": z}
+    recorded, z = training_path(case)
+    return {"Eq. 10": eq_10(case, recorded if times is None else times).logits, "training": z}
 
 
-def reduced(case: Case, times: FloatArray, z0: FloatArray | None = None) -> theory.AttentionFlow:
+def eq_10(case: Case, times: FloatArray, z0: FloatArray | None = None) -> theory.AttentionFlow:
     """Eq. 10 solved on a case at given steps, with the class weight P(n)."""
     return theory.attention_flow(case, times, z0=z0, weight=case.prior)
 
 
 def as_dataset(case: Case, times: FloatArray, z: FloatArray) -> xr.Dataset:
-    """A predicted path of logits in the schema of a simulation, so that measures read it too."""
+    """Return a predicted path of logits in the schema of a simulation, so that measures read it."""
     tokens = case.classes.in_play
     return xr.Dataset(
         {
@@ -160,7 +160,7 @@ def as_dataset(case: Case, times: FloatArray, z: FloatArray) -> xr.Dataset:
 
 
 def most_and_least_frequent(case: Case) -> tuple[int, int, int]:
-    """A class, and the most and least frequent of its distinct tokens (as columns of P).
+    """Return a class, and its most and least frequent distinct tokens (as columns of P).
 
     The first class with the most distinct tokens; two of them must differ in probability.
     """
@@ -177,9 +177,10 @@ def most_and_least_frequent(case: Case) -> tuple[int, int, int]:
 
 
 def gain_error(case: Case, z: FloatArray) -> FloatArray:
-    """The relative error of r/r_0 - 1 by Eq. 11, r of the most and least frequent distinct token.
+    """Return the relative error of r/r_0 - 1 by Eq. 11.
 
-    z is (..., Q, L). Of r itself, of which that is a small part at first, the error is smaller.
+    r is that of the most and the least frequent distinct token; z is (..., Q, L). The error of r
+    itself is smaller, since r/r_0 - 1 is a small part of it at first.
     """
     n, high, low = most_and_least_frequent(case)
     gain = theory.relative_gain(case, z, reference=low)[..., n, high]
@@ -189,7 +190,7 @@ def gain_error(case: Case, z: FloatArray) -> FloatArray:
 
 
 def by_frequency(case: Case, n: int) -> IntArray:
-    """The distinct tokens of class n (as columns of P), the rarest first."""
+    """Return the distinct tokens of class n (as columns of P), the rarest first."""
     tokens = np.flatnonzero(formulas.token_roles(case).distinct[n])
     return tokens[np.argsort(case.P[n, tokens])]
 
@@ -222,7 +223,7 @@ def first_turn(times: FloatArray, path: FloatArray) -> float:
     return float(np.exp(scipy.optimize.brentq(velocity, low, x[i + 1])))
 
 
-# The ratios and the time at which Section 6 (c) is looked at: where a larger eta_Y turns from
+# The ratios and the time at which Section 6 (c) is tested: where a larger eta_Y turns from
 # sparser to denser attention. TURNS: the times at which entropies are compared, as eta_Z t.
 RISING_RATIOS = np.geomspace(1.0, 990.0, 2 * RUNS)
 LONG = 1e10
@@ -242,7 +243,7 @@ def densities(classes: SequenceClasses, *, eta_z: float) -> xr.DataArray:
 
 
 def turning_ratio(entropy: xr.DataArray, time: float) -> float:
-    """The ratio at which entropy over ratios is lowest at `time`: denser from there on.
+    """Return the ratio at which entropy is lowest at `time`: attention is denser from there on.
 
     The vertex of the parabola through the lowest point and its neighbours, in the logarithm.
     """

@@ -1,4 +1,4 @@
-"""Theory beside measurement: which tokens should gain attention in the first layer, and do they?
+"""Theory and measurement: which tokens should gain attention in the first layer, and do they?
 
 A text's frequent bigrams are sequence classes (`attnlab.tasks.text.classes`), and Eq. 10 of "Scan
 and Snap" says which of their tokens gain. The theory is of one layer without positions. So the
@@ -35,7 +35,7 @@ LEVEL = 0.05  # of the test
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """How scores rank the tokens that gained attention in the first layer.
+    """Rank correlations of scores with what tokens gained in the first layer.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Expectation:
     expected: tuple[str, ...]
 
     def in_words(self) -> list[str]:
-        """Whether the tokens that gained are those that theory expects."""
+        """Say whether the tokens that gained are those that theory expects."""
         mean, p = self.correlation[THEORY]
         found = "there is no sign of it"
         if p < LEVEL:
@@ -175,8 +175,8 @@ def permutation_test(
     return float(mean[0]), float(np.mean(np.abs(mean) >= np.abs(mean[0]) - 1e-12))
 
 
-def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
-    """What theory says beside a dataset, in words for its page; where it cannot, why.
+def sentences(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
+    """Say for the page of a dataset what theory expects; where it cannot, why.
 
     Of one moment alone nothing is known that gained; then it is what the theory expects of the
     text.
@@ -229,7 +229,7 @@ def _gain(
 
 
 def _of_tokens(of_text: SequenceClasses, weight: FloatArray) -> FloatArray:
-    """A score of tokens, over the classes that have them; NaN for tokens of none."""
+    """Return a score of tokens, over the classes that have them; NaN for tokens of none."""
     share = of_text.prior[:, None] * of_text.probs
     with np.errstate(invalid="ignore"):
         return (share * weight).sum(axis=0) / np.where(share.any(axis=0), share.sum(axis=0), np.nan)

@@ -32,14 +32,14 @@ _TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
 
 
 def printed(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """The theory as printed: z after `steps` by Eq. 10 with the class weight 1 and Eq. 88."""
+    """Score by the theory as printed: z after `steps` by Eq. 10 with class weight 1 and Eq. 88."""
     setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
     flow = theory.attention_flow(setting, steps, weight=1.0, form="printed", **_TOLERANCES)
     return _by_logits(classes, flow.logits)
 
 
 def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """The theory corrected: z after `steps` by Eq. 10, each class with its own clock, and Eq. 5.
+    """Score by the theory corrected: z by Eq. 10, each class with its own clock, and Eq. 5.
 
     Eq. 10 speaks of every token. Theorems 2 and 3, its corollaries for distinct tokens, are silent
     about common ones, and in a text nearly all tokens are common.

@@ -29,13 +29,13 @@ PREMISE: Any = {"relation": LEADING, "tolerance": 0.25, "form": "premise"}
 def eq_10_in_training(s: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
-    times, path = cases.run_at(s)
+    times, path = cases.training_path(s)
     t0 = cases.transition_time(s)
     late = times >= t0
     if not late.any():
         raise InputError(f"steps: train beyond t_0 = {t0:.4g} to compare the two from there on")
     by_eq_10, trained_size = (
-        np.linalg.norm(z, axis=(1, 2)) for z in (cases.reduced(s, times[late]).logits, path[late])
+        np.linalg.norm(z, axis=(1, 2)) for z in (cases.eq_10(s, times[late]).logits, path[late])
     )
     check = in_training("size of z from t_0 on, Eq. 10", by_eq_10, trained_size, **PREMISE)
     return check, float((by_eq_10 / trained_size)[0])
@@ -102,10 +102,10 @@ def theorem_2(s: Case) -> Measurement:
     claimed = fates != 0
     if not claimed.any():
         raise InputError("classes: Theorem 2 says nothing of these; give classes that overlap")
-    path = cases.reduced(s, TIMES).logits
+    path = cases.eq_10(s, TIMES).logits
     velocity = theory.attention_velocity(s, path)
     along = (velocity * fates)[:, claimed]
-    times, z = cases.run_at(s)
+    times, z = cases.training_path(s)
     trained_along = (cases.slopes(times, z) * fates)[:, claimed]
     start = (theory.attention_velocity(s, 0 * path[0]) * fates)[claimed]
     last = times.size - 2  # of the intervals between records
@@ -115,8 +115,8 @@ def theorem_2(s: Case) -> Measurement:
     anew = without_memory(s, between, (z[late] + z[late + 1]) / 2.0)
     anew_along = (anew * fates)[:, claimed]
     memoryless = "velocity with a decoder that has no memory, from t_0 on"
-    turns = [_first_against(times, run, fates) for run in cases.logits(s, cases.climbed(s))]
-    told = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
+    turns = [_first_against(times, run, fates) for run in cases.logits(s, cases.at_ratios(s))]
+    when = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
     return Measurement(
         Check("velocity along its fate, Eq. 10", 0.0, along),
@@ -126,7 +126,7 @@ def theorem_2(s: Case) -> Measurement:
         number=float(start.min()),
         training_number=_first_against(times, z, fates),
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
-        f"{told}, for eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')} (to t = {times[-1]:.0e}); at "
+        f"{when}, for eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')} (to t = {times[-1]:.0e}); at "
         f"{s.eta_y / s.eta_z:.3g} token {s.classes.in_play[column]} rises to z = "
         f"{z[:, row, column].max():+.4f} and ends at {z[-1, row, column]:+.4f}. The form of Eq. 9 "
         "and xi_n > 0, from which the signs follow, hold for a decoder that SGD trains at the "
@@ -147,9 +147,9 @@ def corollary_2(s: Case) -> Measurement:
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
     """
     common = np.flatnonzero(formulas.token_roles(s).common)
-    velocity = theory.attention_velocity(s, cases.reduced(s, TIMES).logits)
+    velocity = theory.attention_velocity(s, cases.eq_10(s, TIMES).logits)
     falling = velocity[:, 0, common]
-    times, z = cases.run_at(s)
+    times, z = cases.training_path(s)
     slope_of_common = cases.slopes(times, z)[:, 0, common]
     return Measurement(
         Check("velocity of common tokens, Eq. 10", 0.0, falling),
@@ -167,11 +167,11 @@ def theorem_3(s: Case) -> Measurement:
     """
     n, _, low = cases.most_and_least_frequent(s)
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
-    z = cases.reduced(s, TIMES).logits
+    z = cases.eq_10(s, TIMES).logits
     gain = theory.relative_gain(s, z, reference=low)[:, n, tokens]
     start = theory.relative_gain(s, reference=low)[n, tokens]
     predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
-    late = cases.climbed(s).sel(time=10 * cases.transition_time(s))
+    late = cases.at_ratios(s).sel(time=10 * cases.transition_time(s))
     errors = cases.gain_error(s, cases.logits(s, late))
     rate = slope(TRAINED_RATIOS[2:], errors[2:])
     small, error = 0.01, "Eq. 11's error"
@@ -193,7 +193,7 @@ def eq_12(s: Case) -> Measurement:
     meet.
     """
     n, high, _ = cases.most_and_least_frequent(s)
-    flow = cases.reduced(s, TIMES)
+    flow = cases.eq_10(s, TIMES)
     B = flow.growth_bound[:, n]
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
     f = formulas.unit_attention(s, flow.logits)[:, n, high]

@@ -57,29 +57,29 @@ def distinct_attention(s: Case) -> Measurement:
     """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
     t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
     """
-    times, z = cases.run_at(s)
+    times, z = cases.training_path(s)
     paths = cases.both_paths(s, TIMES)
     gained = {name: np.diff(_dominant_attention(s, of), axis=0) for name, of in paths.items()}
-    ladder = np.diff(_dominant_attention(s, cases.logits(s, cases.climbed(s))), axis=1)
+    gains = np.diff(_dominant_attention(s, cases.logits(s, cases.at_ratios(s))), axis=1)
     attention = _dominant_attention(s, z)[:, 0]
-    late = cases.climbed(LATE)
+    late = cases.at_ratios(LATE)
     rare = _dominant_attention(LATE, cases.logits(LATE, late))[..., 1]
     turns = [cases.first_turn(late["time"].values, path) for path in rare]
     above_start = f"attention at t = {LATE.steps:.0e} above the start, where it turns, training"
-    rung = TRAINED_RATIOS.index(FAST)
+    fast = TRAINED_RATIOS.index(FAST)
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
         in_training(above_start, rare[:, 0], rare[:, -1]),
-        number=float(_dominant_attention(s, cases.reduced(s, TIMES[-1:]).logits)[0, 0]),
+        number=float(_dominant_attention(s, cases.eq_10(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
         f"{attention[-1]:.3f} by t = {times[-1]:.0e} while its logit ends at {z[-1, 0, 1]:+.4f}, "
         f"because the common token's falls faster. It can fall, much later: {LATE.classes.origin}, "
-        f"attention to token 2 rises from {rare[rung, 0]:.3f} to {rare[rung].max():.3f}, at t = "
-        f"{turns[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
+        f"attention to token 2 rises from {rare[fast, 0]:.3f} to {rare[fast].max():.3f}, at t = "
+        f"{turns[fast]:.1e}, and is {rare[fast, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
         f"{listed(turned, 'g')} it turns at t = {listed(turned.values(), '.1e')}",
-        holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
+        holds_from=holds_from([bool((gain > 0).all()) for gain in gains]),
     )
 
 
@@ -143,7 +143,7 @@ def several_common_tokens(s: Case) -> Measurement:
     first_trained, end_trained = trained.isel(time=1).values, trained.isel(time=2).values
     signs = np.sign(first_trained)
     turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
-    _, z = cases.run_at(s)
+    _, z = cases.training_path(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
         in_training(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
@@ -165,8 +165,8 @@ def no_winner_takes_all(s: Case) -> Measurement:
     be left; an exponent below 0.05 is logarithmic to the eye.
     """
     times = np.geomspace(1.0, 1e12, 40)
-    path = cases.as_dataset(s, times, cases.reduced(s, times).logits)
-    run = cases.climbed(s).sel(ratio=FAST)
+    path = cases.as_dataset(s, times, cases.eq_10(s, times).logits)
+    run = cases.at_ratios(s).sel(ratio=FAST)
     left, exponents = {}, {}
     for name, result in (("Eq. 10", path), ("training", run)):
         entropy = cases.mean_entropy(result)
@@ -190,10 +190,10 @@ def scan_and_snap(s: Case) -> Measurement:
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
     """
     t0_prime, t0 = theory.transition_times(**cases.clock(s))
-    times, path = cases.run_at(s)
+    times, path = cases.training_path(s)
     _, high, _ = cases.most_and_least_frequent(s)
     quicker, fastest, powers, exponents = {}, {}, {}, {}
-    for name, z in (("Eq. 10", cases.reduced(s, times).logits), ("training", path)):
+    for name, z in (("Eq. 10", cases.eq_10(s, times).logits), ("training", path)):
         chi = theory.growth_factor(z[:, 0, high])
         early = (times > 0) & (times <= t0_prime)
         powers[name] = (np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))).max()

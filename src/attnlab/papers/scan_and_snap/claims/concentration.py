@@ -106,7 +106,7 @@ ETA_Y = 0.9
 
 
 def strayed(stray: float) -> Strayed:
-    """The deviations themselves, and what is printed of them."""
+    """Return the deviations themselves, and the printed bounds on them."""
     M, mean = np.meshgrid(VOCABULARIES, MEANS, indexing="ij")
     radius = stray * mean
     low, centre = (M * theory.h(v, M=M, eta_y=ETA_Y) for v in (mean - radius, mean))

@@ -44,17 +44,17 @@ def random_correlations() -> tuple[FloatArray, ...]:
 
 
 def radius(E: FloatArray) -> float:
-    """The largest |eigenvalue|."""
+    """Return the largest |eigenvalue|."""
     return float(np.abs(np.linalg.eigvalsh(E)).max())
 
 
 def tightest(predicted: Iterable[float], measured: Iterable[float]) -> float:
-    """The largest measurement over its bound, where that is above 0."""
+    """Return the largest measurement over its bound, where that is above 0."""
     return float(max(m / p for p, m in zip(predicted, measured, strict=True) if p > 0))
 
 
 def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
-    """A bound for each set, and how near to it the nearest comes."""
+    """Compare each set with its bound, and say how near the nearest comes."""
     return Measurement(Check(about, bound, size, AT_MOST), number=tightest(bound, size))
 
 
@@ -99,8 +99,8 @@ def assumption_2_floor(s: Case) -> Measurement:
     joint flow to 10^10, where common tokens lose attention.
     """
     t = np.geomspace(1.0, 1e6, 61)
-    result = cases.climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
-    paths = {"Eq. 10": cases.reduced(s, t).logits, "training": cases.logits(s, result)}
+    result = cases.at_ratios(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
+    paths = {"Eq. 10": cases.eq_10(s, t).logits, "training": cases.logits(s, result)}
     least = {
         name: np.abs(np.linalg.eigvalsh(theory.correlation(s, z))).min(-1)
         for name, z in paths.items()

@@ -91,7 +91,7 @@ def after_eq_30(s: Case) -> Measurement:
     K, rho, eta_y, t = 20, 0.1, 0.5, np.geomspace(1.0, 1e4, 12)
 
     def rate(own: FloatArray) -> FloatArray:
-        """The learning rate with which the modified update would have got so far."""
+        """Return the learning rate with which the modified update would have got so far."""
         return np.asarray(K * theory.h_inverse(own / (K - 1.0), M=K, eta_y=1.0) / t)
 
     with_term = rate((K - 1.0) * theory.h(t / K, M=K, eta_y=eta_y))
@@ -129,7 +129,7 @@ def y_star(s: Case) -> Measurement:
     t = np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = float((np.diff(own) / np.diff(np.log(t)))[-1])
-    loss = cases.climbed(s).sel(ratio=FAST)["loss"].values
+    loss = cases.at_ratios(s).sel(ratio=FAST)["loss"].values
     late = "growth of the own logit per e-fold of t, late"
     return Measurement(
         Check(late, 1.0, per_fold, LEADING, tolerance=0.01),
@@ -166,7 +166,7 @@ def corollary_1(s: Case) -> Measurement:
     error = theory.decoder_error(t, **cases.clock(s))
     epsilon = np.geomspace(1e-6, 0.1, 11)
     printed, exact = by_form(theory.steps_to_error, epsilon, **cases.clock(s)).values()
-    late = cases.climbed(s).sel(ratio=100.0, time=slice(1e3 * cases.transition_time(s), None))
+    late = cases.at_ratios(s).sel(ratio=100.0, time=slice(1e3 * cases.transition_time(s), None))
     rate = slope(late["time"], late["loss"])
     return Measurement(
         Check("|e_n - alpha_n| (Eq. 71)", error, miss, EQUAL),

@@ -97,7 +97,7 @@ def fig6_threshold(s: Case) -> Measurement:
     entropy = cases.mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
     boost, at = 1.0 / (1.0 - MOMENTUM), np.array([s.steps])
     fast = [s.at(eta_y=boost * y, eta_z=boost * s.eta_z) for y in RATIOS * s.eta_z]
-    paths = [cases.as_dataset(of, at, cases.reduced(of, at).logits) for of in fast]
+    paths = [cases.as_dataset(of, at, cases.eq_10(of, at).logits) for of in fast]
     eq_10 = [float(cases.mean_entropy(path)[0]) for path in paths]
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),

@@ -165,7 +165,7 @@ def position_bias(s: Case) -> Measurement:
     t = np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s, bias[None])
-    start = cases.reduced(s, t, z0=bias[None]).logits
+    start = cases.eq_10(s, t, z0=bias[None]).logits
     same = theory.attention_flow(formulas.Setting.of(s, P=prior), t).logits
 
     # Positions: two halves of a long sequence, the nearer one with bias 1.
@@ -262,5 +262,5 @@ def multilayer_remark(s: Case) -> Measurement:
     Nothing is compared: the remark on future work says what may happen, with no rate, time or data
     named, and an example cannot refute a possibility.
     """
-    run = cases.climbed(s).sel(ratio=FAST)
+    run = cases.at_ratios(s).sel(ratio=FAST)
     return Measurement(number=float(np.exp(cases.mean_entropy(run)[-1])))

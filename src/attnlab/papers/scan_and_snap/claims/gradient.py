@@ -37,14 +37,14 @@ def theorem_1(s: Case) -> Measurement:
     slow = s.at(eta_z=s.eta_y / SLOWEST)
     times, trained_z = trained_growth(slow)
     _, high, _ = cases.most_and_least_frequent(s)
-    theorem = cases.reduced(slow, times).logits[:, 0, high]
+    theorem = cases.eq_10(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
     paths = {"printed": theorem, "corrected": plain}
     dominant = "z of the dominant token at eta_Y/eta_Z = 1000"
     at = times.tolist().index(t)
-    z = cases.logits(s, cases.climbed(s).sel(time=t))
+    z = cases.logits(s, cases.at_ratios(s).sel(time=t))
     slower = (s.at(eta_z=s.eta_y / ratio) for ratio in TRAINED_RATIOS)
-    eq_10 = np.array([cases.reduced(of, np.array([t])).logits[0] for of in slower])
+    eq_10 = np.array([cases.eq_10(of, np.array([t])).logits[0] for of in slower])
     size_ahead = np.linalg.norm(eq_10, axis=(1, 2)) / np.linalg.norm(z, axis=(1, 2))
     return Measurement(
         *on_paper,
@@ -63,7 +63,7 @@ def theorem_1(s: Case) -> Measurement:
 def trained_growth(s: Case) -> tuple[FloatArray, FloatArray]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
     t0 = cases.transition_time(s)
-    result = cases.climbed(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
+    result = cases.at_ratios(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
     return result["time"].values, cases.logits(s, result)[:, 0, cases.most_and_least_frequent(s)[1]]
 
 
@@ -155,7 +155,7 @@ def theorem_1a(s: Case) -> Measurement:
         form: np.array([(theory.xi(E, M=M, form=form) / floor).min() for E, floor, M in sets])
         for form in FORMS
     }
-    E = theory.correlation(s, cases.reduced(s, np.geomspace(1, 1e6, 20)).logits)
+    E = theory.correlation(s, cases.eq_10(s, np.geomspace(1, 1e6, 20)).logits)
     return Measurement(
         Check("xi_n / gamma > 0 along Eq. 10", 0.0, theory.xi(E, M=s.M, form="printed"), ABOVE),
         *in_both_forms("xi_n / gamma > 0, random classes", 0.0, least, ABOVE),

@@ -43,14 +43,14 @@ def log_likelihood(f: NDArray[Any], Y: NDArray[Any], target: int) -> complex:
 
 
 def mean_likelihood(attended: Sequence[NDArray[Any]], Y: NDArray[Any]) -> complex:
-    """The same on average over classes, of which class n predicts token n."""
+    """Return the same on average over classes, of which class n predicts token n."""
     return sum(log_likelihood(f, Y, n) / len(attended) for n, f in enumerate(attended))
 
 
 def complex_slope(
     function: Callable[[NDArray[np.complex128]], complex], x: FloatArray
 ) -> FloatArray:
-    """The gradient of a real-analytic function to rounding, by steps along the imaginary axis."""
+    """Return the gradient of a real-analytic function, to rounding, by imaginary steps."""
     gradient = np.empty(x.shape)
     for i in np.ndindex(x.shape):
         moved = x.astype(complex)
@@ -107,7 +107,7 @@ def assumption_1(s: Case) -> Measurement:
         for T in lengths
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
-    late = cases.climbed(s).sel(time=10 * cases.transition_time(s))
+    late = cases.at_ratios(s).sel(time=10 * cases.transition_time(s))
     in_ratio = slope(TRAINED_RATIOS[2:], cases.gain_error(s, cases.logits(s, late))[2:])
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1", expected, biases),
@@ -203,7 +203,7 @@ def row_sums(s: Case) -> Measurement:
         term = formulas.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n)
         z[s.psi[n]] += s.eta_z * term.logits
         Y = Y + s.eta_y * term.decoder
-    sums = cases.run_at(s)[1].sum(-1)
+    sums = cases.training_path(s)[1].sum(-1)
     return Measurement(
         Check("rows of Y", 0.0, Y.sum(1), relative=False),
         Check("rows of Z", 0.0, z.sum(1), relative=False),

@@ -85,7 +85,7 @@ def spurious_tokens(s: Case) -> Measurement:
     rng = np.random.default_rng(0)
 
     def share_gaining(sequences: int) -> float:
-        """Of the common tokens, those that Eq. 10 on the frequencies of a training set lifts."""
+        """Return the share of common tokens that Eq. 10 on a training set's frequencies lifts."""
         shares = []
         for _ in range(50):
             counts = [rng.multinomial(sequences * (LENGTH - 1) // s.K, p) for p in s.P]
@@ -97,7 +97,7 @@ def spurious_tokens(s: Case) -> Measurement:
         return float(np.mean(shares))
 
     def trained(sequences: int | None, prior: float = 0.0) -> tuple[FloatArray, FloatArray]:
-        """Of the common tokens, z(end) - z(0) and the classes' mean attention: (seed, token)."""
+        """Return z(end) - z(0) and the mean attention of common tokens: (seed, token)."""
         tokens = s.classes.in_play[common]
         start = np.zeros(s.M)
         start[tokens] = -prior

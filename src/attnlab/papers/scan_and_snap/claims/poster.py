@@ -54,8 +54,8 @@ def poster_faster(s: Case) -> Measurement:
     """
     n, _, _ = cases.most_and_least_frequent(s)
     tokens = cases.by_frequency(s, n)
-    faster = theory.attention_velocity(s, cases.reduced(s, TIMES).logits)[:, s.psi[n], tokens]
-    _, z = cases.run_at(s)
+    faster = theory.attention_velocity(s, cases.eq_10(s, TIMES).logits)[:, s.psi[n], tokens]
+    _, z = cases.training_path(s)
     further = z[1:, s.psi[n], tokens]
     return Measurement(
         Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
@@ -73,9 +73,7 @@ def poster_slightly(s: Case) -> Measurement:
     """
     times = 4.0
     t = np.array([10.0, 1e3, 1e6]) * cases.transition_time(s)
-    B = np.array(
-        [cases.reduced(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))]
-    )
+    B = np.array([cases.eq_10(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))])
     return Measurement(
         Check('"slightly": B_n at 4 eta_Y over half of it at eta_Y', B[0] / 2.0, B[1], ABOVE),
         Check("smaller: B_n at 4 eta_Y", B[0], B[1], BELOW, form="corrected"),
@@ -136,8 +134,8 @@ def slides_tf_idf(s: Case) -> Measurement:
     """
     tokens = np.flatnonzero(s.P[0])
     weight = (s.P[0] * np.log(s.K / (s.P > 0).sum(0)))[tokens]
-    times, z = cases.run_at(s)
-    ends = {"Eq. 10": cases.reduced(s, times[[-1]]).logits[0], "training": z[-1]}
+    times, z = cases.training_path(s)
+    ends = {"Eq. 10": cases.eq_10(s, times[[-1]]).logits[0], "training": z[-1]}
     rank = {
         name: float(scipy.stats.spearmanr(weight, end[s.psi[0], tokens]).statistic)
         for name, end in ends.items()

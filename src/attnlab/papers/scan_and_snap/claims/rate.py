@@ -34,7 +34,7 @@ def snap_time(s: Case) -> Measurement:
     run = trained(s.classes, rates, s.steps)
     times = run["time"].values
     by_eq_10 = [
-        cases.as_dataset(at, times, cases.reduced(at, times).logits)
+        cases.as_dataset(at, times, cases.eq_10(at, times).logits)
         for at in (s.at(eta_y=y) for y in ETA_Y)
     ]
     slowed = {
@@ -67,11 +67,11 @@ def both_rates_sparser(s: Case) -> Measurement:
     factors = (1.0, 2.0, 4.0, 8.0)
     t = np.array([cases.transition_time(s), 10 * cases.transition_time(s), 1e6])
     faster = [s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z) for k in factors]
-    B = np.array([cases.reduced(at, t).growth_bound[:, 0] for at in faster])
-    same = np.array([cases.reduced(s, k * t).growth_bound[:, 0] for k in factors])
+    B = np.array([cases.eq_10(at, t).growth_bound[:, 0] for at in faster])
+    same = np.array([cases.eq_10(s, k * t).growth_bound[:, 0] for k in factors])
     run = trained(s.classes, tuple((at.eta_y, at.eta_z) for at in faster), s.steps)
     entropy = cases.mean_entropy(run).sel(time=slice(cases.transition_time(s), None)).values
-    slow = cases.mean_entropy(cases.climbed(SYN_SMALL).sel(ratio=1.0))
+    slow = cases.mean_entropy(cases.at_ratios(SYN_SMALL).sel(ratio=1.0))
     falls = "entropy falls with both rates at the end, training"
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
@@ -96,7 +96,7 @@ def eta_y_denser(s: Case) -> Measurement:
     fast = fast.sel(time=slice(cases.transition_time(slowest), None))
     ratio, entropy = fast["ratio"].values, fast.values
     t = np.geomspace(fast["time"][0], 1e6, 4)
-    B = np.array([cases.reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
+    B = np.array([cases.eq_10(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
     rises = "entropy rises as eta_Y grows, t >= t_0, training"
     turns = {clock: cases.turning_ratio(found, clock / s.eta_z) for clock in TURNS}
     small = cases.turning_ratio(cases.densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)

@@ -59,7 +59,7 @@ def eq_13(s: Case) -> Measurement:
     the norm of f_n as constant and 1 - f_n.f_n' as 1, which sets the tolerance.
     """
     t = np.geomspace(10.0, s.steps, 12)
-    flow = cases.reduced(s, t)
+    flow = cases.eq_10(s, t)
     measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
     rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
     paths = by_form(theory.common_token_path, t, **cases.rates_of(s), rho0=rho0)
@@ -91,7 +91,7 @@ def theorem_4(s: Case) -> Measurement:
     shift = float(theory.growth_bound(0.0, **growth_setting(s), form="printed"))
     # Training: the premise is how the common token's logit moves. The rows of Z sum to 0, so that
     # B_n stands for what the distinct tokens of one class gain together.
-    times, z = cases.run_at(s)
+    times, z = cases.training_path(s)
     late = times >= t0
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
     rho0 = float(theory.correlation(s)[0, 1] ** -0.5)

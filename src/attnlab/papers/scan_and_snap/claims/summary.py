@@ -25,7 +25,7 @@ def summary_frequency(s: Case) -> Measurement:
     n, high, low = cases.most_and_least_frequent(s)
     velocity = theory.attention_velocity(s, np.zeros((1, s.P.shape[1])))
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
-    _, z = cases.run_at(s)
+    _, z = cases.training_path(s)
     end = z[-1, s.psi[n]]
     gain = float(end[low] / end[high])
     return Measurement(
@@ -70,7 +70,7 @@ def summary_slow_decoder(s: Case) -> Measurement:
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
     z = cases.logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
     B = [
-        float(cases.reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
+        float(cases.eq_10(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
         for ratio in (0.01, 10.0)
     ]
     falls = "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training"

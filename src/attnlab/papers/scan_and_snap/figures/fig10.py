@@ -63,7 +63,7 @@ def table(cells: xr.Dataset) -> Table:
 
 
 def draw(cells: xr.Dataset) -> Figure:
-    """Entropy against the rate, and beside it what the rate does to the loss."""
+    """Draw entropy against the learning rate, and what that does to the loss."""
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 2)
         colours = style.ordered(cells.sizes["layers"])
@@ -94,7 +94,7 @@ def judge(cells: xr.Dataset) -> Judgement:
     """Judge whether the entropy of the 1-layer transformer falls with the rate, beyond noise."""
     loss, rates, depths = cells["best_loss_mean"], cells["rate"].values, cells["layers"].values
     numbers: dict[str, float] = {}
-    told: list[str] = []
+    each: list[str] = []
     counts: dict[int, dict[str, Any]] = {}
     for depth in depths:
         own = cells.sel(layers=depth)
@@ -114,7 +114,7 @@ def judge(cells: xr.Dataset) -> Judgement:
             "steps": len(steps),
             "best": float(rates[int(loss.sel(layers=depth).argmin("rate"))]),
         }
-        told.append(sentence("fig10", "depth", counts[depth]))
+        each.append(sentence("fig10", "depth", counts[depth]))
     span = f"from rate {rates[0]:g} to {rates[-1]:g}"
     if PAPERS_DEPTH in depths:
         whole = _change(cells.sel(layers=PAPERS_DEPTH), 0, -1)
@@ -130,7 +130,7 @@ def judge(cells: xr.Dataset) -> Judgement:
         standing,
         numbers,
         headline=headline,
-        each="; ".join(told),
+        each="; ".join(each),
         seeds=cells.attrs["seeds"],
         iterations=cells.attrs["steps"],
         corpus=cells.attrs["corpus"],

@@ -1,4 +1,4 @@
-"""Fig. 2: the four stages of training, looked for in real simulations.
+"""Fig. 2: the four stages of training, found in real simulations.
 
 The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
 Here they are moments of a run, found by measures, at rates where all can be seen and at
@@ -47,7 +47,7 @@ class Recipe(SimulationRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """The class in each run (eta_z): at its four moments, (stage, token), and over (step,).
+    """Return the class in each run (eta_z): at its four stages, (stage, token), and over (step,).
 
     unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
     suppressed_step, winner_step: when each threshold is passed; half_suppressed, half_won: when
@@ -101,7 +101,7 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """Bars of c~ at the four stages of the first run, above the course of every run."""
+    """Draw bars of c~ at the four stages of the first run, above the course of every run."""
     runs = frames.sizes["eta_z"]
     with style.page(4.1) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.15, 1])
@@ -166,7 +166,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     first = frames["suppressed_step"] < frames["winner_step"]
     reached = frames["suppressed_step"].notnull() & frames["winner_step"].notnull()
     numbers: dict[str, float] = {}
-    told, short = [], []
+    runs, short = [], []
     for i, ratio in enumerate(_ratios(frames)):
         run = frames.isel(eta_z=i)
         common, won = run["common_mass"].values, run["winner_attention"].values
@@ -198,7 +198,7 @@ def judge(frames: xr.Dataset) -> Judgement:
             "pairs": first.size // frames.sizes["eta_z"],
             "after": _after(run),
         }
-        told.append(sentence("fig2", "run", {**values, **others}))
+        runs.append(sentence("fig2", "run", {**values, **others}))
     in_order = not bool((reached & ~first).any())
     if not in_order:
         order = "suppression and winning go together: which is first depends on the thresholds"
@@ -215,14 +215,14 @@ def judge(frames: xr.Dataset) -> Judgement:
         stages=stages_of_each[0].upper() + stages_of_each[1:],
         stages_of_each=stages_of_each,
         order=order,
-        runs=" ".join(told),
+        runs=" ".join(runs),
         suppressed=_list(frames["suppressed"].values),
         times=_list(frames["times"].values),
     )
 
 
 def _after(run: xr.Dataset) -> str:
-    """What attention does once it has snapped."""
+    """Say what attention does once it has snapped."""
     snap, end = float(run["moment"][-1]), float(run["step"][-1])
     if np.isnan(snap):
         return f"Attention does not snap in {end:.0f} steps."
@@ -243,7 +243,7 @@ def _list(values: Any) -> str:
 
 
 def _first(passed: xr.DataArray) -> float:
-    """The first step at which a condition holds, or NaN."""
+    """Return the first step at which a condition holds, or NaN."""
     steps = passed["step"].values[passed.values]
     return float(steps[0]) if steps.size else np.nan
 

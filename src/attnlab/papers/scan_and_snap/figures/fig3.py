@@ -28,13 +28,13 @@ ROUTES = {
     "training": r"training: $\chi_l$",
 }
 BY_OVERLAP = ("eq10", "sgd", "training")  # levels, and training
-LATE_RECORDS = 181  # from the last time shown to the last one looked at
+LATE_RECORDS = 181  # from the last time shown to the last one measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
     """classes: as in Section 6; Theorem 4 is shown for the first. steps: the last time shown;
-    records: how many times. late: later times at which the order of training is looked at."""
+    records: how many times. late: later times at which the order of training is measured."""
 
     classes: tuple[str, ...]
     eta_z: float
@@ -175,7 +175,7 @@ def judge(curves: xr.Dataset) -> Judgement:
         "printed_end": float(first["printed"][0]),
         "corrected_end": float(first["corrected"][0]),
     }
-    told, orders = [], []
+    each, orders = [], []
     for i, rho in enumerate(curves["overlap"].values):
         eq10, sgd, training = (float(first[name][i]) - 1 for name in BY_OVERLAP)
         lowest, highest = (float(end(skipna=False)) for end in (snap[i].min, snap[i].max))
@@ -199,7 +199,7 @@ def judge(curves: xr.Dataset) -> Judgement:
             "low": low,
         }
         orders.append("{order} at {side}".format(**others))
-        told.append(sentence("fig3", "overlap", {**found, **others}))
+        each.append(sentence("fig3", "overlap", {**found, **others}))
     values = [
         f"{name} {float(first[name][0]):.4g} and {float(end[name][0, -1]):.4g}" for name in ROUTES
     ]
@@ -215,7 +215,7 @@ def judge(curves: xr.Dataset) -> Judgement:
         has="has" if in_theory else "does not have",
         ends="ends higher, as the paper says" if in_theory else "does not end higher everywhere",
         orders=", and ".join(orders),
-        each="; ".join(told),
+        each="; ".join(each),
         values="; ".join(values),
         low=low,
         high=high,
@@ -225,7 +225,7 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 def _order(kept: np.ndarray, reversed_: np.ndarray, times: list[float]) -> str:
-    """What training does with the order at these times."""
+    """Say what training does with the order at these times."""
     span = f"from t = {times[0]:g} to {times[-1]:g}"
     if kept.all():
         return f"keeps it {span}"

@@ -49,7 +49,7 @@ def data(
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """A block for each eta_Y, a row for each class, a column for each step; the outline is P."""
+    """Draw a block for each eta_Y, a row for each class, a column for each step; outlined: P."""
     blocks, columns = frames.sizes["eta_y"], frames.sizes["step"]
     rows = frames.sizes["sequence_class"]
     colours = style.by_role(frames["common"].values)
@@ -125,7 +125,7 @@ def judge(frames: xr.Dataset) -> Judgement:
 
 
 def _ends(name: str, by_rate: np.ndarray) -> dict[str, float]:
-    """The numbers at the smallest and the largest eta_Y."""
+    """Return the numbers at the smallest and the largest eta_Y."""
     return {f"{name}_small_eta_y": float(by_rate[0]), f"{name}_large_eta_y": float(by_rate[-1])}
 
 

@@ -43,7 +43,7 @@ class Recipe(SimulationRecipe):
     """A sweep whose seeds are averaged over."""
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with another number of seeds."""
+        """Return the recipe with another number of seeds."""
         return self.changed(seeds=seeds)
 
 
@@ -60,7 +60,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def compared(entropy: xr.DataArray) -> xr.Dataset:
-    """Our runs (num_last, eta_z, ratio, seed) beside the published cells."""
+    """Compare our runs (num_last, eta_z, ratio, seed) with the published cells."""
     seeds = entropy.sizes["seed"]
     cells = xr.Dataset(
         {
@@ -80,7 +80,7 @@ def compared(entropy: xr.DataArray) -> xr.Dataset:
 
 
 def by_panel(cells: xr.Dataset) -> dict[int, Agreement]:
-    """How each panel agrees with the published one, by its number of queries."""
+    """Return how each panel agrees with the published one, by its number of queries."""
     each = {int(n): _agreement(cells.sel(num_last=[n])) for n in cells["num_last"].values}
     return {num_last: of for num_last, of in each.items() if of is not None}
 
@@ -101,7 +101,7 @@ def _agreement(cells: xr.Dataset) -> Agreement | None:
 
 
 def table(cells: xr.Dataset) -> Table:
-    """A row for each cell; a page shows those that are published beside what is published."""
+    """Return a row for each cell; a page shows those that are published, with their values."""
     frame = cells[["entropy_mean", "entropy_std"]].to_dataframe(dim_order=AXES).reset_index()
     frame = frame[[*AXES, "entropy_mean", "entropy_std"]].assign(seeds=cells.attrs["seeds"])
     theirs = cells["published_mean"].notnull()
@@ -129,7 +129,7 @@ def _beside(cell: xr.Dataset) -> str:
 
 
 def draw(cells: xr.Dataset) -> Figure:
-    """A panel for each num_last, a line for each eta_Z; open marks are the published values."""
+    """Draw a panel for each num_last, a line for each eta_Z; open marks: published values."""
     panels = cells["num_last"].values
     ratio = cells["ratio"].values
     position = np.arange(ratio.size)

@@ -40,7 +40,7 @@ class Recipe(TextRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """The first layer's maps over (layers, moment, query, key); `word` along key.
+    """Return the first layer's maps over (layers, moment, query, key); `word` along key.
 
     entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
     over (layers, seed, moment), how far the maps of all probes have moved since the moment before,
@@ -62,7 +62,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """A row for each depth, a column for each moment; a query's row holds its attention."""
+    """Draw a row for each depth, a column for each moment; a query's row holds its attention."""
     rows, columns = frames.sizes["layers"], frames.sizes["moment"]
     families = words.fonts()
     labels = words.visible(frames["word"].values, families)
@@ -96,7 +96,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     sparse = entropy.isel(step=-1) < entropy.isel(step=0)
     slowed = change.isel(moment=-1) < SLOWED * change.max("moment")
     numbers: dict[str, float] = {}
-    told = []
+    each = []
     for depth in depths:
         ends, changes = entropy.sel(layers=depth), 100 * change.sel(layers=depth)
         found = {
@@ -115,7 +115,7 @@ def judge(frames: xr.Dataset) -> Judgement:
             "first_change": _over_seeds(changes.isel(moment=0), ".0f"),
             "last_change": _over_seeds(changes.isel(moment=-1), ".0f"),
         }
-        told.append(sentence("fig7", "depth", values))
+        each.append(sentence("fig7", "depth", values))
     trained = " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
     few = seeds < FEWEST_SEEDS
     standing = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
@@ -130,7 +130,7 @@ def judge(frames: xr.Dataset) -> Judgement:
         few_seeds=FEW if few else "",
         rate=frames.attrs["rate"],
         corpus=frames.attrs["corpus"],
-        each="; ".join(told),
+        each="; ".join(each),
         moments=", ".join(str(int(moment)) for moment in frames["moment"].values),
         in_brackets="; in brackets the range over seeds" if seeds > 1 else "",
         share=100 * SLOWED,
@@ -139,7 +139,7 @@ def judge(frames: xr.Dataset) -> Judgement:
 
 
 def _over_seeds(values: xr.DataArray, digits: str) -> str:
-    """The mean, and the range in brackets where there are several."""
+    """Return the mean, and the range in brackets where there are several values."""
     low, mean, high = float(values.min()), float(values.mean()), float(values.max())
     if values.size == 1:
         return f"{mean:{digits}}"

@@ -78,7 +78,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(curves: xr.Dataset) -> Figure:
-    """A panel for each route, with its own scale: t_0 dotted, B_n(t_0) as a dot."""
+    """Draw a panel for each route, with its own scale: t_0 dotted, B_n(t_0) as a dot."""
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3, sharex=True)
         for ax, name in zip(axes, ROUTES, strict=True):

@@ -33,7 +33,7 @@ RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
 
 
 def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArray:
-    """One array per result along `num_last`, the number of queries; K stands beside it."""
+    """Join an array per result along `num_last`, the number of queries, which K accompanies."""
     coords = {
         "num_last": [int(result["num_last"]) for result in results],
         "classes": ("num_last", [result.sizes["sequence_class"] for result in results]),
@@ -42,7 +42,7 @@ def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArr
 
 
 def size_titles(data: xr.Dataset) -> list[str]:
-    """A title for each size along `num_last`."""
+    """Return a title for each size along `num_last`."""
     sizes = zip(data["num_last"].values, data["classes"].values, strict=True)
     return [f"{n} {'query' if n == 1 else 'queries'}, K = {k}" for n, k in sizes]
 
@@ -57,7 +57,7 @@ class Thresholds:
     count: int
 
     def values(self) -> FloatArray:
-        """The thresholds, in units of 1/M."""
+        """Return the thresholds, in units of 1/M."""
         return np.geomspace(self.lowest, self.highest, self.count)
 
     def __post_init__(self) -> None:
@@ -86,11 +86,11 @@ class RecallRecipe(ExperimentRecipe):
         return self.runs.inputs()
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with other seeds of the runs."""
+        """Return the recipe with other seeds of the runs."""
         return replace(self, runs=self.runs.changed(seeds=seeds))
 
     def in_words(self) -> dict[str, str]:
-        """The settings, and below them those of the runs."""
+        """Return the settings, and below them those of the runs."""
         own = {key: text for key, text in super().in_words().items() if key != "runs"}
         return own | {f"runs: {key}": text for key, text in self.runs.in_words().items()}
 
@@ -124,7 +124,7 @@ def curves(
 
 
 def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
-    """A panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
+    """Draw a panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
     (fixed,) = set(RATES) - {varied}
     panels = recalls["num_last"].values
     with style.page(2.75) as figure:

@@ -141,10 +141,10 @@ def judge(frames: xr.Dataset) -> Judgement:
         "snap_step": snap,
         **{name: frames[name] for name in ("moved_since_snap", "t0_prime", "t0")},
     }
-    told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
+    as_told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
     return judgement(
         "story",
-        Standing.HOLDS if told else Standing.FAILS,
+        Standing.HOLDS if as_told else Standing.FAILS,
         {name: float(value) for name, value in numbers.items()},
         word=str(frames["token"].values[winner]),
         last=float(frames["step"][-1]),

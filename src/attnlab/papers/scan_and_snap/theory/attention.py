@@ -174,7 +174,7 @@ EQUALS = 1e-9  # what counts as equal probabilities
 
 
 class Corollary2(NamedTuple):
-    """What the hypotheses of Corollary 2 are about, besides Assumption 2, in its own order.
+    """Measures of the hypotheses of Corollary 2, besides Assumption 2, in its own order.
 
     queries: how many there are.
     asymmetry: by how much the classes' distinct tokens, each class's sorted, differ in probability
@@ -210,12 +210,12 @@ class Corollary2(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether all four hold, so that every common token loses attention."""
+        """True if all four hold, so that every common token loses attention."""
         return self.single_query and self.symmetric and self.shared_probability and self.zero_start
 
 
 def token_fates(setting: SettingLike) -> IntArray:
-    """What Theorem 2 says of each query and token.
+    """Return what Theorem 2 says of each query and token.
 
     (a) a distinct token of a class that overlaps another gains. Assumption 2 forbids a class
     without overlap; there xi_n = 0 and its distinct tokens do not move, so we claim nothing. (b)
@@ -237,7 +237,7 @@ def token_fates(setting: SettingLike) -> IntArray:
 
 
 def corollary_2(setting: SettingLike, *, z0: ArrayLike = 0.0) -> Corollary2:
-    """The hypotheses (1) to (4) of Corollary 2, as these classes have them.
+    """Return the hypotheses (1) to (4) of Corollary 2, as these classes have them.
 
     >>> corollary_2([[0.5, 0.5, 0], [0.5, 0, 0.5]]).holds
     True
@@ -254,7 +254,7 @@ def corollary_2(setting: SettingLike, *, z0: ArrayLike = 0.0) -> Corollary2:
 
 
 def sign_fates(setting: SettingLike) -> IntArray:
-    """The first move of each token under sign descent.
+    """Return the first move of each token under sign descent.
 
     Not in the paper. Adam with an epsilon far below the gradient moves all entries of Y alike, so
     that g_l is one number for all tokens of a class, and diag(f) (I - f f^T) g of Eq. 4 has the

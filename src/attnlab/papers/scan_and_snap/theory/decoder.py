@@ -31,7 +31,7 @@ from .growth import gamma, h, h_inverse, scaled_growth
 class Part(NamedTuple):
     """One part of an assumption: it holds when its margin is positive.
 
-    name: what is looked at.
+    name: what is measured.
     value: what it is here.
     bound: what it is compared with.
     margin: by how much it is on the right side.
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the inequality is true."""
+        """True if the inequality is true."""
         return self.margin > 0
 
 
@@ -64,7 +64,7 @@ class Assumption2(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether all parts hold."""
+        """True if all parts hold."""
         return all(part.holds for part in self)
 
 
@@ -127,7 +127,7 @@ def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
 
 
 def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
-    """The bounds of Lemmas 13, 15 and 17 for this E: |l|, |l|/(1-|l|) and |l|^2/(1-|l|).
+    """Return the bounds of Lemmas 13, 15 and 17: |l|, |l|/(1-|l|) and |l|^2/(1-|l|).
 
     l is the eigenvalue of largest modulus. Lemma 17 prints l < 1; it needs |l| < 1, as Lemmas 14
     and 15 do, and where that fails the last two bounds are infinite.

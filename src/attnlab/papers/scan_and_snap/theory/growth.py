@@ -63,7 +63,7 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
 
 
 def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
-    """The time t, in visits of one class, at which h(t) = value (Eq. 45 read backwards).
+    """Return the time t, in visits of one class, at which h(t) = value (Eq. 45 read backwards).
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
 
 
 def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
-    """By how many visits c the discrete growth is ahead of the flow: h(s + c) = h*(s).
+    """Return the visits c by which discrete growth is ahead of the flow: h(s + c) = h*(s).
 
     Remark 2 claims that some constant c = O(ln M) serves all s. It does not: each step adds (1/2) M
     eta_Y exp(M h) / (M - 1 + exp(M h))^2, which tends to 1/(2 s), so that c grows like (1/2) ln s
@@ -140,7 +140,7 @@ def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
 
 
 class Peak(NamedTuple):
-    """Where gamma is largest.
+    """Maximum of gamma.
 
     t: the step.
     value: gamma there.
@@ -193,7 +193,7 @@ def gamma(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Floa
 
 
 def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
-    """The maximum of gamma over t, in closed form; the paper does not give it.
+    """Return the maximum of gamma over t, in closed form; the paper does not give it.
 
     d gamma / dx = 0 at (x - 1) e^x = M - 1, that is x = 1 + W((M - 1)/e) for x = M h, and there
     gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19.
@@ -211,7 +211,7 @@ def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
 def gamma_stages(
     t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected"
 ) -> GammaStages:
-    """The two rates of gamma with constant 1: eta_Y t / K, then K ln(M eta_Y t / K) / (eta_Y t).
+    """Return gamma's two rates, with constant 1: eta_Y t / K, then K ln(M eta_Y t / K) / (eta_Y t).
 
     gamma is never above `early`, and lies between 1 - 2/M and 2 times `late` for t >= t_0. Printed
     (Theorems 1b and 4): ln(eta_Y t / K) without the M that Lemma 9 has, so that the constant in the
@@ -439,7 +439,7 @@ def common_token_path(
 
 
 def density_threshold(*, K: ArrayLike, M: float, eta_y: ArrayLike) -> FloatArray:
-    """The step after which a larger eta_Y means a smaller B_n(t), hence denser attention.
+    """Return the step after which a larger eta_Y means a smaller B_n(t), hence denser attention.
 
     Section 6 states "larger eta_Y, denser attention" for t >= t_0. At fixed t and eta_Z, Gamma is
     proportional to h^2/eta_Y, and its derivative in eta_Y changes sign once, from + to -, at (x -
