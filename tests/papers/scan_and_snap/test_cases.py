@@ -1,4 +1,4 @@
-"""Where training runs are recorded, and how turns are located between records."""
+"""Training runs are recorded where they are quoted, and turns are located between records."""
 
 import numpy as np
 import pytest
