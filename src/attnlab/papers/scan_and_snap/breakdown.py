@@ -127,7 +127,7 @@ def ratio_map() -> xr.Dataset:
 
 def _stepped(case: Case, steps: int, **settings: Any) -> FloatArray:
     """Return the logits after plain steps, the mean over seeds."""
-    return cases.logits(case, cases.stepped(case, steps, **settings).isel(step=-1).mean("seed"))
+    return cases.logits(case, cases.train_steps(case, steps, **settings).isel(step=-1).mean("seed"))
 
 
 def class_map() -> xr.Dataset:

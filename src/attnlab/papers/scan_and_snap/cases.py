@@ -94,7 +94,7 @@ def at_ratios(case: Case) -> xr.Dataset:
     return run.swap_dims(run="ratio").assign_coords(ratio=list(TRAINED_RATIOS))
 
 
-def stepped(case: Case, steps: int, **settings: Any) -> xr.Dataset:
+def train_steps(case: Case, steps: int, **settings: Any) -> xr.Dataset:
     """Train plain steps at the case's learning rates, recorded at the start and at the end.
 
     settings: those of `simulate`, in place of these or in addition.

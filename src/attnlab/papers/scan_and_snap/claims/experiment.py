@@ -46,7 +46,7 @@ def syn_medium_runs() -> xr.Dataset:
     """Train the runs of Fig. 6 (5 queries); return their end, over (ratio, eta_z, seed)."""
     s, steps = SYN_MEDIUM, int(SYN_MEDIUM.steps)
     eta_z = xr.DataArray(ETA_Z, dims="eta_z")
-    run = cases.stepped(
+    run = cases.train_steps(
         s,
         steps,
         **PROTOCOL,
@@ -115,7 +115,7 @@ def syn_small_runs() -> xr.Dataset:
     """Train the runs of Fig. 4 on Syn-Small, eta_Z = 1, over (eta_y, seed, step)."""
     s, steps = SYN_SMALL_AS_PRINTED, int(SYN_SMALL_AS_PRINTED.steps)
     settings = {"eta_y": list(ETA_Y), "what": ("attention", "loss"), "at": [0, 10, steps]}
-    return cases.stepped(s, steps, **PROTOCOL, **settings)
+    return cases.train_steps(s, steps, **PROTOCOL, **settings)
 
 
 @claim("fig6-eta-z", BELOW, SYN_MEDIUM)

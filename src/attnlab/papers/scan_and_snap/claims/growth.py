@@ -37,7 +37,7 @@ def lemma_5(case: Case) -> Measurement:
     apart = SequenceClasses([{0: 1.0}, {1: 1.0}], [2, 2], [3, 4], vocab_size=M)
     visited = Case(apart, eta_y, 1.0, steps[-1])
     settings: dict[str, Any] = {"gradient": "population", "what": "loss", "at": steps.tolist()}
-    loss = cases.stepped(visited, int(steps[-1]), **settings)["loss"].isel(seed=0).values
+    loss = cases.train_steps(visited, int(steps[-1]), **settings)["loss"].isel(seed=0).values
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),

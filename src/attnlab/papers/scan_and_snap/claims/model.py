@@ -74,7 +74,7 @@ def lemma_1(s: Case) -> Measurement:
 
     # Training: the simulator's expected-gradient steps against Lemma 1 applied class by class.
     steps = 40
-    result = cases.stepped(s, steps, gradient="population")
+    result = cases.train_steps(s, steps, gradient="population")
     simulated = cases.logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
     for _ in range(steps):
@@ -127,7 +127,7 @@ def finite_length(s: Case) -> Measurement:
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
     steps = round(10 * cases.transition_time(s))
-    run = cases.stepped(s, steps, length=length, batch_size=64, seeds=16)
+    run = cases.train_steps(s, steps, length=length, batch_size=64, seeds=16)
     z = cases.logits(s, run.isel(step=-1))
     fates = theory.token_fates(s)
     claimed = fates != 0

@@ -101,7 +101,7 @@ def spurious_tokens(s: Case) -> Measurement:
         tokens = s.classes.in_play[common]
         start = np.zeros(s.M)
         start[tokens] = -prior
-        result = cases.stepped(
+        result = cases.train_steps(
             s,
             int(s.steps),
             length=LENGTH,
