@@ -416,8 +416,8 @@ def draw(found: xr.Dataset, top: int) -> Figure:
                 low, high = np.clip(ends, *BOUNDS[quantity])
                 reach = np.abs([mean - low, high - mean])
                 colour = style.ordered(len(TRAINED_ON))[i]
-                look: Any = {"color": colour, "marker": style.MARKERS[i], "linestyle": "none"}
-                ax.errorbar(mean, row + 0.2 * (i - 1), xerr=reach, capsize=2, label=words, **look)
+                styles: Any = {"color": colour, "marker": style.MARKERS[i], "linestyle": "none"}
+                ax.errorbar(mean, row + 0.2 * (i - 1), xerr=reach, capsize=2, label=words, **styles)
             ax.axvline(0, color=style.OUTLINE, linewidth=0.6)
             ax.set_xlabel(ROWS[quantity, tokens].format(top=top))
         axes[0][0].set_yticks(row, names)

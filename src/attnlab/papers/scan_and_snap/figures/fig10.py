@@ -72,8 +72,8 @@ def draw(cells: xr.Dataset) -> Figure:
                 line = cells.isel(layers=i)
                 depth = text_runs.depth_name(int(line["layers"]))
                 mean, std = line[f"{name}_mean"], line[f"{name}_std"]
-                look: Any = {"color": colour, "marker": style.MARKERS[i], "label": depth}
-                ax.errorbar(line["rate"], mean, yerr=[np.fmin(std, mean), std], capsize=2, **look)
+                styles: Any = {"color": colour, "marker": style.MARKERS[i], "label": depth}
+                ax.errorbar(line["rate"], mean, yerr=[np.fmin(std, mean), std], capsize=2, **styles)
                 if name == "entropy":
                     ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
             style.log_ticks(ax, cells["rate"].values)

@@ -145,10 +145,10 @@ def draw(cells: xr.Dataset) -> Figure:
                     "entropy": {**OURS, "color": colour, "label": label},
                     "published": THEIRS,
                 }
-                for x, (name, look) in zip((0.0, 0.05), looks.items(), strict=True):
+                for x, (name, styles) in zip((0.0, 0.05), looks.items(), strict=True):
                     mean, std = line[f"{name}_mean"], line[f"{name}_std"]
                     at = position + shift + x
-                    ax.errorbar(at, mean, yerr=std, marker=style.MARKERS[i], **look)
+                    ax.errorbar(at, mean, yerr=std, marker=style.MARKERS[i], **styles)
             ax.set_xticks(position, [f"{value:g}" for value in ratio])
             ax.set_xlabel(r"ratio $\eta_Y/\eta_Z$")
         style.panel_titles(axes, size_titles(cells))

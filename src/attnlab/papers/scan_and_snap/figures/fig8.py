@@ -77,11 +77,11 @@ def draw(curves: xr.Dataset) -> Figure:
             axes[0].step(visits, M * curve["h_star"], **steps)
             axes[0].plot(visits, M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
             gap = (curve["h_star"] - curve["h"]) * M / eta_y[i]
-            look: Any = {"color": colour, "marker": style.MARKERS[i]}
-            axes[1].plot(visits, gap, markevery=8, markersize=3, **look)
+            styles: Any = {"color": colour, "marker": style.MARKERS[i]}
+            axes[1].plot(visits, gap, markevery=8, markersize=3, **styles)
             axes[2].plot(curve["time"], M * curve["theory"], color=colour, alpha=0.55, lw=1.6)
-            look |= {"linestyle": "none", "markevery": (10 * i + 5, 50)}
-            axes[2].plot(curve["time"], M * curve["training"], **look)
+            styles |= {"linestyle": "none", "markevery": (10 * i + 5, 50)}
+            axes[2].plot(curve["time"], M * curve["training"], **styles)
         last = float(curves["visits"][-1])
         bounds = (("corrected", 1, style.DASHES[1]), ("Lemma 7, printed", 2, ":"))
         for name, bound, dashes in bounds:

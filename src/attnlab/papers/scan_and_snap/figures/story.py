@@ -110,8 +110,8 @@ def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
     ax.plot(step, frames["common_mass"], color=style.COMMON, label="all shared words")
     distinct = frames.isel(token=np.flatnonzero(~frames["common"].values))
     for i, word in enumerate(distinct["token"].values):
-        look: Any = {"color": style.DISTINCT, "linestyle": style.DASHES[i % len(style.DASHES)]}
-        ax.plot(step, distinct["attention"].isel(token=i), label=str(word), **look)
+        styles: Any = {"color": style.DISTINCT, "linestyle": style.DASHES[i % len(style.DASHES)]}
+        ax.plot(step, distinct["attention"].isel(token=i), label=str(word), **styles)
     for letter, moment in zip("abc", moments, strict=False):
         _mark(ax, float(moment), letter, style.OUTLINE, ":")
     for letter, name in (("$t_0'$", "t0_prime"), ("$t_0$", "t0")):
