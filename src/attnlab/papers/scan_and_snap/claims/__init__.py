@@ -35,7 +35,9 @@ def claim(
 ) -> Callable[[Measure], Claim]:
     """Make a claim of the function below, with its words from `statements.yaml`.
 
-    how: `tolerance`, `general` and other arguments of `attnlab.auditing.claim`.
+    relation: how its sign is read. case: the classes and learning rates that it is tested on.
+    hypotheses: what it asks for. how: `tolerance`, `general` and other arguments of
+    `attnlab.auditing.claim`.
     """
     words = statements()[id]
     return auditing.claim(id, relation=relation, case=case, hypotheses=hypotheses, **words, **how)
