@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.files.errors import InputError
@@ -19,7 +19,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEAD
 from .. import cases, theory
 from ..cases import SYMMETRIC, UNEVEN, WEAK
 from ..hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
-from . import claim, in_both_forms, in_training
+from . import in_both_forms, in_training
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it, a premise of what follows.
@@ -41,7 +41,23 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     return check, float((by_eq_10 / trained_size)[0])
 
 
-@claim("lemma-4", EQUAL, WEAK, *ASSUMPTION_1, *EQ_10, tolerance=1e-13, general=True)
+@claim(
+    "lemma-4",
+    sources="Lemma 4, Eqs. 10, 94-96",
+    statement=(
+        r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
+        r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    tolerance=1e-13,
+    general=True,
+    number="as printed, {:.3g} times too fast when t counts steps",
+    training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
+    code=("attention_velocity", "attention_flow"),
+    test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
+)
 def lemma_4(s: Case) -> Measurement:
     """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
     the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
@@ -92,7 +108,24 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
     return velocity
 
 
-@claim("theorem-2", ABOVE, UNEVEN, *ASSUMPTION_1, *EQ_10, general=True)
+@claim(
+    "theorem-2",
+    sources="Theorem 2, Eqs. 97-100",
+    statement=(
+        r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;"
+        r" (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if some "
+        r"class of $m$ has a distinct one"
+    ),
+    relation=ABOVE,
+    case=UNEVEN,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    general=True,
+    number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
+    training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
+    code=("token_fates", "attention_velocity", "gradient_coefficients"),
+    test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
+    figure="fig2",
+)
 def theorem_2(s: Case) -> Measurement:
     """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
     with the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say
@@ -141,7 +174,22 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
     return min(cases.first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
 
 
-@claim("corollary-2", BELOW, SYMMETRIC, *ASSUMPTION_1, *COROLLARY_2, general=True)
+@claim(
+    "corollary-2",
+    sources=["Corollary 2", "poster and slides, (a)"],
+    statement=(
+        r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any $l"
+        r" \in G_{CT}$"
+    ),
+    relation=BELOW,
+    case=SYMMETRIC,
+    hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
+    general=True,
+    number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
+    training_number="in training the common token that loses least ends at z = {:.2g}",
+    code=("corollary_2", "attention_velocity"),
+    test="test_attention.py::test_corollary_2_along_the_flow",
+)
 def corollary_2(s: Case) -> Measurement:
     """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
@@ -159,7 +207,23 @@ def corollary_2(s: Case) -> Measurement:
     )
 
 
-@claim("theorem-3", EQUAL, WEAK, *ASSUMPTION_1, *EQ_10, tolerance=1e-8, general=True)
+@claim(
+    "theorem-3",
+    sources="Theorem 3, Eqs. 11, 108-111",
+    statement=(
+        r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct "
+        r"tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    tolerance=1e-8,
+    general=True,
+    training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
+    code=("relative_gain", "growth_factor", "gain_invariant"),
+    test="test_attention.py::test_eq_11_along_the_flow",
+    figure="fig4",
+)
 def theorem_3(s: Case) -> Measurement:
     """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
@@ -186,7 +250,22 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim("eq-12", AT_MOST, WEAK, *EQ_10, tolerance=1e-9)
+@claim(
+    "eq-12",
+    sources="Theorem 3, Eq. 12",
+    statement=(
+        r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z "
+        r"\int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases"
+    ),
+    relation=AT_MOST,
+    case=WEAK,
+    hypotheses=(*EQ_10,),
+    tolerance=1e-9,
+    number="ln chi ends at {:.3g} of the upper bound 2 B_n",
+    code=("growth_bounds", "attention_flow"),
+    test="test_attention.py::test_eq_12_and_monotone_dominance",
+    figure="fig3",
+)
 def eq_12(s: Case) -> Measurement:
     """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
     Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds

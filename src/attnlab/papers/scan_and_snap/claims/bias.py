@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.formulas.checks import FloatArray
@@ -20,11 +20,24 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 from .. import cases, theory
 from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, single_common_token, single_query
-from . import claim, falling, in_training, on_both_paths
+from . import falling, in_training, on_both_paths
 from .attention import TIMES
 
 
-@claim("frequency-bias", ABOVE, SYN_SMALL, *ASSUMPTION_1, general=True)
+@claim(
+    "frequency-bias",
+    sources="Sections 1, 5 (frequency bias, token scanning)",
+    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
+    relation=ABOVE,
+    case=SYN_SMALL,
+    hypotheses=(*ASSUMPTION_1,),
+    general=True,
+    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
+    training_number="in training it keeps {:.2g} of it",
+    code=("attention_flow", "relative_gain"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    figure="fig4",
+)
 def frequency_bias(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
     joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
@@ -52,7 +65,19 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
     return np.asarray(formulas.attention_weights(s, z)[..., np.arange(s.K), top])
 
 
-@claim("distinct-attention", ABOVE, UNEVEN, *ASSUMPTION_1, *EQ_10, single_common_token)
+@claim(
+    "distinct-attention",
+    sources="Abstract, Section 5",
+    statement="Over training distinct tokens gain attention (of each class the dominant one)",
+    relation=ABOVE,
+    case=UNEVEN,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
+    training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
+    code=("attention_weights", "attention_flow"),
+    test="test_attention.py::test_eq_12_and_monotone_dominance",
+    figure="fig2",
+)
 def distinct_attention(s: Case) -> Measurement:
     """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
     t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
@@ -83,7 +108,19 @@ def distinct_attention(s: Case) -> Measurement:
     )
 
 
-@claim("discriminative-bias", BELOW, WEAK, *ASSUMPTION_1, *EQ_10, single_common_token)
+@claim(
+    "discriminative-bias",
+    sources="Abstract, Section 1; Section 5 after Theorem 2",
+    statement='A common token loses attention (for several it "can be a bit involved")',
+    relation=BELOW,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    number="it keeps {:.2g} of its attention to t = 10^7",
+    training_number="in training it keeps {:.2g} to t = 10^10",
+    code=("attention_weights", "attention_flow"),
+    test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
+    figure="fig2",
+)
 def discriminative_bias(s: Case) -> Measurement:
     """Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint
     flow to t = 10^10. Only the sign counts.
@@ -118,7 +155,23 @@ def random_pairs(M: int) -> FloatArray:
     return np.array(pairs)
 
 
-@claim("several-common-tokens", EQUAL, TURNING, *ASSUMPTION_1, *EQ_10, single_query)
+@claim(
+    "several-common-tokens",
+    sources='Section 5, "the condition can be a bit involved"',
+    statement=(
+        r"$K = 2$ equally frequent classes of one query: the first move of a common token $l$ is a "
+        r"loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start"
+    ),
+    relation=EQUAL,
+    case=TURNING,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
+    number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
+    training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
+    code=("common_token_margin", "attention_velocity"),
+    test="test_attention.py::test_criterion_for_two_classes_decides_every_common_token",
+    figure="fig2",
+    ours=True,
+)
 def several_common_tokens(s: Case) -> Measurement:
     """Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
     with z in the joint flow at t = 0.01 (200 random pairs); nothing is said about the end. Only the
@@ -158,7 +211,19 @@ def several_common_tokens(s: Case) -> Measurement:
     )
 
 
-@claim("no-winner-takes-all", ABOVE, SYN_SMALL, *ASSUMPTION_1)
+@claim(
+    "no-winner-takes-all",
+    sources="Abstract, Sections 1, 6",
+    statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
+    relation=ABOVE,
+    case=SYN_SMALL,
+    hypotheses=(*ASSUMPTION_1,),
+    number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
+    training_number="{:.3g} of 10 are left at t = 10^6 in training",
+    code=("attention_flow", "snapping"),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig4",
+)
 def no_winner_takes_all(s: Case) -> Measurement:
     """Check that the effective number of distinct tokens stays above 2, and changes about
     logarithmically in time, by Eq. 10 to 10^12 and in training to 10^6. At 2 nearly one token would
@@ -184,7 +249,22 @@ def no_winner_takes_all(s: Case) -> Measurement:
     )
 
 
-@claim("scan-and-snap", SETTLES, WEAK, *ASSUMPTION_1, single_query, single_common_token)
+@claim(
+    "scan-and-snap",
+    sources="Theorem 4 (scanning, snapping)",
+    statement=(
+        r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ "
+        r"from $t_0$ on"
+    ),
+    relation=SETTLES,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
+    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
+    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
+    code=("growth_factor", "attention_flow"),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig3",
+)
 def scan_and_snap(s: Case) -> Measurement:
     """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
@@ -17,7 +17,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_smalle
 from .. import theory
 from ..cases import WEAK
 from ..hypotheses import MUCH, large_vocabulary, many_steps, uniform_classes
-from . import by_form, claim
+from . import by_form
 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])
@@ -34,7 +34,21 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
     )
 
 
-@claim("lemma-10", AT_MOST, WEAK, uniform_classes, tolerance=1e-9)
+@claim(
+    "lemma-10",
+    sources="Lemma 10, Eqs. 58, 59",
+    statement=(
+        r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
+        r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$"
+    ),
+    relation=AT_MOST,
+    case=WEAK,
+    hypotheses=(uniform_classes,),
+    tolerance=1e-9,
+    number="the least room above 1 - delta is {:.2g}",
+    code=("visits_radius",),
+    test="test_concentration.py::test_lemma_10_covers",
+)
 def lemma_10(s: Case) -> Measurement:
     """Compare the stated probability, at least 1 - delta, with the radius's exact coverage, from
     the binomial distribution. The tolerance is the rounding of the binomial distribution function.
@@ -47,7 +61,17 @@ def lemma_10(s: Case) -> Measurement:
     )
 
 
-@claim("eq-58", BELOW, WEAK, many_steps)
+@claim(
+    "eq-58",
+    sources="Eq. 58, last inequality",
+    statement=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
+    relation=BELOW,
+    case=WEAK,
+    hypotheses=(many_steps,),
+    number="right minus left is at least {:.2g}",
+    code=("visits_radius",),
+    test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
+)
 def eq_58(s: Case) -> Measurement:
     """Compare both sides for N from 10 K^2 = 40 on (N >> K^2, as in Appendix D.1). The inequality
     is strict.
@@ -64,7 +88,22 @@ def eq_58(s: Case) -> Measurement:
     )
 
 
-@claim("remark-4", up_to(1.0), WEAK, uniform_classes, many_steps, tolerance=1e-9)
+@claim(
+    "remark-4",
+    sources="Remark 4, Eq. 60",
+    statement=(
+        r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 - "
+        r"\delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
+        r"\ln(1/\delta)} \right\rceil$"
+    ),
+    relation=up_to(1.0),
+    case=WEAK,
+    hypotheses=(uniform_classes, many_steps),
+    tolerance=1e-9,
+    number="the least room above 1 - delta is {:.2g}",
+    code=("visits_radius",),
+    test="test_concentration.py::test_lemma_10_covers",
+)
 def remark_4(s: Case) -> Measurement:
     """Compare the stated probability with the exact coverage of Delta (with ln(1/delta), where
     Lemma 10 has ln(2/delta)), from the binomial distribution. The tolerance is the rounding of the
@@ -119,7 +158,23 @@ def strayed(stray: float) -> Strayed:
     )
 
 
-@claim("lemma-11", up_to(3.0), WEAK, uniform_classes, concentrated_visits, tolerance=1e-12)
+@claim(
+    "lemma-11",
+    sources="Lemma 11, Eqs. 61-65",
+    statement=(
+        r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim h(\bar"
+        r" N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
+        r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
+        r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$"
+    ),
+    relation=up_to(3.0),
+    case=WEAK,
+    hypotheses=(uniform_classes, concentrated_visits),
+    tolerance=1e-12,
+    number="sigma' is at most {:.3g} times eta_Y Delta/3",
+    code=("decoder_deviations", "h"),
+    test="test_concentration.py::test_lemma_11_below_the_mean",
+)
 def lemma_11(s: Case) -> Measurement:
     """Compare the bounds on theta and sigma', for every N_n within Delta of the mean, with both at
     N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. The tolerance is rounding.
@@ -138,7 +193,17 @@ def lemma_11(s: Case) -> Measurement:
     )
 
 
-@claim("eq-62", much_smaller(MUCH), WEAK, uniform_classes, concentrated_visits)
+@claim(
+    "eq-62",
+    sources="Lemma 11 (after Eq. 62), Theorem 1's sigma",
+    statement=r"$\sigma' \ll \ln M$",
+    relation=much_smaller(MUCH),
+    case=WEAK,
+    hypotheses=(uniform_classes, concentrated_visits),
+    number="sigma' is at most {:.2g} ln M",
+    code=("h",),
+    test="test_concentration.py::test_lemma_11_below_the_mean",
+)
 def eq_62(s: Case) -> Measurement:
     """Compare ln M with sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. It is
     a bound.
@@ -148,7 +213,21 @@ def eq_62(s: Case) -> Measurement:
     return Measurement(Check("sigma' against ln M", log, sigma), number=float((sigma / log).max()))
 
 
-@claim("lemma-12", up_to(1.0), WEAK, uniform_classes, many_steps)
+@claim(
+    "lemma-12",
+    sources="Lemma 12, Eqs. 66-69",
+    statement=(
+        r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ "
+        r"$\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all "
+        r"$n$"
+    ),
+    relation=up_to(1.0),
+    case=WEAK,
+    hypotheses=(uniform_classes, many_steps),
+    number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
+    code=("visit_deviations", "h"),
+    test="test_concentration.py::test_lemma_11_corrected_bounds_every_count",
+)
 def lemma_12(s: Case) -> Measurement:
     """Compare the bound, with constant 1 and probability 1 - delta for all K deviations, with 4,000
     draws of the visits at each N, K = 5, delta = 0.05. The probability has much room above 0.95.
@@ -168,7 +247,23 @@ def lemma_12(s: Case) -> Measurement:
     )
 
 
-@claim("corollary-1-sigma", up_to(1.0), WEAK, uniform_classes, large_vocabulary, tolerance=1e-9)
+@claim(
+    "corollary-1-sigma",
+    sources="Corollary 1, after Eq. 71",
+    statement=(
+        r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert \lesssim "
+        r"\eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim \frac{K}{\sqrt "
+        r"N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln \frac{1}{\delta}} + "
+        r"\frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$"
+    ),
+    relation=up_to(1.0),
+    case=WEAK,
+    hypotheses=(uniform_classes, large_vocabulary),
+    tolerance=1e-9,
+    number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
+    code=("h", "visit_deviations"),
+    test="test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
+)
 def corollary_1_sigma(s: Case) -> Measurement:
     """Compare both bounds, with constant 1 and probability at least 1 - delta, with their exact
     coverage, from the binomial distribution of N_n, N from 10^3 to 10^6. The tolerance is the

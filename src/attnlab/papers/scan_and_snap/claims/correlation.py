@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
@@ -18,7 +18,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 from .. import cases, theory
 from ..cases import FAINT, FIG3, SYN_SMALL, WEAK
 from ..hypotheses import fast_decoder, weak_correlations
-from . import by_form, claim, in_both_forms, on_both_paths
+from . import by_form, in_both_forms, on_both_paths
 
 SAMPLES = 200
 
@@ -58,7 +58,22 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
     return Measurement(Check(about, bound, size, AT_MOST), number=tightest(bound, size))
 
 
-@claim("assumption-2", ABOVE, FIG3, weak_correlations)
+@claim(
+    "assumption-2",
+    sources="Assumption 2",
+    statement=(
+        r"$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and "
+        r"$\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3"
+    ),
+    relation=ABOVE,
+    case=FIG3,
+    hypotheses=(weak_correlations,),
+    number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
+    code=("assumption_2", "correlation"),
+    test="test_decoder.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
+    figure="fig3",
+    ours=True,
+)
 def assumption_2(s: Case) -> Measurement:
     """Check whether the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet each part,
     by its margin. The inequalities are strict.
@@ -76,7 +91,17 @@ def assumption_2(s: Case) -> Measurement:
     )
 
 
-@claim("full-rank", ABOVE, WEAK, weak_correlations)
+@claim(
+    "full-rank",
+    sources="Section 4, after Assumption 2",
+    statement=r"By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank",
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    number="in 200 random sets the smallest singular value is {:.3g}",
+    code=("gram", "unit_attention"),
+    test="test_decoder.py::test_f_has_full_column_rank",
+)
 def full_rank(s: Case) -> Measurement:
     """Check that the smallest singular value of F is above 0, for 200 random sets of 2 to 6 classes
     with |lambda_1| < 1/K. The inequality is strict; 1e-12 is left for rounding.
@@ -93,7 +118,22 @@ def full_rank(s: Case) -> Measurement:
     )
 
 
-@claim("assumption-2-floor", AT_LEAST, WEAK, weak_correlations, fast_decoder)
+@claim(
+    "assumption-2-floor",
+    sources="Assumption 2, Theorem 1(a)",
+    statement=(
+        r"Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, "
+        r"stays met while attention learns ($\xi_n(t) > 0$ at any $t$)"
+    ),
+    relation=AT_LEAST,
+    case=WEAK,
+    hypotheses=(weak_correlations, fast_decoder),
+    number="under Eq. 10 overlaps pass below it at t = {:.3g}",
+    training_number="in training they are still {:.2f} times the floor at t = 10^10",
+    code=("assumption_2", "correlation"),
+    test="test_decoder.py::test_overlaps_pass_below_the_floor_along_eq_10",
+    ours=True,
+)
 def assumption_2_floor(s: Case) -> Measurement:
     """Compare the floor with the smallest |eigenvalue| of E along Eq. 10 to t = 10^6 and in the
     joint flow to 10^10, where common tokens lose attention.
@@ -117,7 +157,21 @@ def assumption_2_floor(s: Case) -> Measurement:
     )
 
 
-@claim("e-prime", EQUAL, WEAK, weak_correlations, tolerance=1e-13)
+@claim(
+    "e-prime",
+    sources="Appendix D.1 against Lemma 14",
+    statement=(
+        r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) "
+        r"= e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost)"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    tolerance=1e-13,
+    number="if D.1 has a minus, as we infer, Eq. 30 is off by {:.3g} (twice f_1.f_2)",
+    code=("e_prime",),
+    test="test_decoder.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
+)
 def e_prime(s: Case) -> Measurement:
     """Compare F^T (F - F E') with I for two classes; the corrected form has E' = I - (I + E)^-1.
     The tolerance is rounding.
@@ -143,7 +197,17 @@ def e_prime(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-13", AT_MOST, WEAK, tolerance=1e-13)
+@claim(
+    "lemma-13",
+    sources="Lemma 13",
+    statement=r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$",
+    relation=AT_MOST,
+    case=WEAK,
+    tolerance=1e-13,
+    number="the left side is at most {:.3g} times the right (two classes: equal)",
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
+)
 def lemma_13(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
@@ -152,7 +216,19 @@ def lemma_13(s: Case) -> Measurement:
     return _below("max |E_ij|", bound, [float(np.abs(E).max()) for E in random_correlations()])
 
 
-@claim("lemma-14", EQUAL, WEAK, tolerance=1e-13)
+@claim(
+    "lemma-14",
+    sources="Lemma 14, Eqs. 75-77",
+    statement=(
+        r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues"
+        r" $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=1e-13,
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
+)
 def lemma_14(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
@@ -167,7 +243,20 @@ def lemma_14(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-15", AT_MOST, WEAK, tolerance=1e-13)
+@claim(
+    "lemma-15",
+    sources="Lemma 15, Eq. 78",
+    statement=(
+        r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le \frac{\lvert "
+        r"\lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$"
+    ),
+    relation=AT_MOST,
+    case=WEAK,
+    tolerance=1e-13,
+    number="the left side is at most {:.3g} times the right (two classes: equal)",
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
+)
 def lemma_15(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
@@ -176,7 +265,17 @@ def lemma_15(s: Case) -> Measurement:
     return _below("radius of E'", bound, [radius(theory.e_prime(E)) for E in random_correlations()])
 
 
-@claim("lemma-16", AT_MOST, WEAK, tolerance=1e-13)
+@claim(
+    "lemma-16",
+    sources="Lemma 16, Eq. 79",
+    statement=r"$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$",
+    relation=AT_MOST,
+    case=WEAK,
+    tolerance=1e-13,
+    number="the largest E'_ii of a class with overlap is {:.1e}",
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
+)
 def lemma_16(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
@@ -193,7 +292,23 @@ def lemma_16(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-17", AT_MOST, WEAK, tolerance=1e-13)
+@claim(
+    "lemma-17",
+    sources="Lemma 17, Eq. 80",
+    statement=(
+        r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 "
+        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
+    ),
+    relation=AT_MOST,
+    case=WEAK,
+    tolerance=1e-13,
+    number=(
+        "the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not lambda_1 < "
+        "1)"
+    ),
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
+)
 def lemma_17(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
@@ -212,7 +327,21 @@ def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
     return np.asarray(error @ Y.T)
 
 
-@claim("eq-90", AT_MOST, WEAK, weak_correlations, tolerance=1e-13)
+@claim(
+    "eq-90",
+    sources="Eq. 90 (proof of Theorem 1)",
+    statement=(
+        r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} "
+        r"\lvert \lambda_1 \rvert \le \frac{1}{K-1}$"
+    ),
+    relation=AT_MOST,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    tolerance=1e-13,
+    number="in 200 random sets the largest |E'_kn| is {:.3g} times 1/(K-1)",
+    code=("e_prime", "gram"),
+    test="test_decoder.py::test_lemmas_13_to_17",
+)
 def eq_90(s: Case) -> Measurement:
     """Compare all four terms of the three inequalities for 200 random sets of 2 to 6 classes with
     |lambda_1| < 1/K. The tolerance is the rounding of 6 x 6 linear algebra.
@@ -230,7 +359,20 @@ def eq_90(s: Case) -> Measurement:
     )
 
 
-@claim("eq-88", EQUAL, WEAK, tolerance=1e-12)
+@claim(
+    "eq-88",
+    sources="Eq. 88",
+    statement=(
+        r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + \sum_{k "
+        r"\ne n} (1+\theta_k) E'_{kn'})]$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=1e-12,
+    number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
+    code=("beta", "iota", "xi", "back_gradient"),
+    test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
+)
 def eq_88(s: Case) -> Measurement:
     """Compare the coefficients of g_n with Y (e_n - alpha_n) by brute force, for three random
     classes visited 30, 45 and 25 times; the corrected form has - q0[.. - sum ..] for + q0[.. + sum

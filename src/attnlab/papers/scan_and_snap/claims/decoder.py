@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
 from attnlab.formulas.checks import FloatArray, IntArray
@@ -23,7 +23,7 @@ from ..hypotheses import (
     uniform_classes,
     weak_correlations,
 )
-from . import by_form, claim, in_both_forms, in_training
+from . import by_form, in_both_forms, in_training
 from .correlation import radius, random_attention, tightest
 
 
@@ -37,7 +37,22 @@ def modified_update(f: FloatArray, visits: IntArray, *, M: int, eta_y: float) ->
     return Y
 
 
-@claim("lemma-3", EQUAL, WEAK, weak_correlations, tolerance=1e-13)
+@claim(
+    "lemma-3",
+    sources="Lemma 3, Eqs. 8, 26-30",
+    statement=(
+        r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
+        r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
+        r"\mathbb{I}(j = n) (e_n - \alpha_n)$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    tolerance=1e-13,
+    number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
+    code=("e_prime", "unit_attention"),
+    test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
+)
 def lemma_3(s: Case) -> Measurement:
     """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
     14's E'. The tolerance is rounding.
@@ -53,7 +68,19 @@ def lemma_3(s: Case) -> Measurement:
     return Measurement(Check("dW/dt given class 0", expected, moved, relative=False), number=plain)
 
 
-@claim("small-modification", up_to(2.0), WEAK, weak_correlations)
+@claim(
+    "small-modification",
+    sources="Lemma 3, after Eq. 8",
+    statement=(
+        r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as well"
+    ),
+    relation=up_to(2.0),
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    number="it is below 2/sqrt(3) = {:.4g} times |lambda_1| (beta changes by far more: theorem-1)",
+    code=("e_prime", "gram", "plain_coefficients"),
+    test="test_decoder.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
+)
 def small_modification(s: Case) -> Measurement:
     """Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and
     for two classes with f_1.f_2 near 1/2. It is a bound up to a constant.
@@ -81,7 +108,16 @@ def small_modification(s: Case) -> Measurement:
     )
 
 
-@claim("after-eq-30", BELOW, WEAK)
+@claim(
+    "after-eq-30",
+    sources="after Eq. 30 (proof of Lemma 3)",
+    statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
+    relation=BELOW,
+    case=WEAK,
+    number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
+    code=("plain_decoder", "h", "h_inverse"),
+    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
+)
 def after_eq_30(s: Case) -> Measurement:
     """Compare the rate with the term to that without it: the rates that explain the own logit under
     Eqs. 26 and 7, K = M = 20, rho = 0.1; the corrected form is 1/(1 - rho) times larger. The
@@ -120,7 +156,21 @@ def plain_flow(E: FloatArray, t: FloatArray, *, M: int, eta_y: float) -> FloatAr
     return np.asarray(solution.y.T.reshape(-1, K, M))
 
 
-@claim("y-star", ABOVE, WEAK, uniform_classes)
+@claim(
+    "y-star",
+    sources="Section 4, before Lemma 3",
+    statement=(
+        r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite entries and"
+        r" is not reached in finite steps"
+    ),
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(uniform_classes,),
+    number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
+    training_number="in training the loss is {:.1e} at t = 10^10",
+    code=("h", "decoder_error"),
+    test="test_growth.py::test_h_obeys_its_differential_equation",
+)
 def y_star(s: Case) -> Measurement:
     """Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
     (Lemma 6) and with the loss of the joint flow to t = 10^10. For the exponent of a logarithm 1 %
@@ -139,7 +189,20 @@ def y_star(s: Case) -> Measurement:
     )
 
 
-@claim("theorem-5", EQUAL, WEAK, *DECODER, tolerance=1e-12)
+@claim(
+    "theorem-5",
+    sources="Theorem 5, Eq. 70",
+    statement=(
+        r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, "
+        r"\ldots, \theta_K)$ solves the modified update (Eq. 26)"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(*DECODER,),
+    tolerance=1e-12,
+    code=("decoder_weights",),
+    test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
+)
 def theorem_5(s: Case) -> Measurement:
     """Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26
     iterated on all of Y. The tolerance is rounding, over 300 steps.
@@ -153,7 +216,23 @@ def theorem_5(s: Case) -> Measurement:
     return Measurement(Check("Y after 300 random visits", predicted, updated, relative=False))
 
 
-@claim("corollary-1", up_to(1.0), WEAK, *DECODER, large_vocabulary, rate_window, tolerance=1e-8)
+@claim(
+    "corollary-1",
+    sources="Corollary 1, Eqs. 71-73",
+    statement=(
+        r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
+        r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert "
+        r"x_{T+1} - \alpha_n \rVert_2 \le \epsilon$"
+    ),
+    relation=up_to(1.0),
+    case=WEAK,
+    hypotheses=(*DECODER, large_vocabulary, rate_window),
+    tolerance=1e-8,
+    number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
+    training_number="the loss falls as t^{:.2f}",
+    code=("decoder_error", "steps_to_error"),
+    test="test_decoder.py::test_corollary_1_steps",
+)
 def corollary_1(s: Case) -> Measurement:
     """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
     constant 1, with the exact inverse, and the rate with the loss of the joint flow. The tolerance
@@ -177,7 +256,24 @@ def corollary_1(s: Case) -> Measurement:
     )
 
 
-@claim("remark-1", EQUAL, WEAK, *DECODER, tolerance=1e-6)
+@claim(
+    "remark-1",
+    sources="Remark 1, Eqs. 40-43",
+    statement=(
+        r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) ="
+        r" (1-\rho) (M-1) h^*(N/K) \zeta_n$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(*DECODER,),
+    tolerance=1e-6,
+    number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
+    training_number=(
+        "loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate"
+    ),
+    code=("plain_decoder",),
+    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
+)
 def remark_1(s: Case) -> Measurement:
     """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
     simulator at eta_Z = 0; the corrected form is two coupled equations (sum zeta_n = 0 for K = M

@@ -10,7 +10,7 @@ import scipy
 import xarray as xr
 
 from attnlab import measures
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
@@ -18,7 +18,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 from .. import cases
 from ..cases import WEAK
 from ..classes import syn_medium, syn_small
-from . import claim, in_training
+from . import in_training
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
@@ -67,7 +67,19 @@ def recall_falls() -> xr.DataArray:
     return measures.recall_fall(recall, upper=UPPER, lower=LOWER).transpose("ratio", "eta_z")
 
 
-@claim("fig4-eta-y", BELOW, SYN_SMALL_AS_PRINTED)
+@claim(
+    "fig4-eta-y",
+    sources="Section 8, Fig. 4",
+    statement=(
+        r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse"
+    ),
+    relation=BELOW,
+    case=SYN_SMALL_AS_PRINTED,
+    training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
+    code=("attention_flow",),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig4",
+)
 def fig4_eta_y(s: Case) -> Measurement:
     """Check that entropy falls, and that eta_Y = 10 has a faster loss and a higher entropy than 1,
     in Fig. 4's own runs (T = 128, momentum 0.9, eta_Z = 1), 4 seeds, 100 steps. Only the order
@@ -88,7 +100,20 @@ def fig4_eta_y(s: Case) -> Measurement:
     )
 
 
-@claim("fig6-threshold", ABOVE, SYN_MEDIUM)
+@claim(
+    "fig6-threshold",
+    sources="Section 8, Fig. 6",
+    statement=(
+        r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$"
+    ),
+    relation=ABOVE,
+    case=SYN_MEDIUM,
+    number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
+    training_number="training has {:.3f} there, its lowest",
+    code=("attention_flow",),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig6",
+)
 def fig6_threshold(s: Case) -> Measurement:
     """Check that entropy over distinct tokens rises from ratio 2 to 10 in Fig. 6's own runs (5
     queries, eta_Z = 1), 4 seeds, and by Eq. 10 at the same rates. Only the order counts: the steps
@@ -118,7 +143,17 @@ def syn_small_runs() -> xr.Dataset:
     return cases.train_steps(s, steps, **PROTOCOL, **settings)
 
 
-@claim("fig6-eta-z", BELOW, SYN_MEDIUM)
+@claim(
+    "fig6-eta-z",
+    sources="Section 8, Fig. 6",
+    statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$",
+    relation=BELOW,
+    case=SYN_MEDIUM,
+    training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
+    code=("attention_flow",),
+    test="test_growth.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig6",
+)
 def fig6_eta_z(s: Case) -> Measurement:
     """Check that entropy over distinct tokens falls with eta_Z at a fixed ratio in Fig. 6's own
     runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps
@@ -131,7 +166,17 @@ def fig6_eta_z(s: Case) -> Measurement:
     )
 
 
-@claim("fig11-recall", BELOW, SYN_MEDIUM)
+@claim(
+    "fig11-recall",
+    sources="Appendix G, Fig. 11",
+    statement=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
+    relation=BELOW,
+    case=SYN_MEDIUM,
+    training_number="the factor at ratio 2 is {:.2f} times that at 10",
+    code=("attention_flow",),
+    test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
+    figure="fig11",
+)
 def fig11_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a
     smaller ratio, in Fig. 6's runs (5 queries, eta_Z = 1), ratios 2 to 10 (Section 8). Only the
@@ -144,7 +189,17 @@ def fig11_recall(s: Case) -> Measurement:
     )
 
 
-@claim("fig12-recall", ABOVE, SYN_MEDIUM)
+@claim(
+    "fig12-recall",
+    sources="Appendix G, Fig. 12",
+    statement=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
+    relation=ABOVE,
+    case=SYN_MEDIUM,
+    training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
+    code=("attention_flow",),
+    test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
+    figure="fig12",
+)
 def fig12_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a larger
     eta_Z, in Fig. 6's runs (5 queries, ratio 5), eta_Z from 0.5 to 2. Only the order counts.
@@ -156,7 +211,17 @@ def fig12_recall(s: Case) -> Measurement:
     )
 
 
-@claim("recall-sparsity", AT_LEAST, SYN_MEDIUM)
+@claim(
+    "recall-sparsity",
+    sources="Appendix G",
+    statement="A sparser attention map gives a slower descent of the recall-threshold line",
+    relation=AT_LEAST,
+    case=SYN_MEDIUM,
+    training_number="rank correlation {:.2f} over twelve runs, not for every pair",
+    code=("attention_flow",),
+    test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
+    figure="fig11",
+)
 def recall_sparsity(s: Case) -> Measurement:
     """Measure the rank correlation of a low entropy and a slow descent over twelve runs (four
     ratios, three eta_Z). It is read as a tendency: 0.7.
@@ -173,7 +238,19 @@ def recall_sparsity(s: Case) -> Measurement:
     )
 
 
-@claim("fig7-freezes", BELOW, WEAK)
+@claim(
+    "fig7-freezes",
+    sources="Section 8, Fig. 7; abstract",
+    statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
+    relation=BELOW,
+    case=WEAK,
+    number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
+    code=("attention_flow",),
+    test=(
+        "tests/papers/scan_and_snap/test_text_figures.py::test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds"
+    ),
+    figure="fig7",
+)
 def fig7_freezes(s: Case) -> Measurement:
     """Measure nothing here: Fig. 7 measures whether entropy falls, and attention weights stop
     changing, at a constant learning rate (./lab reproduce fig7, docs/gallery.md). The paper gives
@@ -182,7 +259,21 @@ def fig7_freezes(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim("fig10-rate", BELOW, WEAK)
+@claim(
+    "fig10-rate",
+    sources="Appendix G, Fig. 10",
+    statement=(
+        "On WikiText a larger learning rate gives lower entropy of attention after training"
+    ),
+    relation=BELOW,
+    case=WEAK,
+    number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
+    code=("attention_flow",),
+    test=(
+        "tests/papers/scan_and_snap/test_text_figures.py::test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise"
+    ),
+    figure="fig10",
+)
 def fig10_rate(s: Case) -> Measurement:
     """Measure nothing here: Fig. 10 measures whether entropy on the validation text falls with the
     rate, 1 layer, 5 seeds (./lab reproduce fig10, docs/gallery.md). The paper trains until
@@ -191,7 +282,19 @@ def fig10_rate(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim("fig10-wikitext-103", BELOW, WEAK)
+@claim(
+    "fig10-wikitext-103",
+    sources="Appendix G, Fig. 10",
+    statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
+    relation=BELOW,
+    case=WEAK,
+    number="open: not tried on WikiText-103",
+    code=("attention_flow",),
+    test=(
+        "tests/papers/scan_and_snap/test_text_figures.py::test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise"
+    ),
+    figure="fig10",
+)
 def fig10_wikitext_103(s: Case) -> Measurement:
     """Measure nothing: whether entropy on the validation text falls with the rate, 1 layer, 5
     seeds, is open, since WikiText-103 was not tried.

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
 from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
@@ -22,7 +22,7 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 from .. import cases, theory
 from ..cases import RATES, SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, FAST, WITH_RESIDUAL
-from . import by_form, claim, in_training, on_both_paths
+from . import by_form, in_training, on_both_paths
 from .model import complex_slope, mean_likelihood, unit
 
 # Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
@@ -66,7 +66,20 @@ def _angles(s: Case, form: Form) -> FloatArray:
     return np.concatenate(angles)
 
 
-@claim("residual-exact", EQUAL, TWO_QUERIES, tolerance=1e-12)
+@claim(
+    "residual-exact",
+    sources="Section 7, residue connection",
+    statement=(
+        r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} = "
+        r"\frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$"
+    ),
+    relation=EQUAL,
+    case=TWO_QUERIES,
+    tolerance=1e-12,
+    code=("residual_beta", "residual_velocity", "residual_correlation"),
+    test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    ours=True,
+)
 def residual_exact(s: Case) -> Measurement:
     """Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
     complex-step derivatives through both normalisations. The tolerance is rounding.
@@ -91,7 +104,21 @@ def residual_exact(s: Case) -> Measurement:
     return Measurement(Check("dz/dt over eta_Z gamma", predicted, measured / speed, relative=False))
 
 
-@claim("residual-beta", within(4.0), TWO_QUERIES, *WITH_RESIDUAL)
+@claim(
+    "residual-beta",
+    sources="Section 7, residue connection",
+    statement=(
+        r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) = "
+        r"\psi(n'))$"
+    ),
+    relation=within(4.0),
+    case=TWO_QUERIES,
+    hypotheses=(*WITH_RESIDUAL,),
+    number="as an order of magnitude: it is {:.2g} times the right one",
+    training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
+    code=("residual_beta", "residual_velocity"),
+    test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+)
 def residual_beta(s: Case) -> Measurement:
     """Compare the size of beta within a query with the exact beta (residual-exact), and the
     direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
@@ -126,7 +153,21 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     return float(s.P[0, token]), float(c[0, token])
 
 
-@claim("residual-local-roles", ABOVE, TWO_QUERIES, *WITH_RESIDUAL)
+@claim(
+    "residual-local-roles",
+    sources="Section 7, residue connection",
+    statement=(
+        r'With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a'
+        r" query"
+    ),
+    relation=ABOVE,
+    case=TWO_QUERIES,
+    hypotheses=(*WITH_RESIDUAL,),
+    number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
+    training_number="trained, no locally distinct token ends below z = {:+.3g}",
+    code=("local_roles", "residual_velocity"),
+    test="test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
+)
 def residual_local_roles(s: Case) -> Measurement:
     """Check that logits of tokens that are distinct within a query rise: their velocity with the
     exact beta of a residual connection, and z after training. Only the sign counts.
@@ -156,7 +197,20 @@ def residual_local_roles(s: Case) -> Measurement:
     )
 
 
-@claim("position-bias", EQUAL, WEAK, tolerance=3e-3)
+@claim(
+    "position-bias",
+    sources="Section 7, positional encoding; Section 5, initial value as prior",
+    statement=(
+        r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, is"
+        r" a prior on the contextual tokens"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=3e-3,
+    number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
+    code=("logit_prior", "position_prior"),
+    test="test_extensions.py::test_position_bias_needs_tokens_that_depend_on_position",
+)
 def position_bias(s: Case) -> Measurement:
     """Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
     the joint flow, and on sampled sequences with a position bias. The tolerance is the sampling
@@ -211,7 +265,20 @@ def position_bias(s: Case) -> Measurement:
     )
 
 
-@claim("heads-as-starts", EQUAL, WEAK, tolerance=0.5)
+@claim(
+    "heads-as-starts",
+    sources="Section 5, initial value as prior; Section 3",
+    statement="Heads are different $Z_h(0)$, which decide which token wins",
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=0.5,
+    number=(
+        "three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)"
+    ),
+    training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
+    code=("dominant_tokens", "head_flows"),
+    test="test_extensions.py::test_heads_are_flows_from_different_starts",
+)
 def heads_as_starts(s: Case) -> Measurement:
     """Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
     attended one at t = 10^6, by Eq. 10 and in the joint flow, from three starts, and with the three
@@ -256,7 +323,17 @@ def heads_as_starts(s: Case) -> Measurement:
     )
 
 
-@claim("multilayer-remark", BELOW, SYN_SMALL, *ASSUMPTION_1)
+@claim(
+    "multilayer-remark",
+    sources="Section 7, possible future extension to multi-layer cases",
+    statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
+    relation=BELOW,
+    case=SYN_SMALL,
+    hypotheses=(*ASSUMPTION_1,),
+    number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
+    code=("attention_flow",),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+)
 def multilayer_remark(s: Case) -> Measurement:
     """Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class.
     Nothing is compared: the remark on future work says what may happen, with no rate, time or data

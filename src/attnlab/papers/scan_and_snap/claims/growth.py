@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.tasks.classes import SequenceClasses
@@ -16,10 +16,23 @@ from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
 from .. import cases, theory
 from ..cases import FIG3
-from . import claim, in_training
+from . import in_training
 
 
-@claim("lemma-5", EQUAL, FIG3, tolerance=1e-11)
+@claim(
+    "lemma-5",
+    sources="Lemma 5, Eqs. 31-33",
+    statement=(
+        r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with "
+        r"$h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$"
+    ),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-11,
+    code=("h_star", "class_logits"),
+    test="test_growth.py::test_h_star_is_the_recursion_of_eq_33_in_any_order",
+    figure="fig8",
+)
 def lemma_5(case: Case) -> Measurement:
     """Compare all M logits of one class, and the loss of two classes without overlap, with the
     update iterated on all logits and with the simulator's steps. The tolerance is rounding, over
@@ -59,7 +72,20 @@ def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
     return np.asarray(solution.y[0] / M)
 
 
-@claim("lemma-6", EQUAL, FIG3, tolerance=1e-9)
+@claim(
+    "lemma-6",
+    sources="Lemma 6, Eqs. 44, 45",
+    statement=(
+        r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has "
+        r"$\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$"
+    ),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-9,
+    code=("h", "h_inverse"),
+    test="test_growth.py::test_h_obeys_its_differential_equation",
+    figure="fig8",
+)
 def lemma_6(s: Case) -> Measurement:
     """Compare h(t) in closed form, by the Wright omega function, with a stiff solver of Eq. 44 at
     relative tolerance 1e-12. The tolerance is what the solver accumulates over nine decades of t.
@@ -75,7 +101,21 @@ def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
     return np.asarray(theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y))
 
 
-@claim("lemma-7", AT_MOST, FIG3, tolerance=1e-15)
+@claim(
+    "lemma-7",
+    sources="Lemma 7",
+    statement=(
+        r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge "
+        r"h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$"
+    ),
+    relation=AT_MOST,
+    case=FIG3,
+    tolerance=1e-15,
+    number="the gap is at most {:.3g} eta_Y/M (so eta_Y/M does, and the proof's cases give it)",
+    code=("h_gap_bound", "h_lead"),
+    test="test_growth.py::test_lemma_7_and_its_tighter_bound",
+    figure="fig8",
+)
 def lemma_7(s: Case) -> Measurement:
     """Compare the bounds, and a gap below 1 % of its peak by s = 10^5, with the recursion of Eq. 33
     less the closed form of h. The tolerance is the rounding of h, which is about 1e-3.
@@ -95,7 +135,20 @@ def lemma_7(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-7-proof", AT_MOST, FIG3)
+@claim(
+    "lemma-7-proof",
+    sources="Lemma 7(b), proof",
+    statement=(
+        r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to "
+        r"0$)"
+    ),
+    relation=AT_MOST,
+    case=FIG3,
+    number="the right side is negative, {:.2g}/M, and h rises; the result is true",
+    code=("h", "h_star"),
+    test="test_growth.py::test_lemma_7_and_its_tighter_bound",
+    figure="fig8",
+)
 def lemma_7_proof(s: Case) -> Measurement:
     """Check whether a small step of h lies below epsilon - ln 2/M, with the largest epsilon that
     the gap allows; the corrected form is the result itself, h* - h -> 0.
@@ -115,7 +168,21 @@ def lemma_7_proof(s: Case) -> Measurement:
     )
 
 
-@claim("remark-2", SETTLES, FIG3, tolerance=0.01)
+@claim(
+    "remark-2",
+    sources="Remark 2",
+    statement=(
+        r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all "
+        r"$s > s_1$"
+    ),
+    relation=SETTLES,
+    case=FIG3,
+    tolerance=0.01,
+    number="M = 1000, eta_Y = 0.99: c = {:.3g} at s = 10^6 (ln M = 6.91), 1.15 more each decade",
+    code=("h_lead",),
+    test="test_growth.py::test_remark_2_fails_the_lead_grows_without_bound",
+    figure="fig8",
+)
 def remark_2(s: Case) -> Measurement:
     """Check that the lead c(s) of h* over h, found by inverting h, does not grow with s. An
     exponent of 0.01 would add 2 % in a decade; it is 0.08.

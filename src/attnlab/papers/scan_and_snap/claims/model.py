@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS, trained
 from attnlab.formulas.checks import FloatArray
@@ -28,7 +28,7 @@ from ..hypotheses import (
     single_common_token,
     weak_correlations,
 )
-from . import claim, in_training
+from . import in_training
 
 
 def unit(c: NDArray[Any]) -> NDArray[Any]:
@@ -59,7 +59,22 @@ def complex_slope(
     return gradient
 
 
-@claim("lemma-1", EQUAL, WEAK, query_from_next, tolerance=1e-12)
+@claim(
+    "lemma-1",
+    sources="Lemma 1, Eqs. 3, 4",
+    statement=(
+        r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T) "
+        r"(x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top "
+        r"\frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top \operatorname{diag}(b_T) "
+        r"X$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    hypotheses=(query_from_next,),
+    tolerance=1e-12,
+    code=("sample_gradient", "logit_gradient"),
+    test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
+)
 def lemma_1(s: Case) -> Measurement:
     """Compare the gradient of one sequence in Y and in z_m, and 40 steps made of it, with
     complex-step derivatives of Eq. 15 at T = 12 and with the simulator's own 40 steps. The
@@ -93,7 +108,22 @@ def lemma_1(s: Case) -> Measurement:
     )
 
 
-@claim("assumption-1", LEADING, SYN_SMALL, tolerance=0.05)
+@claim(
+    "assumption-1",
+    sources="Assumption 1",
+    statement=(
+        r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and "
+        r"$\eta_Y/\eta_Z$"
+    ),
+    relation=LEADING,
+    case=SYN_SMALL,
+    tolerance=0.05,
+    number="100 even tokens at T = 129: E|q|^2 is {:.3g} |p|^2, so T must be long against 1/|p|^2",
+    training_number="Eq. 11's error goes as (eta_Y/eta_Z)^{:.2f}",
+    code=("expected_squared_norm", "relative_gain"),
+    test="test_concentration.py::test_squared_norm_is_biased_at_finite_length",
+    ours=True,
+)
 def assumption_1(s: Case) -> Measurement:
     """Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c)
     the error of Eq. 11, expected to go as eta_Z/eta_Y, with the joint flow at ratios 10 to 1000.
@@ -117,7 +147,20 @@ def assumption_1(s: Case) -> Measurement:
     )
 
 
-@claim("finite-length", AT_MOST, SHORT, query_from_next, *ASSUMPTION_1, weak_correlations)
+@claim(
+    "finite-length",
+    sources="Assumption 1(b), Section 8",
+    statement=(r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$"),
+    relation=AT_MOST,
+    case=SHORT,
+    hypotheses=(query_from_next, *ASSUMPTION_1, weak_correlations),
+    number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
+    training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
+    code=("expected_squared_norm", "token_fates", "losing_length"),
+    test="test_concentration.py::test_losing_length_balances_sampled_drift",
+    figure="fig4",
+    ours=True,
+)
 def finite_length(s: Case) -> Measurement:
     """Compare P and the fates of Theorem 2 with the bias of |q|^2 and with the mean logits of 16
     seeds of sampled training at T = 128. A bias of 5 % of |p|^2 counts as small; of the logits only
@@ -149,7 +192,20 @@ def finite_length(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-2", LEADING, WEAK, tolerance=0.03)
+@claim(
+    "lemma-2",
+    sources="Lemma 2, Eq. 6",
+    statement=(
+        r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
+        r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$"
+    ),
+    relation=LEADING,
+    case=WEAK,
+    tolerance=0.03,
+    number="the error goes as T^{:.2f}",
+    code=("attention_weights",),
+    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
+)
 def lemma_2(s: Case) -> Measurement:
     """Compare an error that vanishes as T^-1/2 for independent tokens (Lemma 18) with 1,000 sampled
     sequences at each T from 10^2 to 10^6; diag is exact at any T. The tolerance is the sampling
@@ -170,7 +226,21 @@ def lemma_2(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-18", AT_MOST, WEAK, tolerance=1e-12)
+@claim(
+    "lemma-18",
+    sources="Lemma 18, Eqs. 134-136",
+    statement=(
+        r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, \mathbb{P}(l"
+        r" \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le "
+        r"\mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$"
+    ),
+    relation=AT_MOST,
+    case=WEAK,
+    tolerance=1e-12,
+    number="the least room above 1 - delta is {:.2g}",
+    code=("frequency_interval",),
+    test="test_concentration.py::test_lemma_18_covers",
+)
 def lemma_18(s: Case) -> Measurement:
     """Compare the stated probability, at least 1 - delta, with the interval's exact coverage, from
     the binomial distribution of (T - 1) q_l. The tolerance is the rounding of the binomial
@@ -192,7 +262,18 @@ def lemma_18(s: Case) -> Measurement:
     )
 
 
-@claim("row-sums", EQUAL, WEAK, tolerance=1e-9)
+@claim(
+    "row-sums",
+    sources="Section 3.1, after Lemma 1",
+    statement=(
+        r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$"
+    ),
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=1e-9,
+    code=("sample_gradient",),
+    test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
+)
 def row_sums(s: Case) -> Measurement:
     """Check that the sums of rows stay 0 over 200 batch-1 steps by Lemma 1, and in the joint flow
     to t = 10^10. The tolerance is rounding, over the steps of the solver.
@@ -212,7 +293,20 @@ def row_sums(s: Case) -> Measurement:
     )
 
 
-@claim("embedding-norm", LEADING, WEAK, tolerance=0.1)
+@claim(
+    "embedding-norm",
+    sources="Section 3, l2-normalization",
+    statement=(
+        r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly "
+        r"orthogonal"
+    ),
+    relation=LEADING,
+    case=WEAK,
+    tolerance=0.1,
+    number="the error goes as d^{:.2f}",
+    code=("unit_attention",),
+    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
+)
 def embedding_norm(s: Case) -> Measurement:
     """Compare an error that goes as d^-1/2 for random unit embeddings in d dimensions with 500
     attention vectors over 400 tokens, d from 64 to 1024. The tolerance is the sampling error of a
@@ -235,7 +329,19 @@ def embedding_norm(s: Case) -> Measurement:
     )
 
 
-@claim("layer-norm", LEADING, WEAK, long_sequences, *EQ_10, single_common_token, tolerance=0.05)
+@claim(
+    "layer-norm",
+    sources="Section 3, l2-normalization",
+    statement=("The analysis can be extended to standard LayerNorm, which also subtracts the mean"),
+    relation=LEADING,
+    case=WEAK,
+    hypotheses=(long_sequences, *EQ_10, single_common_token),
+    tolerance=0.05,
+    number="subtracting the mean changes velocities by {:.2g} at M = 1000",
+    training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
+    code=("centred_attention", "centred_velocity"),
+    test="test_extensions.py::test_layer_norm_velocity_is_the_gradient",
+)
 def layer_norm(s: Case) -> Measurement:
     """Compare Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, which is near the l2 one for a large M,
     with complex-step derivatives, with the l2 velocity, and with the joint flow under LayerNorm.

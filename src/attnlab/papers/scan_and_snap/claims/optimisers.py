@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
@@ -20,7 +20,7 @@ from attnlab.theory.relation import BELOW
 
 from .. import cases, theory
 from ..cases import SYN_SMALL
-from . import claim, in_training
+from . import in_training
 
 ADAM_RATES = (0.1, 0.5, 1.0)
 ADAM_STEPS = 100
@@ -34,7 +34,17 @@ FEW, MANY = 8, 128
 PRIOR = 1.0
 
 
-@claim("adam-subsets", BELOW, SYN_SMALL)
+@claim(
+    "adam-subsets",
+    sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
+    statement=("With Adam, different learning rates focus on different subsets of distinct tokens"),
+    relation=BELOW,
+    case=SYN_SMALL,
+    training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
+    code=("sign_fates",),
+    test="test_attention.py::test_sign_descent_moves_rare_tokens_up",
+    figure="fig5",
+)
 def adam_subsets(s: Case) -> Measurement:
     """Check that favourites, the four most attended distinct tokens of a class, differ more between
     two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
@@ -75,7 +85,21 @@ def adam_subsets(s: Case) -> Measurement:
     )
 
 
-@claim("spurious-tokens", BELOW, MANY_COMMON)
+@claim(
+    "spurious-tokens",
+    sources="Section 9",
+    statement=(
+        "Much data or prior knowledge suppresses common tokens that seem distinct in little"
+    ),
+    relation=BELOW,
+    case=MANY_COMMON,
+    number="8 sequences let {:.2g} times as many common tokens gain as 128",
+    training_number="in training the excess attention to those seen is {:.2g} times as large",
+    code=("attention_velocity", "token_roles"),
+    test=(
+        "tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set"
+    ),
+)
 def spurious_tokens(s: Case) -> Measurement:
     """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
     training set, and that attention to common tokens that training showed, beyond that of ever new

@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, within
@@ -14,12 +14,27 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, with
 from .. import cases, theory
 from ..cases import FIG3, WEAK
 from ..hypotheses import ASSUMPTION_1, SECTION_6, rate_window, weak_correlations
-from . import claim, falling, in_both_forms, in_training, on_both_paths
+from . import falling, in_both_forms, in_training, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
 
-@claim("poster-quarter", within(10.0), FIG3, *SECTION_6)
+@claim(
+    "poster-quarter",
+    sources="poster and slides, Theorem 4",
+    statement=(
+        r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
+        r"t}{K}\right)\right)$ as $t \to +\infty$"
+    ),
+    relation=within(10.0),
+    case=FIG3,
+    hypotheses=(*SECTION_6,),
+    number=(
+        "as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4"
+    ),
+    code=("growth_bound", "snapping"),
+    test="test_growth.py::test_regimes_of_eq_14",
+)
 def poster_quarter(s: Case) -> Measurement:
     """Compare B_n up to a constant (Theorem 4 itself has the factor 1/4) with the corrected Eq. 129
     at t from 10^12 to 10^96. It is read as ~, for a quantity that is 1/4 of it in the limit.
@@ -33,7 +48,18 @@ def poster_quarter(s: Case) -> Measurement:
     return Measurement(Check("B_n(t)", poster, B), number=float(grown))
 
 
-@claim("poster-start", EQUAL, FIG3, tolerance=1e-12)
+@claim(
+    "poster-start",
+    sources="poster and slides, Theorem 3",
+    statement=(
+        r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)"
+    ),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-12,
+    code=("growth_bound",),
+    test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
+)
 def poster_start(s: Case) -> Measurement:
     """Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The
     tolerance is rounding.
@@ -47,7 +73,20 @@ def poster_start(s: Case) -> Measurement:
     )
 
 
-@claim("poster-faster", ABOVE, WEAK, *ASSUMPTION_1, weak_correlations)
+@claim(
+    "poster-faster",
+    sources="poster and slides, (c)",
+    statement=(
+        r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens"
+    ),
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
+    number="a token ten times as frequent starts {:.3g} times as fast",
+    training_number="in training it gains {:.3g} times as much",
+    code=("attention_velocity", "distinct_growth"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+)
 def poster_faster(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and
     of the logits in the joint flow. Only the order counts.
@@ -65,7 +104,17 @@ def poster_faster(s: Case) -> Measurement:
     )
 
 
-@claim("poster-slightly", BELOW, WEAK.at(eta_y=0.225, eta_z=0.001), rate_window, weak_correlations)
+@claim(
+    "poster-slightly",
+    sources="poster and slides, (2)",
+    statement=r'Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$',
+    relation=BELOW,
+    case=WEAK.at(eta_y=0.225, eta_z=0.001),
+    hypotheses=(rate_window, weak_correlations),
+    number="smaller, but not slightly: {:.2g} of it at four times eta_Y (10^6 t_0)",
+    code=("growth_bound", "attention_flow"),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+)
 def poster_slightly(s: Case) -> Measurement:
     """Check that B_n at four times eta_Y is more than half of B_n, under Eq. 10 from 10 to 10^6
     t_0; the corrected form is smaller, by at most (1/4) ln 4. The source gives no number: a loss of
@@ -86,7 +135,17 @@ def poster_slightly(s: Case) -> Measurement:
     )
 
 
-@claim("poster-z", EQUAL, WEAK, tolerance=1e-12)
+@claim(
+    "poster-z",
+    sources="poster and slides, reparameterization",
+    statement=r"$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1",
+    relation=EQUAL,
+    case=WEAK,
+    tolerance=1e-12,
+    number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
+    code=("attention_weights",),
+    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
+)
 def poster_z(s: Case) -> Measurement:
     """Compare the attention of a sequence (Eq. 5 with its frequencies) with Eq. 1 itself for random
     U, W_Q, W_K with d = 16 and 30 tokens; the corrected form has Z over sqrt(d). The tolerance is
@@ -107,7 +166,18 @@ def poster_z(s: Case) -> Measurement:
     return Measurement(*checks, number=checks[0].error)
 
 
-@claim("slides-suppressed", BELOW, WEAK, *ASSUMPTION_1, weak_correlations)
+@claim(
+    "slides-suppressed",
+    sources="slides, take-home message",
+    statement="Key tokens that do not co-occur a lot with the query token are suppressed",
+    relation=BELOW,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
+    number="the rarest distinct token keeps {:.2g} of its share against the dominant one",
+    training_number="in training it keeps {:.2g} (its logit rises all the same)",
+    code=("attention_flow", "relative_gain"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+)
 def slides_suppressed(s: Case) -> Measurement:
     """Check that attention to the rarest distinct token falls against that to the dominant one,
     along Eq. 10 and in the joint flow. Only the sign counts.
@@ -127,7 +197,18 @@ def slides_suppressed(s: Case) -> Measurement:
     )
 
 
-@claim("slides-tf-idf", AT_LEAST, WEAK, *ASSUMPTION_1, weak_correlations)
+@claim(
+    "slides-tf-idf",
+    sources="slides, winners-emergence",
+    statement="Attention is a learnable TF-IDF: frequent in the class, rare across classes",
+    relation=AT_LEAST,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
+    number="rank correlation {:.2f}",
+    training_number="rank correlation {:.2f} in training",
+    code=("attention_flow",),
+    test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
+)
 def slides_tf_idf(s: Case) -> Measurement:
     """Measure the rank correlation of P(l|n) ln(K / number of classes with l) with z at the end, by
     Eq. 10 and in the joint flow. Only the order of four tokens counts.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import measures
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import trained
 from attnlab.theory import Case, Check
@@ -14,7 +14,7 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL, within
 from .. import cases, theory
 from ..cases import FIG3, SLOWER, SYN_SMALL, TURNS, WEAK
 from ..hypotheses import ASSUMPTION_1, RATES_CHANGED, rate_window, single_common_token, single_query
-from . import claim, in_training, on_both_paths
+from . import in_training, on_both_paths
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
@@ -23,7 +23,21 @@ SLOW = 0.1  # of its peak speed
 SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
 
 
-@claim("snap-time", within(5.0), FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z), *SNAPPING)
+@claim(
+    "snap-time",
+    sources=["Section 6 (a), Theorem 4", "slides"],
+    statement=(
+        r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier"
+    ),
+    relation=within(5.0),
+    case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    hypotheses=(*SNAPPING,),
+    number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 slows to a tenth at {:.2f} x 2 K ln M/eta_Y",
+    training_number="training slows to a tenth at {:.2f} x",
+    code=("transition_times", "omega_1"),
+    test="test_growth.py::test_lemma_9_stages",
+    figure="fig3",
+)
 def snap_time(s: Case) -> Measurement:
     """Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention
     moves at less than a tenth of its peak speed, by Eq. 10 and in the joint flow. The paper names
@@ -59,7 +73,22 @@ def snap_time(s: Case) -> Measurement:
     )
 
 
-@claim("both-rates-sparser", ABOVE, SLOWER, *RATES_CHANGED)
+@claim(
+    "both-rates-sparser",
+    sources=["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"],
+    statement=(
+        r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence "
+        r"sparser attention"
+    ),
+    relation=ABOVE,
+    case=SLOWER,
+    hypotheses=(*RATES_CHANGED,),
+    number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
+    training_number="in training the entropy moves by {:.2g}",
+    code=("growth_bound", "reduced_time"),
+    test="test_growth.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig9",
+)
 def both_rates_sparser(s: Case) -> Measurement:
     """Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq.
     10 and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
@@ -85,7 +114,22 @@ def both_rates_sparser(s: Case) -> Measurement:
     )
 
 
-@claim("eta-y-denser", BELOW, WEAK.at(eta_y=0.25, eta_z=0.001), *RATES_CHANGED)
+@claim(
+    "eta-y-denser",
+    sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    statement=(
+        r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser "
+        r"attention"
+    ),
+    relation=BELOW,
+    case=WEAK.at(eta_y=0.25, eta_z=0.001),
+    hypotheses=(*RATES_CHANGED,),
+    number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
+    training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
+    code=("density_threshold", "growth_bound"),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig6",
+)
 def eta_y_denser(s: Case) -> Measurement:
     """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
     joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from attnlab import formulas
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.auditing.runs import trained
 from attnlab.formulas.checks import FloatArray
@@ -19,7 +19,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, with
 from .. import cases, theory
 from ..cases import FIG3, SLOWER, WEAK
 from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, rate_window, single_query
-from . import by_form, claim, in_both_forms, in_training
+from . import by_form, in_both_forms, in_training
 
 
 def constant(s: Case) -> float:
@@ -52,7 +52,22 @@ RARE_COMMON = Case(
 )
 
 
-@claim("eq-13", LEADING, RARE_COMMON, rate_window, *SECTION_6, tolerance=0.12)
+@claim(
+    "eq-13",
+    sources="Eq. 13, Section 6",
+    statement=(
+        r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx C_0^{-1}"
+        r" \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$"
+    ),
+    relation=LEADING,
+    case=RARE_COMMON,
+    hypotheses=(rate_window, *SECTION_6),
+    tolerance=0.12,
+    number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
+    code=("common_token_path",),
+    test="test_growth.py::test_eq_13_factors_of_k",
+    figure="fig3",
+)
 def eq_13(s: Case) -> Measurement:
     """Compare z_ml and B_n with Eq. 10 solved numerically for a common token of small weight; the
     corrected form has K-1 for K, and B_n = -z_ml/K (a class gets 1/K of the steps). Eq. 13 takes
@@ -73,7 +88,25 @@ def eq_13(s: Case) -> Measurement:
     )
 
 
-@claim("theorem-4", LEADING, FIG3, *ASSUMPTION_1, rate_window, *SECTION_6, tolerance=0.045)
+@claim(
+    "theorem-4",
+    sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
+    statement=(
+        r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y "
+        r"\eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = \frac{1}{4} "
+        r"\ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y t/K)\right)$ "
+        r"for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$"
+    ),
+    relation=LEADING,
+    case=FIG3,
+    hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
+    tolerance=0.045,
+    number="as printed B_n(0) = {:.3g}, not 0",
+    training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
+    code=("snapping", "growth_bound"),
+    test="test_growth.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
+    figure="fig9",
+)
 def theorem_4(s: Case) -> Measurement:
     """Compare B_n in both regimes with Eqs. 118, 119 integrated, and in training z_ml (the premise)
     and what the distinct tokens gain; the corrected form is (1/4) ln(1 + ../C_0), so that B_n(0) =
@@ -111,7 +144,18 @@ def theorem_4(s: Case) -> Measurement:
     )
 
 
-@claim("eq-124", EQUAL, FIG3, tolerance=1e-8)
+@claim(
+    "eq-124",
+    sources="Eqs. 124, 129",
+    statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-8,
+    number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
+    code=("growth_bound",),
+    test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
+    figure="fig9",
+)
 def eq_124(s: Case) -> Measurement:
     """Compare the integral with Eqs. 118, 119 integrated; the corrected form is (1/4) ln(1 + 4
     Gamma/C_0), with the lower limit put in. The tolerance is that of the ODE solver.
@@ -126,7 +170,19 @@ def eq_124(s: Case) -> Measurement:
     )
 
 
-@claim("eq-128", EQUAL, FIG3, tolerance=1e-10)
+@claim(
+    "eq-128",
+    sources="Eqs. 125-128",
+    statement=(
+        r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
+        r"\frac{K(M-1)^2}{2} h^2(t/K)$"
+    ),
+    relation=EQUAL,
+    case=FIG3,
+    tolerance=1e-10,
+    code=("reduced_time",),
+    test="test_growth.py::test_eq_128_is_the_integral_of_gamma",
+)
 def eq_128(s: Case) -> Measurement:
     """Compare the integral in closed form with a quadrature of gamma. The tolerance is that of the
     quadrature.
@@ -144,7 +200,21 @@ def eq_128(s: Case) -> Measurement:
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
-@claim("eq-132", LEADING, FIG3, *SECTION_6, tolerance=0.02)
+@claim(
+    "eq-132",
+    sources="Eq. 132",
+    statement=(
+        r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2 "
+        r"M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed"
+    ),
+    relation=LEADING,
+    case=FIG3,
+    hypotheses=(*SECTION_6,),
+    tolerance=0.02,
+    number="as a limit only: {:.0%} off at t = 10^12, as its constant lacks -(1/4) ln C_0",
+    code=("snapping", "growth_bound"),
+    test="test_growth.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
+)
 def eq_132(s: Case) -> Measurement:
     """Check that the ratio to B_n (Eq. 129, corrected) tends to 1 at t from 10^12 to 10^96; the
     corrected form, with -(1/4) ln C_0, also has a gap that tends to 0. The tolerance is what is
@@ -171,7 +241,17 @@ def eq_132(s: Case) -> Measurement:
     )
 
 
-@claim("eq-132-condition", ABOVE, FIG3, *SECTION_6)
+@claim(
+    "eq-132-condition",
+    sources="Appendix F (3), before Eq. 132",
+    statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
+    relation=ABOVE,
+    case=FIG3,
+    hypotheses=(*SECTION_6,),
+    number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
+    code=("reduced_time", "snapping"),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+)
 def eq_132_condition(s: Case) -> Measurement:
     """Compare C_0 with 4 Gamma where the condition is met 10 times over; the corrected condition is
     ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K)). It is a bound, with much room where the condition is
@@ -198,7 +278,20 @@ def eq_132_condition(s: Case) -> Measurement:
     )
 
 
-@claim("eq-133", within(2.0), FIG3, *SECTION_6)
+@claim(
+    "eq-133",
+    sources="Eq. 133",
+    statement=(
+        r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
+        r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed"
+    ),
+    relation=within(2.0),
+    case=FIG3,
+    hypotheses=(*SECTION_6,),
+    number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
+    code=("growth_bound",),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+)
 def eq_133(s: Case) -> Measurement:
     """Check that B_n (Eq. 129, corrected) over Eq. 133 tends to a constant, 1/2 by Eq. 132, for t
     from 10^12 to 10^192. It is read as Theta, and ln ln t is slow: the ratio is still on its way at
@@ -216,7 +309,23 @@ def eq_133(s: Case) -> Measurement:
     )
 
 
-@claim("b-at-t0", EQUAL, SLOWER, single_query, rate_window, tolerance=1e-12)
+@claim(
+    "b-at-t0",
+    sources="Appendix F (2), Fig. 9",
+    statement=(
+        r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln "
+        r"M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$"
+    ),
+    relation=EQUAL,
+    case=SLOWER,
+    hypotheses=(single_query, rate_window),
+    tolerance=1e-12,
+    number="the same for every eta_Z, exactly; but the formula gives {:.3f} where B_n is 0.247",
+    training_number="the dominant logit is {:.2g} at all four: it is a rescaling of time",
+    code=("growth_bound", "transition_times"),
+    test="test_growth.py::test_b_n_at_t0_needs_the_corrected_constant",
+    figure="fig9",
+)
 def b_at_t0(s: Case) -> Measurement:
     """Check that both rates times 1, 2, 4 and 8 give one value of Theorem 4's B_n at t_0, and one z
     of the dominant token at t_0 in the joint flow; the corrected form is (1/4) ln(1 + ../C_0). The
@@ -268,7 +377,19 @@ def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
     return np.array([share(z) for z in path.y.T])
 
 
-@claim("two-fates", ABOVE, WEAK)
+@claim(
+    "two-fates",
+    sources="Section 6, first paragraph",
+    statement=(
+        r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays "
+        r"bounded they snap"
+    ),
+    relation=ABOVE,
+    case=WEAK,
+    number="Theorem 4's own B_n is {:.2g} at t = 10^300",
+    code=("growth_bound", "growth_bounds"),
+    test="test_attention.py::test_eq_12_and_monotone_dominance",
+)
 def two_fates(s: Case) -> Measurement:
     """Compare f^2 of the dominant token, near 1 for xi_n = 1/t and below for xi_n = 1/t^2, with
     Eqs. 98 and 100 for one class, as B_n grows.
@@ -287,7 +408,22 @@ def two_fates(s: Case) -> Measurement:
     )
 
 
-@claim("theorem-4-chi", AT_LEAST, FIG3, rate_window, *SECTION_6, tolerance=0.01)
+@claim(
+    "theorem-4-chi",
+    sources="Theorem 4, attention scanning",
+    statement=(
+        r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y \eta_Z"
+        r" t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$"
+    ),
+    relation=AT_LEAST,
+    case=FIG3,
+    hypotheses=(rate_window, *SECTION_6),
+    tolerance=0.01,
+    number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
+    code=("growth_bound", "growth_bounds"),
+    test="test_growth.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
+    figure="fig3",
+)
 def theorem_4_chi(s: Case) -> Measurement:
     """Compare the lower bound with chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to
     t_0'; the corrected form has 1 + 2 eta_Y eta_Z t^2/rho_0^4 in the bracket. Eq. 130 neglects 8 %

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
@@ -13,12 +13,26 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_greate
 from .. import theory
 from ..cases import FIG3
 from ..hypotheses import MUCH, large_vocabulary, rate_window
-from . import claim
 
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
-@claim("lemma-8", AT_MOST, FIG3, large_vocabulary, tolerance=1e-9)
+@claim(
+    "lemma-8",
+    sources="Lemma 8, Eqs. 50, 51",
+    statement=(
+        r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
+        r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln "
+        r"M}\right)$ and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$"
+    ),
+    relation=AT_MOST,
+    case=FIG3,
+    hypotheses=(large_vocabulary,),
+    tolerance=1e-9,
+    number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
+    code=("omega_0", "omega_1"),
+    test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
+)
 def lemma_8(s: Case) -> Measurement:
     """Compare the sign on both sides of both zeros with that on 150 points for each M from 10^3 to
     10^9, and omega_0 and omega_1 with the stated orders. The tolerance is the rounding of ln((M-1)
@@ -44,7 +58,20 @@ def lemma_8(s: Case) -> Measurement:
     )
 
 
-@claim("remark-3", much_greater(MUCH), FIG3, large_vocabulary, rate_window)
+@claim(
+    "remark-3",
+    sources="Remark 3",
+    statement=(
+        r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg "
+        r"\frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$"
+    ),
+    relation=much_greater(MUCH),
+    case=FIG3,
+    hypotheses=(large_vocabulary, rate_window),
+    number="h(1) is at least {:.3g} times the smaller zero",
+    code=("omega_0", "h"),
+    test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
+)
 def remark_3(s: Case) -> Measurement:
     """Compare the smaller zero with h(1), for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99."""
     rates = np.array([0.1, 0.3, 0.99])
@@ -56,7 +83,22 @@ def remark_3(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-9", up_to(2.0), FIG3, large_vocabulary, rate_window, tolerance=1e-12)
+@claim(
+    "lemma-9",
+    sources="Lemma 9, Eqs. 53-57",
+    statement=(
+        r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) = "
+        r"O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) "
+        r"K \ln M}{\eta_Y}$"
+    ),
+    relation=up_to(2.0),
+    case=FIG3,
+    hypotheses=(large_vocabulary, rate_window),
+    tolerance=1e-12,
+    number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
+    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
+    test="test_growth.py::test_lemma_9_stages",
+)
 def lemma_9(s: Case) -> Measurement:
     """Compare both rates, with one constant for every M, and both conditions on exp(M h) with gamma
     for M from 10^3 to 10^9, from t = K on. The tolerance is rounding.
@@ -93,7 +135,17 @@ def lemma_9(s: Case) -> Measurement:
     )
 
 
-@claim("eq-52", ABOVE, FIG3, large_vocabulary)
+@claim(
+    "eq-52",
+    sources="Eq. 52, proof of Lemma 9",
+    statement=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
+    relation=ABOVE,
+    case=FIG3,
+    hypotheses=(large_vocabulary,),
+    number="left minus right is at least {:.2g} for M above 100",
+    code=("transition_times",),
+    test="test_growth.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
+)
 def eq_52(s: Case) -> Measurement:
     """Compare both sides for M from above 100 to 1000. The inequality is strict."""
     M = np.arange(2.0, 1001.0)

@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from attnlab import formulas, measures
-from attnlab.auditing import Measurement
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
@@ -14,10 +14,21 @@ from attnlab.theory.relation import ABOVE, BELOW
 from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, weak_correlations
-from . import claim, in_training
+from . import in_training
 
 
-@claim("summary-frequency", ABOVE, WEAK, *ASSUMPTION_1, weak_correlations)
+@claim(
+    "summary-frequency",
+    sources="summary, Key Results and Mechanism 2",
+    statement="Among distinct tokens, lower-frequency tokens gain attention faster",
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, weak_correlations),
+    number="the most frequent distinct token is {:.3g} times as fast as the rarest",
+    training_number="in training it gains {:.3g} times as much",
+    code=("attention_velocity", "distinct_growth"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+)
 def summary_frequency(s: Case) -> Measurement:
     """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
     (they go as f_nl^2), and gains in the joint flow. Only the order counts.
@@ -38,7 +49,19 @@ def summary_frequency(s: Case) -> Measurement:
     )
 
 
-@claim("summary-theorem-2b", BELOW, WEAK)
+@claim(
+    "summary-theorem-2b",
+    sources="summary, Mechanism 1",
+    statement=(
+        r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a "
+        r"distinct token"
+    ),
+    relation=BELOW,
+    case=WEAK,
+    number="where the condition fails the token moves at {:.0g}",
+    code=("token_fates", "attention_velocity"),
+    test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
+)
 def summary_theorem_2b(s: Case) -> Measurement:
     """Check that the logit falls for every query, where one query has a class of the common token
     alone; the corrected form has Theorem 2(b)'s condition. Only the sign counts.
@@ -58,7 +81,19 @@ def summary_theorem_2b(s: Case) -> Measurement:
     )
 
 
-@claim("summary-slow-decoder", BELOW, SYN_SMALL)
+@claim(
+    "summary-slow-decoder",
+    sources="summary, Mechanism 1, break condition",
+    statement=(
+        r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge"
+    ),
+    relation=BELOW,
+    case=SYN_SMALL,
+    number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
+    training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
+    code=("attention_flow",),
+    test="test_attention.py::test_path_is_the_same_whatever_the_rates",
+)
 def summary_slow_decoder(s: Case) -> Measurement:
     """Check that common tokens hardly lose, and that there is no order, in the joint flow on
     Syn-Small at eta_Y/eta_Z = 0.01, against 10. A tenth of the loss, or a rank correlation below
