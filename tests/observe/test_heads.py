@@ -12,7 +12,8 @@ import attnlab
 from attnlab.files.errors import InputError
 from attnlab.observing import history, layer_statistics, statistics
 from attnlab.observing.probe import make_probe
-from attnlab.observing.snapshot import SnapshotBuilder, take_snapshot
+from attnlab.observing.query_plan import QueryPlan
+from attnlab.observing.snapshot import take_snapshot
 
 IDS = tokens(2, 32)
 LEAST = 6
@@ -50,14 +51,14 @@ class Operations(TorchDispatchMode):
 
 def measured(model, inputs, monkeypatch):
     """A snapshot, and the query plans that were made for it."""
-    plans, make = [], SnapshotBuilder._plan
+    plans, make = [], QueryPlan.of
 
-    def note(*args):
-        plans.append(make(*args))
+    def note(*args, **kwargs):
+        plans.append(make(*args, **kwargs))
         return plans[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(SnapshotBuilder, "_plan", note)
+        patch.setattr(QueryPlan, "of", note)
         found = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
     assert plans
     return found, plans

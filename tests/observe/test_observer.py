@@ -20,7 +20,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing.capture import SOURCES, capturing
+from attnlab.observing.sources import SOURCES, capturing
 from attnlab.observing.probe import make_probe
 from attnlab.observing.snap import SNAPPED, STOPPED, UNKNOWN
 from attnlab.observing.snapshot import take_snapshot

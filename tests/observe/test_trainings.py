@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing.capture import SOURCES
+from attnlab.observing.sources import SOURCES
 
 FEW = {"min_keys": 8}
 PROBE = tokens(2)

@@ -120,7 +120,7 @@ def test_what_is_kept_and_changed_is_measured_again(tmp_path):
     wanted = observe_checkpoints(tmp_path, PROBE, **asked)
     file = tmp_path / "seen" / "steps" / "step-1.safetensors"
     kept = read_checkpoint(file)
-    for changed in ({"layers": 5}, {"layers": [{}]}, {"unseen": 5}):
+    for changed in ({"groups": 5}, {"groups": [{}]}, {"unseen": 5}):
         write_checkpoint(file, Checkpoint({**kept.spec, **changed}, kept.step, kept.arrays))
         assert observe_checkpoints(tmp_path, PROBE, **asked).entropy.identical(wanted.entropy)
     write_checkpoint(file, Checkpoint([], kept.step, kept.arrays))

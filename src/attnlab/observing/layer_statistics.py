@@ -1,26 +1,23 @@
-"""Statistics of layers: names, dims and meanings, and arrays of layers that are alike."""
+"""Statistics of layers: their names, dims and meanings, and arrays of layers that are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from attnlab.measures import maps, places
 from attnlab.measures.arrays import Array, all_to_numpy, is_torch, to_numpy
-from attnlab.measures.received import heavy_hitters
 from attnlab.observing import kv_cache
 
-if TYPE_CHECKING:
-    from jaxtyping import Int
-
 KEPT = ("policy", "budget")
-# Over sequences the largest of these is taken, of all others the mean.
+# Statistics summarised over sequences by their maximum; all others by their mean.
 MAXIMA = ("max_logit",)
 COORDS: dict[str, list[Any]] = {
     "k": list(maps.TOP),
@@ -29,10 +26,8 @@ COORDS: dict[str, list[Any]] = {
     "policy": list(kv_cache.POLICIES),
     "budget": list(kv_cache.BUDGETS),
 }
-# Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
-DEVICE_BYTES = 2**28
-ROW_QUERY = "row_query"
-HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
+DEVICE_BYTES = 2**28  # of arrays over keys that stay on a device until the next measurement
+HEAVY = "heavy"  # which keys are heavy hitters, for comparison with the next snapshot
 
 
 class Label(NamedTuple):
@@ -64,7 +59,7 @@ ROW_MEANS = {
     "visible_keys": Label("keys that a query sees", "keys"),
     "learnable_sink_mass": Label("attention that the learnable sink takes"),
     "sink_mass": Label("attention to the first keys of the text", dims=("first",)),
-    "self_mass": Label("attention of a query to its own place"),
+    "self_mass": Label("attention of a query to its own position"),
     "previous_mass": Label("attention to the key just before"),
     "local_mass": Label(f"attention to keys nearer than {places.LOCAL}"),
     "mean_distance": Label("mean distance of what is attended to", "keys"),
@@ -118,8 +113,8 @@ class Labels:
 
     kind: str
     min_keys: int
-    tokens: Int[NDArray[Any], "sequence key"] | None
-    row_query: Int[NDArray[Any], "sequence row"] | None
+    tokens: Int[NDArray[Any], "sequence key"] | None = None
+    row_query: Int[NDArray[Any], "sequence row"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,52 +126,19 @@ class LayerStatistics:
     arrays: Mapping[str, Array]
     labels: Labels
 
-    @classmethod
-    def of(cls, layer: str, dataset: xr.Dataset) -> LayerStatistics:
-        """Return the group of one layer, from its dataset."""
-        variables = dataset.variables
-        arrays = {
-            str(name): variables[name].values[None]
-            for name in dataset.data_vars
-            if name != ROW_QUERY
-        }
-        if "received_total" in arrays:
-            arrays[HEAVY] = heavy_hitters(arrays["received_total"])
-        tokens, queries = (
-            variables[name].values if name in variables else None for name in ("token", ROW_QUERY)
-        )
-        kind = str(variables["kind"].values.item())
-        return cls((layer,), arrays, Labels(kind, dataset.attrs["min_keys"], tokens, queries))
-
     def of_keys(self) -> dict[str, Array]:
-        """Return arrays over keys: large, and seldom asked for."""
-        return {name: v for name, v in self.arrays.items() if self.is_of_keys(name)}
-
-    def is_of_keys(self, name: str) -> bool:
-        """Check whether an array is over keys."""
-        return name == HEAVY or "key" in _label(name).dims
+        """Return the arrays over keys: large, and seldom needed."""
+        return {name: v for name, v in self.arrays.items() if _is_of_keys(name)}
 
     def of_heads(self) -> dict[str, Array]:
         """Return all arrays that are not over keys."""
-        return {name: v for name, v in self.arrays.items() if not self.is_of_keys(name)}
+        return {name: v for name, v in self.arrays.items() if not _is_of_keys(name)}
 
     def apart(self) -> Iterator[LayerStatistics]:
         """Yield the statistics of each layer."""
         for i, name in enumerate(self.layers):
             cut = {n: values[i : i + 1] for n, values in self.arrays.items()}
             yield replace(self, layers=(name,), arrays=cut)
-
-    def dims(self, name: str) -> tuple[str, ...]:
-        """Return the dims of a variable, of one layer."""
-        return ("sequence", "head", *_label(name).dims)
-
-    def attrs(self, name: str) -> dict[str, str]:
-        """Return the attributes of a variable, which say what it means."""
-        label = _label(name)
-        if name.endswith("_se"):
-            of = name.removesuffix("_se")
-            label = label._replace(meaning=f"standard error of {of}, of sampling rows")
-        return label.attrs
 
     def dataset(self, layer: str) -> xr.Dataset:
         """Return the dataset of a layer, over (sequence, head)."""
@@ -185,12 +147,13 @@ class LayerStatistics:
         for name, many in self.arrays.items():
             if name == HEAVY:
                 continue
-            dims, values = self.dims(name), to_numpy(many[i])
+            dims, attrs = dims_and_attrs(name)
+            values = to_numpy(many[i])
             values = values.astype(np.float32) if "key" in dims else values
-            variables[name] = xr.Variable(dims, values, self.attrs(name))
+            variables[name] = xr.Variable(dims, values, attrs)
         if labels.row_query is not None:
             of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
-            variables[ROW_QUERY] = xr.Variable(("sequence", "row"), labels.row_query, of_rows)
+            variables["row_query"] = xr.Variable(("sequence", "row"), labels.row_query, of_rows)
         present = {str(dim) for variable in variables.values() for dim in variable.dims}
         sizes = tuple(self.arrays["entropy"].shape[1:3])
         coords: dict[Any, Any] = dict(_coords(sizes, frozenset(present)))
@@ -200,15 +163,30 @@ class LayerStatistics:
         return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
 
 
+def concat_sequences(several: Sequence[LayerStatistics]) -> LayerStatistics:
+    """Concatenate the sequences of one layer, without arrays over keys; NaN where a part lacks a
+    statistic."""
+    shapes = {name: values.shape for one in several for name, values in one.of_heads().items()}
+
+    def of(one: LayerStatistics, name: str) -> NDArray[Any]:
+        layers, _, *rest = shapes[name]
+        shape = (layers, one.arrays["entropy"].shape[1], *rest)
+        return one.arrays[name] if name in one.arrays else np.full(shape, np.nan)
+
+    arrays = {name: np.concatenate([of(one, name) for one in several], 1) for name in shapes}
+    labels = replace(several[0].labels, tokens=None, row_query=None)
+    return LayerStatistics(several[0].layers, arrays, labels)
+
+
 def to_host(
     groups: Sequence[LayerStatistics], others: Sequence[Array] = ()
 ) -> tuple[tuple[LayerStatistics, ...], list[NDArray[Any]]]:
     """Move arrays over heads, and some others, to the host in one synchronisation.
 
-    What is over keys stays there, to be compared with the measurement before.
+    Arrays over keys stay where they are, for comparison with the measurement before.
     """
     wanted = [
-        {n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _device_bytes(v))}
+        {n: v for n, v in one.arrays.items() if not (_is_of_keys(n) and _device_bytes(v))}
         for one in groups
     ]
     arrays = [values for one in wanted for values in one.values()]
@@ -232,25 +210,21 @@ def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, .
     )
 
 
-class LayerDatasets(Mapping[str, xr.Dataset]):
-    """Datasets of all layers, in the order in which they ran; made when they are asked for."""
-
-    def __init__(self, groups: Sequence[LayerStatistics], order: Sequence[str]) -> None:
-        self._homes = {name: group for group in groups for name in group.layers}
-        self._order = tuple(order)
-
-    def __getitem__(self, layer: str) -> xr.Dataset:
-        return self._homes[layer].dataset(layer)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._order)
-
-    def __len__(self) -> int:
-        return len(self._order)
+def dims_and_attrs(name: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the dims of a variable of one layer, and the attributes that explain it."""
+    label = _label(name)
+    if name.endswith("_se"):
+        of = name.removesuffix("_se")
+        label = label._replace(meaning=f"standard error of {of}, of sampling rows")
+    return ("sequence", "head", *label.dims), label.attrs
 
 
 def _label(name: str) -> Label:
     return _LABELS[name.removesuffix("_se")]
+
+
+def _is_of_keys(name: str) -> bool:
+    return name == HEAVY or "key" in _label(name).dims
 
 
 def _device_bytes(values: Array) -> int:

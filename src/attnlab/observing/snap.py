@@ -1,7 +1,7 @@
 """Snap of each head's attention, with a bootstrap over sequences.
 
-The definition is that of `attnlab.measures.motion`. Here it is asked of a training whose learning
-rate may follow a schedule, and of sequences that may disagree.
+The definition is that of `attnlab.measures.motion`, here for a training whose learning rate may
+follow a schedule, and for sequences that may disagree.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
@@ -20,15 +21,12 @@ from attnlab.measures.arrays import Array, beside, double, namespace
 from attnlab.measures.maps import total_variation
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE, first_quiet
 
-if TYPE_CHECKING:
-    from jaxtyping import Float, Int
-
 RESAMPLES = 1000
 INTERVAL = (0.05, 0.95)
 AT_A_TIME = 2**23  # speeds of resamples in memory
 # As in `measures.attention_speed`: rounding moves each entry by a few eps of itself
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-# Of each head, in `snap_state`: which of these is true at the end of the record.
+# Values of `snap_state`: state of a head at the end of the training.
 STATES = ("snapped", "still moving", "stopped by the schedule", "cannot tell", "never moved")
 SNAPPED, MOVING, STOPPED, UNKNOWN, NEVER = range(len(STATES))
 
@@ -37,9 +35,9 @@ SNAPPED, MOVING, STOPPED, UNKNOWN, NEVER = range(len(STATES))
 class Spans:
     """Equal spans of a training, and how far attention moved in each.
 
-    changes: over span, layer, sequence and head. steps: those that bound them, one more. length:
-    of each, in learning rate, or in steps where `rate_known` is False. known: which can be relied
-    on. stopped: whether the learning rate fell below 2 % of its peak at the end.
+    changes: over span, layer, sequence and head. steps: the bounds of the spans, one more. length:
+    of each, in learning rate, or in steps where `rate_known` is False. known: spans that are
+    reliable. stopped: whether the learning rate fell below 2 % of its peak at the end.
     """
 
     changes: xr.DataArray
@@ -55,7 +53,7 @@ def moved(
     after: Float[Array, "*layer sequence head row key"],
     row_query: Int[NDArray[Any], "sequence row"],
 ) -> Float[Array, "*layer sequence head"]:
-    """Return the mean over rows of sum |p - q|. Rows whose query is -1 are filling."""
+    """Return the mean over rows of sum |p - q|. Rows whose query is -1 do not count."""
     change = 2 * total_variation(double(before), double(after))  # layer sequence head row
     xp = namespace(change)
     rows = beside(change, (row_query >= 0)[:, None, :] * 1.0)
@@ -86,18 +84,18 @@ def speeds(changes: xr.DataArray, steps: NDArray[Any]) -> xr.Dataset:
 
 
 def stopped_by_schedule(steps: ArrayLike, sums: ArrayLike) -> bool:
-    """Tell whether the mean learning rate before the last record is below 2 % of its largest."""
+    """Check whether the mean learning rate before the last record is below 2 % of its largest."""
     mean = np.diff(sums) / np.diff(steps)
     return bool(mean.size and mean[-1] < SNAP_SHARE * mean.max())
 
 
 def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Dataset:
-    """Return the snap of each head and what is known of it.
+    """Return the snap of each head with its uncertainty.
 
     `snap_state` is one of STATES; `snap_step` the step of the snap, where there is one;
     `snap_speed_left` the speed in the last span over the peak, per learning rate; and
-    `snap_moved_since` the most attention that can have gone elsewhere since. The speed of a head is
-    the mean over sequences. Sequences are drawn again with replacement: `snap_median`, `snap_low`
+    `snap_moved_since` the most attention that can have moved elsewhere since. The speed of a head
+    is the mean over sequences. Sequences are resampled with replacement: `snap_median`, `snap_low`
     and `snap_high` (90 % of the resamples that have a snap, and never narrower than a span), and
     `snap_missing`, the share of resamples without one. These are errors over sequences of one
     training: another training may snap elsewhere.
@@ -177,7 +175,7 @@ def _per(spans: Spans) -> str:
 def _resamples(
     speed: xr.DataArray, spans: Spans, first: NDArray[np.intp], resamples: int, seed: int
 ) -> dict[str, tuple[NDArray[Any], str]]:
-    """Return what resampled sequences say of the snap."""
+    """Return quantiles of the snap over resampled sequences."""
     # there may be no span yet, so that numpy cannot find out how many heads there are
     heads = speed.sizes["layer"] * speed.sizes["head"]
     units = speed.values.reshape(speed.sizes["sequence"], heads, speed.sizes["span"])
@@ -205,7 +203,7 @@ def _resamples(
 def _resampled(
     units: NDArray[np.float64], resamples: int, seed: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield speeds (head, resample, span) of some heads at a time: all would not fit in memory."""
+    """Yield speeds (head, resample, span), some heads at a time to bound memory."""
     number, heads, spans = units.shape
     rng = np.random.default_rng(seed)
     weights = rng.multinomial(number, np.full(number, 1 / number), resamples) / number
