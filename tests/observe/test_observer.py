@@ -20,10 +20,10 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing.sources import SOURCES, capturing
 from attnlab.observing.probe import make_probe
 from attnlab.observing.snap import SNAPPED, STOPPED, UNKNOWN
 from attnlab.observing.snapshot import take_snapshot
+from attnlab.observing.sources import SOURCES, capturing
 from attnlab.observing.statistics import over_sequences
 from attnlab.observing.training import LearningRateSum, sums_of_checkpoints
 from attnlab.observing.words import in_words

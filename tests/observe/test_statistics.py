@@ -12,7 +12,7 @@ from whole_maps import of_caches, of_keys, of_row, value_norm_ratio, whole_maps
 from attnlab.files.errors import InputError
 from attnlab.observing import kv_cache
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.layer_statistics import OTHERS, ROW_MEANS
+from attnlab.observing.layer_statistics import LABELS
 from attnlab.observing.statistics import over_sequences, record, statistics
 
 B, H, T, D = 2, 4, 70, 8
@@ -158,7 +158,9 @@ def test_every_mean_over_rows_is_that_of_whole_maps(name):
     call, beside = case(name)
     found = statistics(call, **beside)
     expected = brute(name, **beside)
-    assert set(expected) == set(ROW_MEANS) & set(found)
+    assert set(expected) == {
+        name for name in found if name in LABELS and LABELS[name].group == "row"
+    }
     for variable, values in expected.items():
         np.testing.assert_allclose(
             found[variable].values, values, rtol=1e-5, atol=1e-6, err_msg=variable
@@ -421,7 +423,9 @@ def test_record_is_the_mean_over_sequences_with_what_it_means():
 def test_every_variable_has_a_label():
     call, beside = case("sinks")
     found = {str(name).removesuffix("_se") for name in statistics(call, **beside)}
-    assert found == {*ROW_MEANS, *OTHERS, "row_query"}
+    assert found == {n for n, label in LABELS.items() if label.group in ("row", "call")} | {
+        "row_query"
+    }
 
 
 def test_what_cannot_be_measured_is_said():

@@ -8,9 +8,9 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 from whole_maps import of_caches, of_keys, of_row, value_norm_ratio
 
-from attnlab.observing.sources import capturing
 from attnlab.observing.probe import make_probe
 from attnlab.observing.snapshot import take_snapshot, undisturbed
+from attnlab.observing.sources import capturing
 
 pytest.importorskip("transformers")
 LEAST = 6  # keys that a counted query sees: the narrowest window

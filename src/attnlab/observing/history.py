@@ -22,6 +22,7 @@ from attnlab.observing.call import even_cuts
 from attnlab.observing.layer_statistics import (
     COORDS,
     HEAVY,
+    LABELS,
     MAXIMA,
     LayerStatistics,
     dims_and_attrs,
@@ -29,7 +30,6 @@ from attnlab.observing.layer_statistics import (
 )
 from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
 from attnlab.observing.snapshot import Snapshot
-from attnlab.observing.weights import LABELS
 
 AT_A_TIME = 2**23  # attention weights that are compared at a time
 OF_SEQUENCES = "_sequence_se"  # suffix of the standard error over sequences

@@ -32,14 +32,14 @@ from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.measures.received import heavy_hitters
 from attnlab.observing.checkpoints import Checkpoint, Lint, find_checkpoints, lint
 from attnlab.observing.history import History
-from attnlab.observing.layer_statistics import HEAVY, Labels, LayerStatistics
+from attnlab.observing.layer_statistics import HEAVY, LABELS, Labels, LayerStatistics
 from attnlab.observing.model_files import as_input_error, load_model, some_of
 from attnlab.observing.probe import make_probe
 from attnlab.observing.report_page import expected
 from attnlab.observing.snapshot import Snapshot, random_twice, take_snapshot, with_repeated
 from attnlab.observing.statistics import MIN_KEYS
 from attnlab.observing.training import LearningRate, sums_of_checkpoints
-from attnlab.observing.weights import LABELS, WeightStatistics
+from attnlab.observing.weights import WeightStatistics
 
 FORMAT = 2  # of the files of a SnapshotFolder
 RESULT = "result.nc"

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.capture import ATTENDS, CapturedCall, Guard, follow
-from attnlab.observing.layer_statistics import Label
+from attnlab.observing.layer_statistics import LABELS
 
 # names of projections: separate ones of queries and keys, fused ones of queries, keys and values
 SEPARATE = {"q_proj": "k_proj", "query": "key", "q": "k", "q_lin": "k_lin"}
@@ -38,18 +38,6 @@ Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # gives queries and ke
 UNITS_TOKENS = 256  # tokens of the probe, evenly spread, whose active units are counted
 AT_ONCE = 2**26  # bytes of matrices whose ranks are computed together,
 UNITS_AT_ONCE = 20 * 2**20  # and of units that are counted together
-LABELS = {
-    "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
-    "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
-    "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
-    "mlp_units_share": Label("mlp_units over the number of units"),
-    "repeated_induction": Label(
-        "induction_mass on random tokens that come twice, above chance", dims=("head",)
-    ),
-    "repeated_duplicate": Label(
-        "duplicate_mass on random tokens that come twice, above chance", dims=("head",)
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)
