@@ -12,7 +12,6 @@ architectures = pytest.importorskip("benchmarks.architectures")
 @pytest.mark.parametrize(
     "name, outcome, words",
     [
-        ("swin", "agrees", "layers of SwinModel, eager and sdpa"),  # its mask is -100
         ("llama", "agrees", "6 layers of LlamaForCausalLM, eager and sdpa"),
         ("bloom", "refused", "BloomAttention"),
         ("jamba", "in part", "3 layers .* it names model.layers.0 .JambaMambaDecoderLayer."),

@@ -198,7 +198,7 @@ def test_in_float32(name):
         compare(name)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["gpt2", "gemma3", "gpt_oss", "t5"])
 def test_in_bfloat16(name):
     with torch.compiler.set_stance("force_eager"):
         compare(name, dtype=torch.bfloat16, tolerance=5e-3)

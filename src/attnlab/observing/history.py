@@ -300,9 +300,9 @@ def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
     hitters, where those of `before` are known."""
     first, second = before, after.groups
     if [one.layers for one in first] != [one.layers for one in second]:  # of another device
-        first, second = (
-            tuple(one for group in groups for one in group.apart()) for groups in (first, second)
-        )
+        by_layer = {one.layers: one for group in first for one in group.apart()}
+        second = tuple(one for group in second for one in group.apart())
+        first = tuple(by_layer[one.layers] for one in second)
     found: list[Array] = []
     numbers: list[int] = []  # number of arrays in `found` after each group
     names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
