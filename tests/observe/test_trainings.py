@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from small_models import NanoGPT, tokens
+from small_models import NanoGPT, small_model, tokens
 from torch import nn
 from torch.nn import functional
 from torch.optim import SGD, AdamW
@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.files.errors import InputError
+from attnlab.observing import statistics
 from attnlab.observing.sources import SOURCES
 
 FEW = {"min_keys": 8}
@@ -486,7 +487,6 @@ def test_records_without_equal_spans_have_a_result():
 
 def test_a_second_training_begins_anew(tmp_path):
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
-    from small_models import small_model
     from transformers import Trainer, TrainingArguments
 
     model = small_model("gpt2").train()
@@ -583,6 +583,16 @@ def test_live_goes_on_too(tmp_path):
         train(model, 4, after=observer.step, first=4 * n)
         observer.finish(4 * (n + 1))
     assert observer.history.steps == [0, 2, 4, 6]
+
+
+def test_layers_of_a_folder_are_compared_by_name(tmp_path, monkeypatch):
+    """An encoder's and a decoder's layers, in other groups than they were kept in."""
+    model, inputs = small_model("t5"), {"input_ids": PROBE, "decoder_input_ids": PROBE}
+    for step in range(3):
+        observer = attnlab.observe(model, probe=inputs, every=1, out=tmp_path / "o", **FEW)
+        observer.step(step)
+        monkeypatch.setattr(statistics, "BUDGET_BYTES", 2**16)  # each layer for itself
+    assert (observer.result()["attention_speed"][:2] == 0).all()
 
 
 def test_a_folder_draws_no_random_numbers(tmp_path):
