@@ -69,7 +69,7 @@ class CapturedCall:
         seen = logits.isfinite()
         found = _times(_weights(call, logits), value, call)
         wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)
-        # values that are not finite tell nothing: the model has diverged
+        # values that are not finite do not count: the model has diverged
         known = seen.any(-1) & value.isfinite().all()
         worst = wrong.masked_fill(~known, 0.0).amax()
         largest = logits.masked_fill(~seen, 0.0).abs().amax()
@@ -111,7 +111,7 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
     if call.softcap is not None:
         logits = call.softcap * torch.tanh(logits / call.softcap)
     queries, keys = call.query.shape[-2], call.key.shape[-2]
-    place = (rows + keys - queries)[:, None]
+    position = (rows + keys - queries)[:, None]
     key = torch.arange(keys, device=rows.device)[None, :]
     if call.mask is not None:
         mask = call.mask.expand(*call.mask.shape[:-2], queries, keys)[..., rows, :]
@@ -120,11 +120,11 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
         else:
             logits = (logits + mask.float()).masked_fill(_hidden(mask.float()), -torch.inf)
     if call.causal:
-        logits = logits.masked_fill(key > place, -torch.inf)
+        logits = logits.masked_fill(key > position, -torch.inf)
     if call.window is not None:
-        far = (place - key) >= call.window
+        far = (position - key) >= call.window
         logits = logits.masked_fill(
-            far if call.causal else far | (key - place >= call.window), -torch.inf
+            far if call.causal else far | (key - position >= call.window), -torch.inf
         )
     return logits
 
@@ -180,7 +180,7 @@ def follow(begin: Begin, module: nn.Module | None = None) -> Callable[[], None]:
             rest = tuple(one for one in _followers.pop(key, ()) if one is not begin)
             if rest:
                 _followers[key] = rest
-            # where another has taken the place since, it calls `_call`: both stay
+            # another patch on top calls `_call`: then both stay
             if not _followers and nn.Module.__call__ is _call and _original is not None:
                 nn.Module.__call__ = _original
                 _original = None
@@ -291,8 +291,8 @@ class Capture:
         found: list[Tensor] = []
         source: Tensor | None = tensor
         while source is not None:
-            place = _address(source)
-            made = (made[place][1] for made in reversed(self.made) if place in made)
+            at = _address(source)
+            made = (made[at][1] for made in reversed(self.made) if at in made)
             if (source := next(made, None)) is not None:
                 found.append(source)
         return found
@@ -423,9 +423,9 @@ class Capture:
         if not self.made or not self.in_thread:
             return
         if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
-            place = _address(output)
-            if place != _address(given[0]):  # it may work in place
-                self.made[-1][place] = (output, given[0])
+            at = _address(output)
+            if at != _address(given[0]):  # it may work in place
+                self.made[-1][at] = (output, given[0])
 
 
 @contextmanager

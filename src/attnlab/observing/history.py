@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from attnlab.observing.call import even_cuts
 from attnlab.observing.layer_statistics import (
     COORDS,
     HEAVY,
-    LABELS,
     MAXIMA,
     LayerStatistics,
     dims_and_attrs,
@@ -58,8 +57,7 @@ class History:
         self._layout = _Layout()
         self.words: dict[str, str] = {}  # attributes: modules not seen, weights not recognised
         self._start: xr.DataArray | None = None  # attention received by keys of the first layer
-        self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer
-        self._weights: list[dict[str, Arrays]] = []
+        self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer; also of weights
         self._changes: dict[tuple[int, int], Arrays] = {}  # from one snapshot to another
         self._sums: list[float] | None = []  # of the learning rate; None where one is not known
         self._by_step, self._by_rate = EqualSpans(), EqualSpans()
@@ -95,8 +93,9 @@ class History:
             self._compare(step, snapshot, learning_rate_sum)
         self._layout.add(snapshot, layers)
         self.steps.append(step)
-        self._means.append(_by_layer(snapshot.groups, [_means(group) for group in snapshot.groups]))
-        self._weights.append({name: dict(one) for name, one in snapshot.weights.values.items()})
+        means = _by_layer(snapshot.groups, [_means(group) for group in snapshot.groups])
+        weights = snapshot.weights.values
+        self._means.append({name: {**one, **weights.get(name, {})} for name, one in means.items()})
         self._last = replace(snapshot, groups=keep_for_next(snapshot.groups))
         words = {"unseen": snapshot.unseen, "unrecognised": snapshot.weights.unrecognised}
         self.words = {name: json.dumps(dict(one)) for name, one in words.items()}
@@ -112,7 +111,7 @@ class History:
             self.clear()
         if number == len(self.steps):
             return
-        del self.steps[number:], self._means[number:], self._weights[number:]
+        del self.steps[number:], self._means[number:]
         if self._sums is not None:
             del self._sums[number:]
         self._changes = {pair: one for pair, one in self._changes.items() if pair[1] < number}
@@ -163,8 +162,7 @@ class History:
 
     def latest(self) -> xr.Dataset:
         """Return the means of the last snapshot, over (layer, head)."""
-        found = self._layout.labelled(self._of_layers(self._means[-1]), ())
-        return found.assign(_weight_variables(self._of_layers(self._weights[-1]), ("layer",)))
+        return self._layout.labelled(self._of_layers(-1), ())
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Return everything so far, over (step, layer, head).
@@ -177,12 +175,8 @@ class History:
                 "train together only the first has results)"
             )
         steps = np.asarray(self.steps)
-        means, weights = (
-            _stacked([self._of_layers(one) for one in records])
-            for records in (self._means, self._weights)
-        )
-        whole = self._layout.labelled(means, ("step",)).assign_coords(step=steps)
-        whole = whole.assign(_weight_variables(weights, ("step", "layer")))
+        values = _stacked([self._of_layers(index) for index in range(steps.size)])
+        whole = self._layout.labelled(values, ("step",)).assign_coords(step=steps)
         attrs = dict(self.words)
         if self._changes:
             changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
@@ -229,9 +223,9 @@ class History:
         found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
         return found.isel(span=slice(len(pairs)))
 
-    def _of_layers(self, record: Mapping[str, Arrays]) -> Arrays:
+    def _of_layers(self, index: int) -> Arrays:
         """Stack the arrays of a snapshot's layers, in the order of all layers."""
-        return _stacked([record.get(name, {}) for name in self._layout.order])
+        return _stacked([self._means[index].get(name, {}) for name in self._layout.order])
 
     def _gained(self) -> dict[str, xr.DataArray]:
         """Return the attention that each key of the first layer received at the first and the last
@@ -243,56 +237,36 @@ class History:
 
 
 class _Layout:
-    """Order and kinds of all layers, and the labels of their statistics."""
+    """Order and kinds of all layers, and what the labels of their statistics need."""
 
     def __init__(self) -> None:
         self.order: tuple[str, ...] = ()
         self._kinds: dict[str, str] = {}
-        self._labels: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}
         self._heads, self._min_keys = 0, 0
 
     def add(self, snapshot: Snapshot, layers: Sequence[str]) -> None:
-        """Add the layers and labels of a snapshot, and the layers that it may lack."""
+        """Add the layers of a snapshot, and those that it may lack."""
         self.order = tuple(dict.fromkeys([*self.order, *layers, *snapshot.order]))
         for group in snapshot.groups:
             self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
             self._heads = max(self._heads, group.arrays["entropy"].shape[2])
             self._min_keys = group.labels.min_keys
-            for name in group.of_heads():
-                (_, *dims), attrs = dims_and_attrs(name)  # without sequence
-                self._labels.setdefault(name, (tuple(dims), attrs))
 
     def labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
-        """Return arrays with the names and meanings that `statistics` gives them."""
+        """Return arrays over the dims `before`, layer and their own with names and meanings."""
         variables: dict[str, Any] = {}
-        for name, (dims, attrs) in self._labels.items():
-            if name in values:
-                variables[name] = ((*before, "layer", *dims), values[name], attrs)
-            if (spread := f"{name}{OF_SEQUENCES}") in values:
-                about = {"long_name": f"standard error of {name}, of other sequences"}
-                variables[spread] = ((*before, "layer", *dims), values[spread], about)
+        for name, array in values.items():
+            of = name.removesuffix(OF_SEQUENCES)
+            (_, *dims), attrs = dims_and_attrs(of)  # without sequence
+            if of != name:
+                attrs = {"long_name": f"standard error of {of}, of other sequences"}
+            variables[name] = ((*before, "layer", *dims), array, attrs)
         present = {dim for dims, _, _ in variables.values() for dim in dims}
+        coords: dict[str, Any] = {name: v for name, v in COORDS.items() if name in present}
         kinds = [self._kinds.get(name, "self") for name in self.order]
-        return xr.Dataset(
-            variables,
-            {
-                **{name: values for name, values in COORDS.items() if name in present},
-                "layer": np.arange(len(self.order)),
-                "head": np.arange(self._heads),
-                "module": ("layer", np.asarray(self.order)),
-                "kind": ("layer", np.asarray(kinds)),
-            },
-            {"min_keys": self._min_keys},
-        )
-
-
-def _weight_variables(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
-    """Return statistics of weights and activations as labelled variables."""
-    return {
-        name: ((*before, *label.dims), values[name], label.attrs)
-        for name, label in LABELS.items()
-        if name in values
-    }
+        coords |= {"layer": np.arange(len(self.order)), "head": np.arange(self._heads)}
+        coords |= {"module": ("layer", np.asarray(self.order)), "kind": ("layer", kinds)}
+        return xr.Dataset(variables, coords, {"min_keys": self._min_keys})
 
 
 def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:

@@ -140,7 +140,8 @@ class Observer:
                 "live: the model is compiled, and its forward runs nothing that could be seen; "
                 "give a probe instead, which runs the model uncompiled beside the training"
             )
-        self.every, self.live, self.rows, self.min_keys = every, live, rows, min_keys
+        self.every, self.live, self.min_keys = every, live, min_keys
+        self._sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys}
         self.history = History(comparable=not live)
         self.seconds = 0.0  # spent on measuring
         self._model = weakref.ref(inner)
@@ -262,8 +263,7 @@ class Observer:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        settings = {"live": self.live, "rows": self.rows, "min_keys": self.min_keys}
-        return {**settings, "model": self._name}
+        return {"live": self.live, **self._sample, "model": self._name}
 
     def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
         """Return the page about the measurements so far, as HTML; write it to `path` if given.
@@ -465,9 +465,7 @@ class Observer:
         assert self._probe is not None
         model = self._the_model()
         snapshots.refuse_partitioned(model)
-        snapshot = snapshots.take_snapshot(
-            model, self._probe, rows=self.rows, min_keys=self.min_keys, cache=self._cache
-        )
+        snapshot = snapshots.take_snapshot(model, self._probe, cache=self._cache, **self._sample)
         if self._repeated is not None:
             snapshot = snapshots.with_repeated(
                 snapshot, model, self._repeated, min_keys=self.min_keys, cache=self._repeated_cache
@@ -501,10 +499,8 @@ class Observer:
         if not self._attention:
             self._attention = training.attention_parameters(model, snapshot.order)
         if self._kept is not None:
-            words, about = (
-                f"step {number}: not written to {self._kept.folder}",
-                {"learning_rate_sum": spent},
-            )
+            words = f"step {number}: not written to {self._kept.folder}"
+            about = {"learning_rate_sum": spent}
             self._trying("out", words, self._kept.write, number, snapshot, about)
         if self._log is not None:
             words = f"step {number}: log failed"
@@ -556,20 +552,12 @@ class Observer:
 
         with opened:
             opened.callback(follow(take, model))
-            weights = WeightCapture(
-                model, opened.enter_context(ExitStack()), self._cache.layout, guard
-            )
+            weights = WeightCapture(model, opened, self._cache.layout, guard)
             builder = snapshots.SnapshotBuilder(
-                lambda: batch[0],
-                weights,
-                self._cache,
-                rows=self.rows,
-                min_keys=self.min_keys,
-                live=True,
+                lambda: batch[0], weights, self._cache, live=True, **self._sample
             )
-            capture = opened.enter_context(
-                capturing(model, builder.add, only_training=True, guard=guard)
-            )
+            watch = capturing(model, builder.add, only_training=True, guard=guard)
+            capture = opened.enter_context(watch)
             # closed even where nobody disarms and the observer is dropped
             close = weakref.finalize(self, opened.pop_all().close)
         self._armed = _LiveCapture(number, close, capture, builder, problems)

@@ -28,7 +28,7 @@ from attnlab.observing.layer_statistics import Labels
 MAP_ROWS = 8  # rows of each sequence whose attention weights are kept, to measure their motion,
 MAP_BYTES = 2**24  # or fewer, where those of all sequences would be larger than this
 SINKS = max(places.FIRST)
-EXTRA_ROWS = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in this order
+EXTRA_ROWS = ("later", "voters", "fixed", "short")  # measured beside the chosen rows, in this order
 VISIBLE_BYTES = 16  # for each query and key while visible keys are counted
 PART = 2  # rows drawn from each part of a stratified sample
 
@@ -338,8 +338,8 @@ class BlockPlan:
     seen: VisibleKeys
     number: Float[Array, "#batch #head row"]
     weight: Float[Array, "batch 2 row"]
-    at: Int[Array, "batch 1 row place"]
-    there: Float[Array, "batch 1 row place"]
+    at: Int[Array, "batch 1 row single"]
+    there: Float[Array, "batch 1 row single"]
     targets: Int[Array, "batch row column key"] | None
     chance: Float[Array, "#batch #head row column"]
 
@@ -464,7 +464,7 @@ class QueryPlan:
 
     @cached_property
     def extra_cuts(self) -> tuple[slice, ...]:
-        """Blocks of the rows beside the chosen ones."""
+        """Blocks of the extra rows."""
         some, _ = self.cuts[0]
         number = sum(len(getattr(self, name)) for name in EXTRA_ROWS)
         fitting = self._fitting(calls.BYTES_OF_A_MAP) // (some.stop - some.start)

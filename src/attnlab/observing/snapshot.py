@@ -504,7 +504,7 @@ def gather_sequences(snapshot: Snapshot) -> Snapshot:
     call it."""
     if not _several():
         return snapshot
-    # maps are left out: each process has its own tokens, and perhaps as many keys
+    # arrays over keys are left out: each process has its own tokens
     own = [concat_sequences([one]) for group in snapshot.groups for one in group.apart()]
     parts: list[list[LayerStatistics]] = [[]] * dist.get_world_size()
     dist.all_gather_object(parts, own)

@@ -215,17 +215,17 @@ def observe_model(
     xarray.Dataset
         Over (layer, head).
     """
-    place = Path(folder).expanduser()
-    snapshot = _snapshot(place, probe, rows, min_keys, device)
+    path = Path(folder).expanduser()
+    snapshot = _snapshot(path, probe, rows, min_keys, device)
     if wrong := _not_finite(snapshot):
         raise InputError(
-            f"{place}: the attention of {some_of(wrong)} is not a finite number on this probe, "
+            f"{path}: the attention of {some_of(wrong)} is not a finite number on this probe, "
             "though the weights are; the model has diverged"
         )
     history = History()
     history.add(0, snapshot)
     found = history.latest()
-    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
+    spec = {"model": path.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
     found.attrs = provenance(spec, torch=TORCH) | history.words | _theory(found, text, names)
     return found
 
@@ -349,7 +349,7 @@ def _read_again(kept: SnapshotFolder, step: int, key: Mapping[str, str]) -> Snap
 
 
 def _around(linted: Lint, steps: Sequence[int]) -> list[int]:
-    """Return the steps next to which something is wrong: beside one left out, or at a break."""
+    """Return the steps that follow one left out, and those at a break."""
     after = {
         next((step for step in steps if step > missing), steps[-1]) for missing in linted.unusable
     }

@@ -246,14 +246,15 @@ class ModelLayout:
 class WeightCapture:
     """Measures the weights and the MLP of layers whose calls are captured.
 
-    opened: closed when the forward pass has ended. layout: of earlier snapshots; added to. guard:
+    opened: to be closed when the forward pass has ended. layout: of earlier snapshots; added to. guard:
     as for `Capture`.
     """
 
     def __init__(
         self, model: nn.Module, opened: ExitStack, layout: ModelLayout, guard: Guard = nullcontext
     ) -> None:
-        self._model, self._opened, self._layout, self._guard = model, opened, layout, guard
+        self._model, self._layout, self._guard = model, layout, guard
+        self._opened = opened.enter_context(ExitStack())  # added to until it is closed
         self._made: dict[int, Tensor] = {}  # outputs of fused layers for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)

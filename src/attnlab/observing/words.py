@@ -195,10 +195,10 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     dataset = with_steps(dataset)
     there = dataset["entropy"].notnull().any(("layer", "head")).values
     known = dataset.isel(step=there)
-    told = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
+    topics = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
     if not there.all():  # NaN does not come to rest
-        told = [tell for tell in told if tell is not _snaps]
-    sentences = [sentence for tell in told for sentence in tell(known)]
+        topics = [topic for topic in topics if topic is not _snaps]
+    sentences = [sentence for topic in topics for sentence in topic(known)]
     return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
 
 
@@ -312,7 +312,7 @@ def _snaps(dataset: xr.Dataset) -> Iterator[str]:
     sure = snap_is_sure(dataset)
     if sure.any():
         snap = dataset["snap_step"].values
-        some = "; ".join(_told_snap(dataset, *at) for at in _order(sure, -snap)[:MOST_NAMED])
+        some = "; ".join(_snap_words(dataset, *at) for at in _order(sure, -snap)[:MOST_NAMED])
         more = int(sure.sum()) - MOST_NAMED
         yield (
             f"{int(sure.sum())} of {total} heads snapped (from then on their attention changes at "
@@ -411,14 +411,14 @@ def _caches(dataset: xr.Dataset) -> Iterator[str]:
     of_policy = {str(policy): kept.sel(policy=policy) for policy in kept["policy"].values}
     if not all(np.isfinite(float(mean.mean())) for mean in of_policy.values()):
         return
-    told = "; ".join(
+    shares = "; ".join(
         f"{100 * float(of_heads.mean()):.0f} % ({100 * float(of_heads.min()):.0f} to "
         f"{100 * float(of_heads.max()):.0f} %) by {POLICY_WORDS[name]}"
         for name, of_heads in of_policy.items()
     )
     yield (
         f"If the last queries may keep {100 * BUDGET:g} % of the keys that they see, their "
-        f"attention is kept to, mean over heads and range, {told}."
+        f"attention is kept to, mean over heads and range, {shares}."
     )
 
 
@@ -445,7 +445,7 @@ def _no_history(dataset: xr.Dataset) -> str:
     return "there is one measurement alone."
 
 
-def _told_snap(dataset: xr.Dataset, layer: int, head: int) -> str:
+def _snap_words(dataset: xr.Dataset, layer: int, head: int) -> str:
     here = {n: float(dataset[n].isel(layer=layer, head=head)) for n in _OF_A_SNAP}
     return (
         f"{_head(layer, head)} at step {here['snap_step']:,.0f} (90 %: {here['snap_low']:,.0f} to "
