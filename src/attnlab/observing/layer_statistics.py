@@ -54,7 +54,7 @@ class Label(NamedTuple):
 
 
 def _read_labels() -> dict[str, Label]:
-    numbers = {"LOCAL": places.LOCAL, "SINK_RATE": places.SINK_RATE}
+    numbers: dict[str, Any] = {"LOCAL": places.LOCAL, "SINK_RATE": places.SINK_RATE}
     numbers["SEEN"] = f"{100 * places.SINK_SEEN:g}"
     text = resources.files("attnlab.observing").joinpath("statistics.csv").read_text("utf-8")
     found = {}

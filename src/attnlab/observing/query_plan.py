@@ -58,8 +58,8 @@ class Visibility:
 
     def cut(self, sequences: slice) -> Visibility:
         """Return the part of these sequences."""
-        arrays = {name: v[sequences] for name, v in vars(self).items() if isinstance(v, np.ndarray)}
-        return replace(self, **arrays)
+        whole: dict[str, Any] = {n: v for n, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **{name: values[sequences] for name, values in whole.items()})
 
     def at(self, name: str, index: Int[Any, "batch row"]) -> NDArray[Any]:
         """Return `counts` or `starts` of these queries."""

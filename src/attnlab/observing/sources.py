@@ -153,16 +153,11 @@ class ScaledDotProduct(Source):
                         "if it is self-attention (positions added to one of them), give a probe of "
                         "several sequences, or measure it with attnlab.observing.record",
                     )
-                call = torch_call(
-                    *(unfold(one) for one in (query, key, value)),
-                    mask,
-                    is_causal,
-                    scale=others.get("scale"),
-                    layer=capture.next_layer,
-                    cross=named or bool(cross),
-                    name=name,
-                    appended=capture.appended,
-                )
+                q, k, v = map(unfold, (query, key, value))
+                about: dict[str, Any] = {"name": name, "appended": capture.appended}
+                about |= {"scale": others.get("scale"), "cross": named or bool(cross)}
+                about["layer"] = capture.next_layer
+                call = torch_call(q, k, v, mask, is_causal, **about)
                 capture.see(name, call, unfold(output), exact=dropout_p == 0)
         return output
 
@@ -187,7 +182,8 @@ def torch_call(
         mask = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril()[None, None]
         is_causal = False
     others["cross"] = others["cross"] and not is_causal
-    return make_call(*map(_four, (query, key, value)), mask, causal=is_causal, **others)
+    query, key, value = map(_four, (query, key, value))
+    return make_call(query, key, value, mask, causal=is_causal, **others)
 
 
 def make_call(
@@ -474,11 +470,9 @@ class HuggingFace(Source):
                 cross = getattr(module, "is_cross_attention", False) or crosses(name)
                 if not cross and query.shape[2] != key.shape[2]:
                     cross = bool(capture.comes_from_elsewhere(query, key))
-                about: dict[str, Any] = {"layer": capture.next_layer, "cross": cross, "name": name}
+                given = {**kwargs, "layer": capture.next_layer, "cross": cross, "name": name}
                 with capture.measuring():
-                    call = huggingface_call(
-                        implementation, module, query, key, *args, **about, **kwargs
-                    )
+                    call = huggingface_call(implementation, module, query, key, *args, **given)
                     output = result[0].transpose(1, 2)
                     capture.see(name, call, output, exact=not kwargs.get("dropout"))
             return result

@@ -528,8 +528,8 @@ def record(
         raise InputError("q: expected an array of batch, head, query, width with numbers in it")
     scale = width**-0.5 if scale is None else scale
     call = AttentionCall(q, k, v, scale, layer, mask, causal, window, softcap, sinks, cross)
-    sample = {"rows": rows, "min_keys": min_keys, "seed": seed}
-    given = {"tokens": tokens, "present": present, "starts": starts}
+    sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys, "seed": seed}
+    given: dict[str, Any] = {"tokens": tokens, "present": present, "starts": starts}
     found = statistics(call, budget_bytes=budget_bytes, **sample, **given)
     about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
     made_of = {**about, "shape": call.shape, **sample}

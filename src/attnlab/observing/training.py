@@ -293,7 +293,7 @@ def lightning_callback(observer: Observer) -> Any:
     else:
         raise _missing("lightning()", "lightning")
 
-    class Attention(Callback):  # type: ignore[misc, valid-type]
+    class Attention(Callback):
         """Counts batches after which an optimizer has stepped: `global_step` counts the steps of
         each optimizer."""
 

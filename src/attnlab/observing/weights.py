@@ -112,8 +112,8 @@ def queries_and_keys(
         if name in orders:
             return _pair(*orders[name](whole, sizes), sizes)
         given = made.get(id(child))
-        for order in () if given is None else (_in_a_row, _by_kv_head):
-            if _explains(order(given.T, sizes), call):
+        for order in (_in_a_row, _by_kv_head):
+            if given is not None and _explains(order(given.T, sizes), call):
                 orders[name] = order
                 return _pair(*order(whole, sizes), sizes)
     return None
@@ -246,8 +246,8 @@ class ModelLayout:
 class WeightCapture:
     """Measures the weights and the MLP of layers whose calls are captured.
 
-    opened: to be closed when the forward pass has ended. layout: of earlier snapshots; added to. guard:
-    as for `Capture`.
+    opened: to be closed when the forward pass has ended. layout: of earlier snapshots; added to.
+    guard: as for `Capture`.
     """
 
     def __init__(
