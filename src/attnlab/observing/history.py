@@ -20,19 +20,17 @@ from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
 from attnlab.observing.call import even_cuts
 from attnlab.observing.layer_statistics import (
-    COORDS,
     HEAVY,
-    MAXIMA,
+    Arrays,
     LayerStatistics,
-    dims_and_attrs,
     keep_for_next,
+    labelled,
+    means_over_sequences,
 )
 from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
 from attnlab.observing.snapshot import Snapshot
 
 AT_A_TIME = 2**23  # attention weights that are compared at a time
-OF_SEQUENCES = "_sequence_se"  # suffix of the standard error over sequences
-Arrays = dict[str, NDArray[Any]]
 
 
 class History:
@@ -54,7 +52,8 @@ class History:
         """Forget everything."""
         self.steps: list[int] = []
         self._last: Snapshot | None = None  # None where its attention weights are gone
-        self._layout = _Layout()
+        self._kinds: dict[str, str] = {}  # of all layers, in their order
+        self._min_keys = 0
         self.words: dict[str, str] = {}  # attributes: modules not seen, weights not recognised
         self._start: xr.DataArray | None = None  # attention received by keys of the first layer
         self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer; also of weights
@@ -82,7 +81,7 @@ class History:
                 f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
                 "new training"
             )
-        if self.steps and self.comparable and self._layout.order != snapshot.order:
+        if self.steps and self.comparable and tuple(self._kinds) != snapshot.order:
             raise InputError(
                 f"model: other layers attend at step {step} than before; observe one model, or "
                 "make a new observer for another"
@@ -91,9 +90,13 @@ class History:
             if not self.steps:
                 self._start = _received(snapshot)
             self._compare(step, snapshot, learning_rate_sum)
-        self._layout.add(snapshot, layers)
+        names = [*self._kinds, *layers, *snapshot.order]
+        self._kinds = dict.fromkeys(names, "self") | self._kinds
+        for group in snapshot.groups:
+            self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
+            self._min_keys = group.labels.min_keys
         self.steps.append(step)
-        means = _by_layer(snapshot.groups, [_means(group) for group in snapshot.groups])
+        means = _by_layer(snapshot.groups, list(map(means_over_sequences, snapshot.groups)))
         weights = snapshot.weights.values
         self._means.append({name: {**one, **weights.get(name, {})} for name, one in means.items()})
         self._last = replace(snapshot, groups=keep_for_next(snapshot.groups))
@@ -162,7 +165,10 @@ class History:
 
     def latest(self) -> xr.Dataset:
         """Return the means of the last snapshot, over (layer, head)."""
-        return self._layout.labelled(self._of_layers(-1), ())
+        return self._labelled(self._of_layers(-1), ())
+
+    def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
+        return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Return everything so far, over (step, layer, head).
@@ -176,7 +182,7 @@ class History:
             )
         steps = np.asarray(self.steps)
         values = _stacked([self._of_layers(index) for index in range(steps.size)])
-        whole = self._layout.labelled(values, ("step",)).assign_coords(step=steps)
+        whole = self._labelled(values, ("step",)).assign_coords(step=steps)
         attrs = dict(self.words)
         if self._changes:
             changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
@@ -225,7 +231,7 @@ class History:
 
     def _of_layers(self, index: int) -> Arrays:
         """Stack the arrays of a snapshot's layers, in the order of all layers."""
-        return _stacked([self._means[index].get(name, {}) for name in self._layout.order])
+        return _stacked([self._means[index].get(name, {}) for name in self._kinds])
 
     def _gained(self) -> dict[str, xr.DataArray]:
         """Return the attention that each key of the first layer received at the first and the last
@@ -234,39 +240,6 @@ class History:
         if self._start is None or end is None:
             return {}
         return {"received_start": self._start, "received_end": end}
-
-
-class _Layout:
-    """Order and kinds of all layers, and what the labels of their statistics need."""
-
-    def __init__(self) -> None:
-        self.order: tuple[str, ...] = ()
-        self._kinds: dict[str, str] = {}
-        self._heads, self._min_keys = 0, 0
-
-    def add(self, snapshot: Snapshot, layers: Sequence[str]) -> None:
-        """Add the layers of a snapshot, and those that it may lack."""
-        self.order = tuple(dict.fromkeys([*self.order, *layers, *snapshot.order]))
-        for group in snapshot.groups:
-            self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
-            self._heads = max(self._heads, group.arrays["entropy"].shape[2])
-            self._min_keys = group.labels.min_keys
-
-    def labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
-        """Return arrays over the dims `before`, layer and their own with names and meanings."""
-        variables: dict[str, Any] = {}
-        for name, array in values.items():
-            of = name.removesuffix(OF_SEQUENCES)
-            (_, *dims), attrs = dims_and_attrs(of)  # without sequence
-            if of != name:
-                attrs = {"long_name": f"standard error of {of}, of other sequences"}
-            variables[name] = ((*before, "layer", *dims), array, attrs)
-        present = {dim for dims, _, _ in variables.values() for dim in dims}
-        coords: dict[str, Any] = {name: v for name, v in COORDS.items() if name in present}
-        kinds = [self._kinds.get(name, "self") for name in self.order]
-        coords |= {"layer": np.arange(len(self.order)), "head": np.arange(self._heads)}
-        coords |= {"module": ("layer", np.asarray(self.order)), "kind": ("layer", kinds)}
-        return xr.Dataset(variables, coords, {"min_keys": self._min_keys})
 
 
 def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
@@ -315,38 +288,6 @@ def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ..
 def _where(now: Array, was: Array) -> Array:
     """Return an earlier array, perhaps on the host, on the device of a later one."""
     return was if type(was) is type(now) else beside(now, to_numpy(was))
-
-
-def _means(group: LayerStatistics) -> Arrays:
-    """Return means over sequences, and the largest of MAXIMA, as `statistics.over_sequences` does.
-
-    All variables at once: one after the other would take longer than the forward pass.
-    """
-    arrays = group.of_heads()
-    first = arrays["entropy"].shape  # layer sequence head
-    flat = {name: np.asarray(v, np.float64).reshape(*first, -1) for name, v in arrays.items()}
-    widths = [values.shape[-1] for values in flat.values()]
-    values = np.concatenate(list(flat.values()), axis=-1)
-    squares = np.repeat([name.endswith("_se") for name in flat], widths)
-    number = np.isfinite(values).sum(axis=1)
-    total = np.nansum(np.where(squares, values**2, values), axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(squares, np.sqrt(total), total) / np.where(number > 0, number, np.nan)
-        off = np.nansum((values - mean[:, None]) ** 2, axis=1)
-        several = np.where(number > 1, number, np.nan)
-        spread = np.sqrt(off / (several - 1) / several)
-    found: Arrays = {}
-    ends = np.cumsum(widths).tolist()
-    for name in (name for name in MAXIMA if name in arrays):
-        found[name] = np.fmax.reduce(flat[name], axis=1)[..., 0]
-    for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
-        if name in MAXIMA:
-            continue
-        shape = (first[0], *arrays[name].shape[2:])
-        found[name] = mean[..., begun:end].reshape(shape)
-        if f"{name}_se" in arrays:  # a mean over rows
-            found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
-    return found
 
 
 def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dict[str, Arrays]:

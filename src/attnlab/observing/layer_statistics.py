@@ -27,6 +27,8 @@ COORDS: dict[str, list[Any]] = {
     "policy": list(kv_cache.POLICIES),
     "budget": list(kv_cache.BUDGETS),
 }
+OF_SEQUENCES = "_sequence_se"  # suffix of the standard error over sequences
+Arrays = dict[str, NDArray[Any]]
 DEVICE_BYTES = 2**28  # of arrays over keys that stay on a device until the next measurement
 HEAVY = "heavy"  # which keys are heavy hitters, for comparison with the next snapshot
 
@@ -127,6 +129,61 @@ class LayerStatistics:
         if labels.tokens is not None:
             coords["token"] = (("sequence", "key"), labels.tokens)
         return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
+
+
+def means_over_sequences(group: LayerStatistics) -> Arrays:
+    """Return means over sequences, and the largest of MAXIMA, over layer, head and other dims.
+
+    `NAME_se` is the standard error of sampling rows, `NAME_sequence_se` that over sequences. All
+    variables are computed at once: one after the other would take longer than the forward pass.
+    """
+    arrays = group.of_heads()
+    first = arrays["entropy"].shape  # layer sequence head
+    flat = {
+        name: np.asarray(to_numpy(v), np.float64).reshape(*first, -1) for name, v in arrays.items()
+    }
+    widths = [values.shape[-1] for values in flat.values()]
+    values = np.concatenate(list(flat.values()), axis=-1)
+    squares = np.repeat([name.endswith("_se") for name in flat], widths)
+    number = np.isfinite(values).sum(axis=1)
+    total = np.nansum(np.where(squares, values**2, values), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(squares, np.sqrt(total), total) / np.where(number > 0, number, np.nan)
+        off = np.nansum((values - mean[:, None]) ** 2, axis=1)
+        several = np.where(number > 1, number, np.nan)
+        spread = np.sqrt(off / (several - 1) / several)
+    found: Arrays = {}
+    ends = np.cumsum(widths).tolist()
+    for name in (name for name in MAXIMA if name in arrays):
+        found[name] = np.fmax.reduce(flat[name], axis=1)[..., 0]
+    for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
+        if name in MAXIMA:
+            continue
+        shape = (first[0], *arrays[name].shape[2:])
+        found[name] = mean[..., begun:end].reshape(shape)
+        if f"{name}_se" in arrays:  # a mean over rows
+            found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
+    return found
+
+
+def labelled(values: Arrays, kinds: Mapping[str, str], before: tuple[str, ...]) -> xr.Dataset:
+    """Return means over the dims `before`, layer, head and their own with names and meanings.
+
+    kinds: kind of each layer, in their order.
+    """
+    variables: dict[str, Any] = {}
+    for name, array in values.items():
+        of = name.removesuffix(OF_SEQUENCES)
+        (_, *dims), attrs = dims_and_attrs(of)  # without sequence
+        if of != name:
+            attrs = {"long_name": f"standard error of {of}, of other sequences"}
+        variables[name] = ((*before, "layer", *dims), array, attrs)
+    present = {dim for dims, _, _ in variables.values() for dim in dims}
+    coords: dict[str, Any] = {name: entries for name, entries in COORDS.items() if name in present}
+    layers, heads = values["entropy"].shape[-2:]
+    coords |= {"layer": np.arange(layers), "head": np.arange(heads)}
+    coords |= {"module": ("layer", list(kinds)), "kind": ("layer", list(kinds.values()))}
+    return xr.Dataset(variables, coords)
 
 
 def concat_sequences(several: Sequence[LayerStatistics]) -> LayerStatistics:

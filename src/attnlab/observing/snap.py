@@ -20,6 +20,7 @@ from attnlab.files.errors import InputError, require_whole
 from attnlab.measures.arrays import Array, beside, double, namespace
 from attnlab.measures.maps import total_variation
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE, first_quiet
+from attnlab.observing.layer_statistics import LABELS
 
 RESAMPLES = 1000
 INTERVAL = (0.05, 0.95)
@@ -109,7 +110,6 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
     dims, shape = ("layer", "head"), of_head.shape[:2]
     first = _first(of_head.values, spans)
     snapped = first >= 0
-    found = np.where(snapped, spans.steps[first], np.nan)
     if len(spans.length):
         with np.errstate(invalid="ignore", divide="ignore"):
             peak = np.where(spans.known, of_head.values, -np.inf).max(-1)
@@ -119,27 +119,18 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
     sums = np.cumsum(changes.mean("sequence").transpose(*dims, "span").values[..., ::-1], axis=-1)
     sums = np.concatenate([np.zeros((*shape, 1)), sums], axis=-1) / 2
     since = np.take_along_axis(sums, np.where(snapped, len(spans.length) - first, 0)[..., None], -1)
-    values: dict[str, tuple[NDArray[Any], str]] = {
-        "snap_step": (found, "step at which the head's attention snaps"),
-        "snap_speed_left": (left, "speed in the last span over its peak" + _per(spans)),
-        "snap_moved_since": (
-            np.where(snapped, since[..., 0], np.nan),
-            "attention that went elsewhere since the snap, at most",
-        ),
+    values = {
+        "snap_step": np.where(snapped, spans.steps[first], np.nan),
+        "snap_speed_left": left,
+        "snap_moved_since": np.where(snapped, since[..., 0], np.nan),
         **_resamples(speed, spans, first, resamples, seed),
+        "snap_state": _states(first, left, peak, spans),
     }
-    result = xr.Dataset(
-        {name: (dims, one, {"long_name": meaning}) for name, (one, meaning) in values.items()}
-    )
-    state = _states(first, left, peak, spans)
-    result["snap_state"] = (
-        dims,
-        state,
-        {
-            "long_name": "whether the head's attention has snapped",
-            "flag_meanings": " ".join(name.replace(" ", "_") for name in STATES),
-        },
-    )
+    result = xr.Dataset({n: (dims, one, LABELS[n].attrs) for n, one in values.items()})
+    per = "learning rate" if spans.rate_known else "step: the learning rate is unknown"
+    result["snap_speed_left"].attrs["long_name"] += f", per {per}"
+    flags = " ".join(name.replace(" ", "_") for name in STATES)
+    result["snap_state"].attrs["flag_meanings"] = flags
     return result.assign_attrs(
         snap_resamples=resamples,
         snap_sequences=speed.sizes["sequence"],
@@ -168,13 +159,9 @@ def _states(
     return state
 
 
-def _per(spans: Spans) -> str:
-    return ", per learning rate" if spans.rate_known else ", per step: the learning rate is unknown"
-
-
 def _resamples(
     speed: xr.DataArray, spans: Spans, first: NDArray[np.intp], resamples: int, seed: int
-) -> dict[str, tuple[NDArray[Any], str]]:
+) -> dict[str, NDArray[Any]]:
     """Return quantiles of the snap over resampled sequences."""
     # there may be no span yet, so that numpy cannot find out how many heads there are
     heads = speed.sizes["layer"] * speed.sizes["head"]
@@ -191,13 +178,8 @@ def _resamples(
     missing = (table < 0).mean(axis=1)
     if len(units) < 2 or not spans.rate_known:
         low = middle = high = missing = np.full(len(table), np.nan)
-    values = {
-        "snap_median": (middle, "median of the resamples that have a snap"),
-        "snap_low": (low, "5 % of the resamples lie below, or the span before the snap begins"),
-        "snap_high": (high, "5 % of the resamples that have a snap lie above"),
-        "snap_missing": (missing, "share of the resamples without a snap"),
-    }
-    return {name: (one.reshape(first.shape), meaning) for name, (one, meaning) in values.items()}
+    values = {"snap_median": middle, "snap_low": low, "snap_high": high, "snap_missing": missing}
+    return {name: one.reshape(first.shape) for name, one in values.items()}
 
 
 def _resampled(

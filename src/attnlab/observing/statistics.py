@@ -62,7 +62,17 @@ class HeadMeasurements:
     learnable: bool
 
 
-def statistics(
+def statistics(call: AttentionCall, **options: Any) -> xr.Dataset:
+    """Measure one call: return a dataset over (sequence, head); options of `measure_call`.
+
+    Coords are `kind`, "self" or "cross", and the `token` of each key where it was given. Meanings
+    are in the attributes. Means over rows have their standard error beside them, as `NAME_se`: 0
+    where all are measured.
+    """
+    return measure_call(call, **options).dataset(str(call.layer))
+
+
+def measure_call(
     call: AttentionCall,
     *,
     rows: int | None = None,
@@ -70,8 +80,8 @@ def statistics(
     budget_bytes: int = BUDGET_BYTES,
     seed: int = 0,
     **given: ArrayLike | Array | None,
-) -> xr.Dataset:
-    """Measure one call: return a dataset over (sequence, head), with meanings in the attributes.
+) -> LayerStatistics:
+    """Measure one call: return its statistics by sequence and head.
 
     tokens: (batch, key), the token of every key, for statistics of tokens. present: (batch, query),
     False for padded queries, which are left out. Without it, a position whose key the mask hides
@@ -81,19 +91,16 @@ def statistics(
     min_keys: rows that see fewer are left out. budget_bytes: memory of a block. seed: of the
     sample, which is the same at every step.
 
-    Coords are `kind`, "self" or "cross", and the `token` of each key where it was given. Means over
-    rows have their standard error beside them, as `NAME_se`: 0 where all are measured. Statistics
-    without meaning are left out: of positions where keys belong to another sequence, of caches
-    where queries see later keys, of tokens that were not given.
+    Statistics without meaning are left out: of positions where keys belong to another sequence, of
+    caches where queries see later keys, of tokens that were not given.
     """
     require_whole("budget_bytes", budget_bytes, 1)
     with arrays.exactly(call.query):
         plan = QueryPlan.of(
             call, rows=rows, seed=seed, budget_bytes=budget_bytes, min_keys=min_keys, **given
         )
-        seen = measure_heads(plan, plan.heads(call))
-        group = summarize_layers(plan, [seen], [call.value], [str(call.layer)])
-    return group.dataset(str(call.layer))
+        measured = measure_heads(plan, plan.heads(call))
+        return summarize_layers(plan, [measured], [call.value], [str(call.layer)])
 
 
 def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
@@ -267,61 +274,47 @@ def _of_rows(
     plan: QueryPlan, columns: Float[Array, "layer batch head row column"], learnable: bool
 ) -> dict[str, Float[Array, "layer batch head row column"]]:
     """Return the statistics of each row, in the order of the labels."""
-    xp = namespace(columns)
-    begun = 0
-
-    def some(number: int) -> Any:
-        nonlocal begun
-        begun += number
-        return columns[..., begun - number : begun]
-
-    basic = {name: some(1) for name in BASIC}
-    sink = some(1) if learnable else None
-    norm = some(1)
-    top, keys = some(len(maps.TOP)), some(len(maps.MASS))
-    keys = keys + 0.0 * basic["entropy"]  # NaN has no order, and would be counted
-    first = some(SINKS)
-    own = not plan.call.cross
-    itself, before = (some(1), some(1)) if own else (None, None)
-    sums = {name: some(1) for name in plan.sums}
+    xp, own = namespace(columns), not plan.call.cross
+    sizes = dict.fromkeys((*BASIC, *(("sink",) if learnable else ()), "norm"), 1)
+    sizes |= {"top_mass": len(maps.TOP), "keys_for": len(maps.MASS), "first": SINKS}
+    sizes |= dict.fromkeys((*(("itself", "before") if own else ()), *plan.sums), 1)
+    ends = zip(sizes, np.cumsum(list(sizes.values())).tolist(), strict=True)
+    of = {name: columns[..., end - sizes[name] : end] for name, end in ends}
+    sink, norm = of.get("sink"), of["norm"]
+    keys = of["keys_for"] + 0.0 * of["entropy"]  # NaN has no order, and would be counted
     number = plan.made(
         columns, "number", lambda: plan.visibility.at("counts", plan.chosen.index)[..., None] * 1.0
     )
-    entropy = 0.0 - basic["entropy"]
+    entropy = 0.0 - of["entropy"]
     # rows that only fill up see nothing, and do not count
     found = {
         "entropy": entropy,
         "relative_entropy": maps.relative_entropy(entropy, number),
         "effective_tokens": maps.effective_tokens(entropy),
         "participation": 1.0 / (norm * norm),
-        "top_mass": top,
+        "top_mass": of["top_mass"],
         "keys_for": keys,
         "keys_share": keys / number,
-        "largest_logit": basic["largest_logit"],
-        **_floor(basic, entropy, number, sink),
+        "largest_logit": of["largest_logit"],
+        **_floor(of, entropy, number, sink),
         "visible_keys": number + xp.zeros_like(entropy),
     }
     if sink is not None:
         found["learnable_sink_mass"] = xp.exp(sink)
-    found["sink_mass"] = xp.concat(
-        [xp.sum(first[..., :count], axis=-1, keepdims=True) for count in places.FIRST], axis=-1
-    )
+    sinks = [xp.sum(of["first"][..., :k], axis=-1, keepdims=True) for k in places.FIRST]
+    found["sink_mass"] = xp.concat(sinks, axis=-1)
     if own:
-        found |= {
-            "self_mass": itself,
-            "previous_mass": before,
-            "local_mass": sums["local_mass"],
-            "mean_distance": sums["far"] / sums["whole"],
-        }
+        found |= {"self_mass": of["itself"], "previous_mass": of["before"]}
+        found |= {"local_mass": of["local_mass"], "mean_distance": of["far"] / of["whole"]}
     last = ("induction_mass", "duplicate_mass", "common_mass", "distinct_mass")
-    return found | {name: sums[name] for name in last if name in sums}
+    return found | {name: of[name] for name in last if name in of}
 
 
-def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
+def _floor(of: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
     """Return the floor of the whole softmax's entropy; a learnable sink is one of its outcomes."""
-    xp, norm = namespace(entropy), basic["logit_norm"]
+    xp, norm = namespace(entropy), of["logit_norm"]
     if sink is not None:  # one logit more, beside the mean of the others
-        norm = xp.sqrt(norm**2 + (sink - basic["mean_log"]) ** 2 * number / (number + 1))
+        norm = xp.sqrt(norm**2 + (sink - of["mean_log"]) ** 2 * number / (number + 1))
         number = number + 1
         entropy = entropy - sink * xp.exp(sink)
     floor = maps.entropy_floor(norm, number)

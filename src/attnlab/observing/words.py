@@ -39,7 +39,6 @@ _OF_KEYS = ("sequence", "key")
 # dims beside step of the variables that the page and its words read
 _DIMS = {
     **{name: ("layer", *label.dims) for name, label in LABELS.items()},
-    **dict.fromkeys((*SNAP, "snap_median", "snap_state"), _OF_HEADS),
     **dict.fromkeys(("received_start", "received_end", "token"), _OF_KEYS),
     "module": ("layer",),
 }
