@@ -141,7 +141,7 @@ def test_pickles_are_not_read(place, tmp_path):
         torch.save(content, place / "checkpoint-200" / "pytorch_model.bin")
         told, found = faults(place)
         assert told == [("unreadable", (200,))]
-        assert "pytorch_model.bin nothing is read: it is a pickle" in found.faults[0].words
+        assert "pytorch_model.bin is not read: it is a pickle" in found.faults[0].words
     (place / "checkpoint-200" / "pytorch_model.bin").unlink()
     os.mkfifo(place / "checkpoint-200" / "pytorch_model.bin")
     assert faults(place)[0] == [("unreadable", (200,))]

@@ -133,7 +133,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise InputError(
             f"{folder}: no weights in it; expected *.safetensors"
             + "".join(
-                f" (not {name}: it is a pickle, which can run code; save the model with "
+                f" ({name} is not read: it is a pickle, which can run code; save the model with "
                 "save_pretrained, which writes safetensors)"
                 for name in pickles[:1]
             )
