@@ -412,15 +412,9 @@ def print_of(checkpoint: Checkpoint) -> Print:
                 if not bool(numbers.isfinite().all()):
                     wrong.append(name)
                 samples.append(_sampled(numbers))
-    return Print(
-        checkpoint.step,
-        sha.hexdigest(),
-        shapes,
-        dtypes,
-        tuple(wrong),
-        _config(checkpoint.path),
-        np.concatenate(samples) if samples else np.zeros(0, np.float32),
-    )
+    sample = np.concatenate(samples) if samples else np.zeros(0, np.float32)
+    config, wrong_names = _config(checkpoint.path), tuple(wrong)
+    return Print(checkpoint.step, sha.hexdigest(), shapes, dtypes, wrong_names, config, sample)
 
 
 def _config(folder: Path) -> dict[str, Any]:

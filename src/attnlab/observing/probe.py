@@ -193,13 +193,9 @@ def sequences_read(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
     given = _by_name(model, args) | dict(kwargs)
     found = _tokens_read(given)
     for name, value in given.items():
-        is_dense = (
-            isinstance(value, Tensor)
-            and value.is_floating_point()
-            and value.ndim >= 3
-            and not _NOT_TOKENS.search(name)
-        )
-        if is_dense or (name in _DECODED and _are_ids(value)):
+        is_dense = isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3
+        is_decoded = name in _DECODED and _are_ids(value)
+        if is_decoded or (is_dense and not _NOT_TOKENS.search(name)):
             found.append(value)
     return len({id(one) for one in found})
 

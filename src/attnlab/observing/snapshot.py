@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -327,6 +327,7 @@ class _LayerGroup:
         return statistics.summarize_layers(self.plan, self.measurements, self.values, self.names)
 
 
+@dataclass(eq=False)
 class SnapshotBuilder:
     """Measures the calls of one forward pass, layers that are alike together.
 
@@ -335,21 +336,18 @@ class SnapshotBuilder:
     measured is skipped.
     """
 
-    def __init__(
-        self,
-        batch: Callable[[], Probe],
-        weights: WeightCapture,
-        cache: SnapshotCache,
-        *,
-        rows: int | None,
-        min_keys: int,
-        live: bool = False,
-    ) -> None:
-        self._cache, self._live = cache, live
-        self._batch, self._weights, self._rows, self._min_keys = batch, weights, rows, min_keys
+    batch: Callable[[], Probe]
+    weights: WeightCapture
+    cache: SnapshotCache
+    _: KW_ONLY
+    rows: int | None
+    min_keys: int
+    live: bool = False
+
+    def __post_init__(self) -> None:
         self._order: list[str] = []
         self._checks: list[OutputCheck] = []
-        self._plans = dict(cache.plans)
+        self._plans = dict(self.cache.plans)
         self._waiting: dict[Hashable, _LayerGroup] = {}
         self._groups: list[LayerStatistics] = []
         self._too_short = False
@@ -358,10 +356,10 @@ class SnapshotBuilder:
         """Measure a call. Does not synchronise with the device."""
         if self._too_short:
             return
-        asked = self._cache.checks_output(len(self._order))
+        asked = self.cache.checks_output(len(self._order))
         if asked and (output_check := captured.output_check()) is not None:
             self._checks.append(output_check)
-        batch, call = self._batch(), captured.call
+        batch, call = self.batch(), captured.call
         inputs = batch.call_inputs(captured)
         (number, heads), sequences = call.shape[:2], len(batch.first)
         if heads == 1 and number > sequences and number % sequences == 0:
@@ -376,29 +374,25 @@ class SnapshotBuilder:
             kind = _plan_key(call, inputs)
             plan = self._plans.get(kind)
             if plan is None:
+                sample: dict[str, Any] = {"rows": self.rows, "min_keys": self.min_keys}
+                budget_bytes = _budget_bytes(call)
                 try:
-                    plan = self._plans[kind] = QueryPlan.of(
-                        call,
-                        rows=self._rows,
-                        seed=0,
-                        budget_bytes=_budget_bytes(call),
-                        min_keys=self._min_keys,
-                        **inputs,
-                    )
+                    plan = QueryPlan.of(call, seed=0, budget_bytes=budget_bytes, **sample, **inputs)
                 except TooShort:
-                    if not self._live:
+                    if not self.live:
                         raise
                     self._too_short = True
                     return
+                self._plans[kind] = plan
             group = self._waiting.setdefault(kind, _LayerGroup(plan, version_of(call.mask)))
             group.hold(captured)
             # a training may fill the mask of its next batch into this one's
-            changes = self._live and call.mask is not None
+            changes = self.live and call.mask is not None
             if changes or len(group.held) == plan.together:
                 group.measure()
                 if group.full:
                     self._groups.append(self._waiting.pop(kind).statistics())
-            self._weights.at(captured, inputs["present"])
+            self.weights.at(captured, inputs["present"])
 
     def result(self, capture: Capture) -> Snapshot:
         """Return the snapshot; refuse calls that do not explain the model's outputs."""
@@ -427,11 +421,11 @@ class SnapshotBuilder:
         self._waiting.clear()
         numbers = [output_check.numbers for output_check in self._checks]
         # one wait for the device in all
-        groups, others = to_host(self._groups, [*numbers, *self._weights.waiting()])
+        groups, others = to_host(self._groups, [*numbers, *self.weights.waiting()])
         for output_check, found in zip(self._checks, others, strict=False):
             output_check.require_match(*found.tolist())
-        self._cache.keep(len(self._order), self._plans)
-        weights = self._weights.result(others[len(numbers) :])
+        self.cache.keep(len(self._order), self._plans)
+        weights = self.weights.result(others[len(numbers) :])
         return Snapshot(groups, tuple(self._order), unseen, weights)
 
 
@@ -474,24 +468,13 @@ def _budget_bytes(call: AttentionCall) -> int:
 
 def _plan_key(call: AttentionCall, inputs: Mapping[str, Any]) -> Hashable:
     """Return a key that is the same for calls that are alike in all but their numbers."""
-    mask, value = call.mask, call.value
-    of_mask = None
+    mask, value, of_mask = call.mask, call.value, None
     if mask is not None:
         of_mask = (mask.data_ptr(), mask.shape, mask.stride(), version_of(mask))
-    return (
-        call.shape,
-        call.key.shape,
-        None if value is None else (value.shape, value.dtype),
-        call.query.dtype,
-        call.query.device,
-        of_mask,
-        call.causal,
-        call.window,
-        call.cross,
-        call.softcap,
-        call.sinks is None,
-        *(id(one) for one in inputs.values()),
-    )
+    of_value = None if value is None else (value.shape, value.dtype)
+    tensors = (call.shape, call.key.shape, call.query.dtype, call.query.device, of_value, of_mask)
+    settings = (call.causal, call.window, call.cross, call.softcap, call.sinks is None)
+    return (*tensors, *settings, *map(id, inputs.values()))
 
 
 def is_first_process() -> bool:
