@@ -8,7 +8,7 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.observing.capture import _logits, _weights
+from attnlab.observing.capture import _logits, _weights, require_match
 from attnlab.observing.sources import SOURCES, capturing
 
 pytest.importorskip("transformers")
@@ -39,8 +39,7 @@ def seen_maps(model, **inputs):
 
 def check(captured):
     """Refuse a call that does not explain the model's output."""
-    found = captured.output_check()
-    found.require_match(*found.numbers.tolist())
+    require_match(captured.layer, captured.kind, *captured.output_check().tolist())
 
 
 def whole_logits(call):

@@ -53,8 +53,9 @@ class CapturedCall:
     kind: str
     exact: bool
 
-    def output_check(self) -> OutputCheck | None:
-        """Compute the output of eight queries again from the call; None where that is impossible.
+    def output_check(self) -> Float[Tensor, " 2"] | None:
+        """Compute the output of eight queries again from the call; return its distance from the
+        model's and the part that rounding explains, or None where that is impossible.
 
         A bias, a mask or a normaliser that no source knows would otherwise make every statistic
         silently wrong. Does not synchronise with the device.
@@ -77,28 +78,20 @@ class CapturedCall:
         eps = max(torch.finfo(t.dtype).eps for t in (call.query, call.key, value, self.output))
         rounding = max(eps, 1e-6 if call.query.device.type == "cpu" else TF32)
         bound = rounding * (8 + 2 * largest) * value.abs().amax().float()
-        return OutputCheck(self.layer, self.kind, torch.stack([worst, bound]))
+        return torch.stack([worst, bound])
 
 
-@dataclass(frozen=True, eq=False)
-class OutputCheck:
-    """Difference between a layer's output and ours, and the part that rounding explains."""
-
-    layer: str
-    kind: str
-    numbers: Float[Tensor, " 2"]
-
-    def require_match(self, wrong: float, bound: float) -> None:
-        """Refuse the layer if rounding does not explain the difference."""
-        if not (wrong == 0 or wrong <= bound):  # both may be NaN
-            raise InputError(
-                f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
-                "mask than softmax attention to the keys that the mask shows (an additive mask "
-                f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
-                f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
-                "inside the module call attnlab.observing.record(query, key, value, mask=...) with "
-                "what it really uses"
-            )
+def require_match(layer: str, kind: str, wrong: float, bound: float) -> None:
+    """Refuse a layer if rounding does not explain the difference of its output from ours."""
+    if not (wrong == 0 or wrong <= bound):  # both may be NaN
+        raise InputError(
+            f"model: {layer} ({kind}) makes something else of its queries, keys and "
+            "mask than softmax attention to the keys that the mask shows (an additive mask "
+            f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
+            f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
+            "inside the module call attnlab.observing.record(query, key, value, mask=...) with "
+            "what it really uses"
+        )
 
 
 def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:

@@ -22,7 +22,7 @@ from attnlab.files.errors import InputError
 from attnlab.measures.arrays import alone, exactly, on_processor
 from attnlab.observing import statistics
 from attnlab.observing.call import AttentionCall, Heads, concat_heads
-from attnlab.observing.capture import Capture, CapturedCall, OutputCheck
+from attnlab.observing.capture import Capture, CapturedCall, require_match
 from attnlab.observing.layer_statistics import LayerStatistics, concat_sequences, to_host
 from attnlab.observing.probe import Probe, make_probe
 from attnlab.observing.query_plan import QueryPlan, TooShort
@@ -346,7 +346,7 @@ class SnapshotBuilder:
 
     def __post_init__(self) -> None:
         self._order: list[str] = []
-        self._checks: list[OutputCheck] = []
+        self._checks: list[tuple[str, str, Tensor]] = []
         self._plans = dict(self.cache.plans)
         self._waiting: dict[Hashable, _LayerGroup] = {}
         self._groups: list[LayerStatistics] = []
@@ -357,8 +357,8 @@ class SnapshotBuilder:
         if self._too_short:
             return
         asked = self.cache.checks_output(len(self._order))
-        if asked and (output_check := captured.output_check()) is not None:
-            self._checks.append(output_check)
+        if asked and (numbers := captured.output_check()) is not None:
+            self._checks.append((captured.layer, captured.kind, numbers))
         batch, call = self.batch(), captured.call
         inputs = batch.call_inputs(captured)
         (number, heads), sequences = call.shape[:2], len(batch.first)
@@ -419,11 +419,11 @@ class SnapshotBuilder:
             with exactly(group.plan.call.query):
                 self._groups.append(group.statistics())
         self._waiting.clear()
-        numbers = [output_check.numbers for output_check in self._checks]
+        numbers = [found for _, _, found in self._checks]
         # one wait for the device in all
         groups, others = to_host(self._groups, [*numbers, *self.weights.waiting()])
-        for output_check, found in zip(self._checks, others, strict=False):
-            output_check.require_match(*found.tolist())
+        for (layer, kind, _), found in zip(self._checks, others, strict=False):
+            require_match(layer, kind, *found.tolist())
         self.cache.keep(len(self._order), self._plans)
         weights = self.weights.result(others[len(numbers) :])
         return Snapshot(groups, tuple(self._order), unseen, weights)

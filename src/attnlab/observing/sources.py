@@ -15,7 +15,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -25,14 +25,7 @@ from torch.nn import functional
 
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.capture import (
-    Capture,
-    CapturedCall,
-    Guard,
-    crosses,
-    differ_by_positions,
-    muted,
-)
+from attnlab.observing.capture import Capture, CapturedCall, crosses, differ_by_positions, muted
 
 SCALED_DOT_PRODUCT, MULTIHEAD = "scaled_dot_product_attention", "multi_head_attention_forward"
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
@@ -608,17 +601,10 @@ SOURCES: tuple[Source, ...] = (HuggingFace(), Multihead(), ScaledDotProduct(), S
 
 @contextmanager
 def capturing(
-    model: nn.Module,
-    see: Callable[[CapturedCall], None],
-    *,
-    only_training: bool = False,
-    guard: Guard = nullcontext,
+    model: nn.Module, see: Callable[[CapturedCall], None], **options: Any
 ) -> Iterator[Capture]:
-    """Capture every attention call of the model's next forward pass, from all sources.
-
-    guard: opened around the code that measures; it may keep errors away from the forward pass.
-    """
-    capture = Capture(model, see, only_training=only_training, guard=guard)
+    """Capture every attention call of the model's next forward pass; options of `Capture`."""
+    capture = Capture(model, see, **options)
     with ExitStack() as opened:
         for source in SOURCES:
             opened.enter_context(source.open(capture))

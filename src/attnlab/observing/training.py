@@ -428,7 +428,9 @@ def terminal(console: Console | None = None) -> Log:
         if not first:
             first.append(snapshot)
         if not shown.is_terminal:
-            shown.print(_line(step, snapshot), highlight=False, soft_wrap=True)
+            parts = (f"{title} {' '.join(cells)}" for title, cells in _cells(snapshot).items())
+            line = f"step {step:,}: " + "; ".join(parts)
+            shown.print(line, highlight=False, soft_wrap=True)
             return
         if not live.is_started:
             live.start()
@@ -443,30 +445,26 @@ def table(step: int, snapshot: xr.Dataset, first: xr.Dataset) -> Table:
     from rich import box
     from rich.table import Table
 
-    there = {title: at for title, at in COLUMNS.items() if at[0] in snapshot}
+    now, before = _cells(snapshot), _cells(first)
     made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
-    made.add_column("layer", justify="right")
-    for title in there:
+    for title in ("layer", *now):
         made.add_column(title, justify="right")
-    for layer in range(snapshot.sizes["layer"]):
-        cells = (
-            f"{_mean(snapshot, layer, *at)} ({_mean(first, layer, *at)})" for at in there.values()
-        )
-        made.add_row(str(int(snapshot["layer"][layer])), *cells)
+    for i, layer in enumerate(snapshot["layer"].values):
+        made.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
     return made
 
 
-def _line(step: int, snapshot: xr.Dataset) -> str:
-    parts = [
-        f"{title} " + " ".join(_mean(snapshot, i, *at) for i in range(snapshot.sizes["layer"]))
-        for title, at in COLUMNS.items()
-        if at[0] in snapshot
-    ]
-    return f"step {step:,}: " + "; ".join(parts)
+def _cells(snapshot: xr.Dataset) -> dict[str, list[str]]:
+    """Return the text of each column, layer by layer."""
 
+    def text(name: str, value: float) -> str:
+        if np.isnan(value):
+            return "-"  # no meaning where keys belong to another sequence
+        return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
 
-def _mean(snapshot: xr.Dataset, layer: int, name: str, entry: dict[str, Any]) -> str:
-    value = over_heads(name, snapshot[name].sel(entry).isel(layer=layer))
-    if np.isnan(value):
-        return "-"  # no meaning where keys belong to another sequence
-    return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
+    cells = {}
+    for title, (name, entry) in COLUMNS.items():
+        if name in snapshot:
+            layers = snapshot[name].sel(entry).transpose("layer", ...)
+            cells[title] = [text(name, over_heads(name, one)) for one in layers]
+    return cells
