@@ -74,7 +74,7 @@ def compare(name, implementation, inputs, *, real=None, tolerance=1e-5, dtype=to
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_of_each_decoder(name):
+def test_captured_calls_give_the_eager_maps_of_decoders(name):
     for implementation in ("eager", *OTHERS.get(name, ("sdpa",))):
         sightings = compare(name, implementation, {"input_ids": tokens()})
         assert [s.call.layer for s in sightings] == [0, 1]
@@ -282,7 +282,7 @@ def test_causality_counts_from_the_first_key_as_torch_does(queries, keys):
     assert not maps.triu(1).any()
 
 
-def test_what_a_call_does_not_explain_is_refused():
+def test_a_call_that_does_not_explain_the_output_is_refused():
     model = small_model("llama", "eager")
     attention = type(model.model.layers[0].self_attn)
     sightings = []
@@ -476,7 +476,7 @@ def test_self_attention_with_more_keys_than_queries_is_self_attention():
             assert torch.allclose(maps[""][..., :bias], wanted[..., 24 : 24 + bias], atol=1e-6)
 
 
-def test_what_is_taken_for_cross_attention_by_its_lengths_is_named():
+def test_cross_attention_assumed_from_lengths_warns():
     class Bidirectional(nn.Module):
         def __init__(self):
             super().__init__()
@@ -546,7 +546,7 @@ def test_positions_in_queries_alone_leave_self_attention():
     assert not captured.call.cross
 
 
-def test_what_is_taken_for_cross_attention_of_one_sequence_is_named():
+def test_cross_attention_assumed_from_one_sequence_warns():
     with pytest.warns(UserWarning, match="the model: its keys are made from another tensor"):
         _, (captured,), _ = seen_maps(PositionsInQueries(), ids=torch.randint(97, (1, 24)))
     assert captured.call.cross

@@ -128,7 +128,7 @@ def test_a_mask_that_is_changed_after_it_was_used_is_refused():
         take_snapshot(model, make_probe(model, (torch.randn(1, 2, 24, 8),)), min_keys=LEAST)
 
 
-def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
+def test_a_mask_is_measured_before_the_training_refills_it():
     class Masked(nn.Module):
         def __init__(self):
             super().__init__()
@@ -146,7 +146,7 @@ def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
     assert (observer.result()["visible_keys"] == 24).all()
 
 
-def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
+def test_motion_is_the_same_on_the_host_and_on_the_device(monkeypatch):
     def changes(most):
         monkeypatch.setattr(layer_statistics, "DEVICE_BYTES", most)
         model = NanoGPT().eval()

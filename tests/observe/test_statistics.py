@@ -169,7 +169,7 @@ def test_every_mean_over_rows_is_that_of_whole_maps(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_keys_receive(name):
+def test_attention_received_by_keys(name):
     call, beside = case(name)
     found = statistics(call, **beside)
     _, maps, visible, _ = whole(name)
@@ -369,7 +369,7 @@ def test_a_sample_of_as_many_rows_as_there_are_is_all_of_them():
 
 
 @pytest.mark.parametrize("name", ["causal", "sinks and window", "grouped", "sinks"])
-def test_caches_keep_what_their_policies_say(name):
+def test_caches_follow_their_policies(name):
     call, beside = case(name)
     found = statistics(call, **beside)
     _, maps, visible, sink = whole(name)
@@ -388,7 +388,7 @@ def test_caches_keep_what_their_policies_say(name):
             np.testing.assert_allclose(mine, expected[variable], rtol=near, err_msg=variable)
 
 
-def test_no_cache_where_queries_see_later_keys():
+def test_caches_are_left_out_where_queries_see_later_keys():
     for name in ("bidirectional", "cross", "window on both sides"):
         call, beside = case(name)
         assert "retained_mass" not in statistics(call, **beside)
@@ -396,7 +396,7 @@ def test_no_cache_where_queries_see_later_keys():
         kv_cache.budget_table(over_sequences(statistics(call, **beside)))
 
 
-def test_record_is_the_mean_over_sequences_with_what_it_means():
+def test_record_is_the_mean_over_sequences_with_meanings():
     call, beside = case("grouped")
     of_each = statistics(call, rows=40, **beside)
     q, k, v = call.query, call.key, call.value
@@ -428,7 +428,7 @@ def test_every_variable_has_a_label():
     }
 
 
-def test_what_cannot_be_measured_is_said():
+def test_statistics_that_cannot_be_measured_are_refused():
     q = np.ones((1, 2, 10, 4))
     with pytest.raises(InputError, match="min_keys: no query sees 16 keys"):
         record(q, q, causal=True)

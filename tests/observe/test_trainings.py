@@ -350,7 +350,7 @@ class Failing(NanoGPT):
         return super().forward(ids)
 
 
-def test_a_log_or_a_probe_that_fails_is_told_once():
+def test_a_failing_log_or_probe_warns_once():
     def log(step, _):
         raise ValueError("no connection")
 
@@ -373,7 +373,7 @@ def test_a_log_or_a_probe_that_fails_is_told_once():
     assert model.training
 
 
-def test_what_fails_before_the_training_is_an_error():
+def test_failures_before_the_training_are_errors():
     model = Failing()
     model.wrong = True
     observer = attnlab.observe(model, probe=PROBE, **FEW)
@@ -386,7 +386,7 @@ def test_what_fails_before_the_training_is_an_error():
         observer.__exit__(None, None, None)
 
 
-def test_live_what_fails_in_the_trainings_own_forward_is_told(monkeypatch):
+def test_live_a_failure_in_the_forward_pass_warns(monkeypatch):
     from attnlab.observing import observer as module
 
     model = NanoGPT().train()
