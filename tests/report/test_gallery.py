@@ -10,6 +10,7 @@ from attnlab.experiments.base import WORDS
 from attnlab.papers.scan_and_snap.figures.published import fig6
 from attnlab.report.gallery import paper_size_command, refresh_studies, study_rows, verdict
 from attnlab.report.page import figure_title
+from attnlab.shelf import figure
 
 DOCS = Path(__file__).parents[2] / "docs"
 MEASURED = ("entropy_mean", "entropy_std")
@@ -30,7 +31,8 @@ def test_the_gallery_has_the_claim_of_every_figure_and_what_was_found():
         assert f"./lab reproduce {name}`" in entry
         assert "\n\nWhat it shows: " in entry
         assert f"`out/{name}/{short}.nc`" in entry
-        assert f"/figures/{short}.py)" in entry
+        code = figure(name)[2].target.partition(":")[0].replace(".", "/")
+        assert f"/{code}.py)" in entry
         assert f"/recipes/{short}.yaml)" in entry
 
 
