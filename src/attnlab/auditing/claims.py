@@ -265,7 +265,7 @@ class Claim:
         hypotheses = tuple(part for assumption in self.hypotheses for part in assumption(facts))
         measured = self.measure(facts)
         if not isinstance(measured, Measurement):
-            measured = Measurement(*measured)
+            measured = Measurement(*([measured] if isinstance(measured, Check) else measured))
         found = dict(vars(measured))
         own = {"relation": self.relation, "tolerance": self.tolerance}
         checks = [
@@ -295,9 +295,7 @@ class Claim:
         return sentence
 
 
-def claim(
-    id: str, *, statement: str, relation: Relation, **fields: Any
-) -> Callable[[Measure], Claim]:
+def claim(id: str, statement: str, relation: Relation, **fields: Any) -> Callable[[Measure], Claim]:
     """Make a claim of the function below: it measures, and its docstring says how.
 
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It

@@ -157,7 +157,7 @@ class Standing(StrEnum):
     OPEN = "open"
 
     @classmethod
-    def of(cls, holds: Any, in_part: Any) -> Standing:
+    def of(cls, holds: Any, in_part: Any = False) -> Standing:
         """Return HOLDS, or PARTLY where it holds in part only, or FAILS; takes arrays of one."""
         return cls.HOLDS if holds else cls.PARTLY if in_part else cls.FAILS
 
