@@ -12,7 +12,7 @@ from attnlab.tasks.classes import (
     draw_classes,
     token_sampler,
 )
-from attnlab.tasks.classes.alias import alias_table
+from attnlab.tasks.classes.sampling import alias_table
 from attnlab.tasks.classes.sampling import CountSampler, TokenSampler
 
 # Two classes of different, uneven supports; a seed per test keeps the suite deterministic, and

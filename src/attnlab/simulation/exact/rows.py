@@ -17,9 +17,9 @@ import numpy as np
 from attnlab.models.positions import Position
 from attnlab.simulation.exact.gradient import Rows, class_rows
 from attnlab.simulation.exact.layout import Layout, TokenMap
-from attnlab.tasks.classes.alias import AliasTable
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.sampling import (
+    AliasTable,
     TokenSampler,
     class_table,
     classes_from_words,
@@ -236,9 +236,7 @@ def _sampled_rows(
     widths = np.diff(classes.offsets)
     empty = int(widths.max())
     slot = np.full((len(classes), where.num_shared), empty, dtype=np.int32)
-    slot[classes.class_of_entry, where.places(classes.tokens)] = np.arange(
-        classes.num_nonzeros
-    ) - np.repeat(classes.offsets[:-1], widths)
+    slot[classes.class_of_entry, where.places(classes.tokens)] = classes.slot_of_entry
     if where.exclusive_each:
         before, exclusive = np.split(
             slot, [where.num_shared - len(classes) * where.exclusive_each], axis=1

@@ -11,12 +11,15 @@ from attnlab.tasks.classes.constructions.arguments import (
     how_many,
     number_between,
     number_of_queries,
-    origin_text,
+    preset,
     require_entries,
     whole_number,
 )
 
+NONE = np.empty(0)  # no tokens of a kind
 
+
+@preset
 def family(
     classes: int = 2,
     queries: int = 2,
@@ -75,22 +78,12 @@ def family(
     return equal_rows(
         query_of=np.arange(classes) * queries // classes,
         common=share(common_mass, np.ones(common)),
-        local=np.empty(0),
         distinct=share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
         vocab_size=vocab_size,
-        origin=origin_text(
-            "family",
-            classes=classes,
-            queries=queries,
-            common=common,
-            distinct=distinct,
-            common_mass=common_mass,
-            lowest=lowest,
-            vocab_size=vocab_size,
-        ),
     )
 
 
+@preset
 def single_common(
     num_classes: int = 10,
     distinct: int = 10,
@@ -135,19 +128,12 @@ def single_common(
     return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=np.array([common_prob]),
-        local=np.empty(0),
         distinct=share(1 - common_prob, ramp(distinct)),
         vocab_size=vocab_size,
-        origin=origin_text(
-            "single-common",
-            num_classes=num_classes,
-            distinct=distinct,
-            common_prob=common_prob,
-            vocab_size=vocab_size,
-        ),
     )
 
 
+@preset
 def symmetric(
     num_classes: int = 4,
     common: int = 5,
@@ -198,20 +184,12 @@ def symmetric(
     return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=share(common_mass, ramp(common)),
-        local=np.empty(0),
         distinct=share(1 - common_mass, ramp(distinct)),
         vocab_size=vocab_size,
-        origin=origin_text(
-            "symmetric",
-            num_classes=num_classes,
-            common=common,
-            distinct=distinct,
-            common_mass=common_mass,
-            vocab_size=vocab_size,
-        ),
     )
 
 
+@preset
 def local_common(
     num_last: int = 2, next_per_last: int = 2, local: int = 10, distinct: int = 10
 ) -> SequenceClasses:
@@ -251,31 +229,20 @@ def local_common(
     distinct = how_many("distinct", distinct, 1)
     row = share(1.0, np.concatenate([np.ones(local), ramp(distinct)]))
     return equal_rows(
-        query_of=even_queries(num_last, next_per_last),
-        common=np.empty(0),
-        local=row[:local],
-        distinct=row[local:],
-        vocab_size=None,
-        origin=origin_text(
-            "local-common",
-            num_last=num_last,
-            next_per_last=next_per_last,
-            local=local,
-            distinct=distinct,
-        ),
+        query_of=even_queries(num_last, next_per_last), local=row[:local], distinct=row[local:]
     )
 
 
 def equal_rows(
     *,
     query_of: NDArray[np.int64],
-    common: NDArray[np.float64],
-    local: NDArray[np.float64],
+    common: NDArray[np.float64] = NONE,
+    local: NDArray[np.float64] = NONE,
     distinct: NDArray[np.float64],
-    vocab_size: int | None,
-    origin: str,
+    vocab_size: int | None = None,
+    origin: str = "custom",
 ) -> SequenceClasses:
-    """Classes that all have the same row: probabilities of common, local and distinct tokens.
+    """Return classes that all have the same row: common, local and distinct probabilities.
 
     query_of: the number of each class's query, from 0 on.
     """
@@ -309,7 +276,7 @@ def equal_rows(
 
 
 def even_queries(num_last: int, next_per_last: int) -> NDArray[np.int64]:
-    """The query of each class, where all queries have equally many."""
+    """Return the query of each class, where all queries have equally many."""
     require_entries("num_last, next_per_last", num_last * next_per_last)
     return np.repeat(np.arange(num_last), next_per_last)
 

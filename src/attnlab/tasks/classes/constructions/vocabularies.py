@@ -14,12 +14,13 @@ from attnlab.tasks.classes.constructions.arguments import (
     how_many,
     number_between,
     number_of_queries,
-    origin_text,
+    preset,
     require_entries,
     whole_number,
 )
 
 
+@preset
 def zipf(
     vocab: int,
     classes: int,
@@ -103,18 +104,10 @@ def zipf(
         query=vocab - classes - queries + np.arange(classes) * queries // classes,
         next_token=vocab - classes + np.arange(classes),
         vocab_size=vocab,
-        origin=origin_text(
-            "zipf",
-            vocab=vocab,
-            classes=classes,
-            exponent=exponent,
-            common=common,
-            bands=bands,
-            queries=queries,
-        ),
     )
 
 
+@preset
 def random(
     vocab: int,
     classes: int,
@@ -191,15 +184,6 @@ def random(
         query=contextual + np.arange(classes) * queries // classes,
         next_token=vocab - classes + np.arange(classes),
         vocab_size=vocab,
-        origin=origin_text(
-            "random",
-            vocab=vocab,
-            classes=classes,
-            concentration=concentration,
-            overlap=overlap,
-            queries=queries,
-            seed=seed,
-        ),
     )
 
 
