@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from attnlab.tasks.text import open_corpus
-from attnlab.tasks.text.cache import cache_folder, read_arrays
+from attnlab.tasks.text.corpus import cache_folder, count_vocabulary, read_arrays, split_words
 from attnlab.tasks.text.sources import builtin_text
-from attnlab.tasks.text.words import count_vocabulary, split_words
 
 TEXT = "The cat sat.\nThe dog sat, too!\n" * 40
 
