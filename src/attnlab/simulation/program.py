@@ -21,7 +21,7 @@ from attnlab.files.errors import InputError
 from attnlab.models.base import Params
 from attnlab.simulation.compiling import compiled
 from attnlab.simulation.learner import LOSS, MEAN_LOSS, Learner, TaskLearner
-from attnlab.simulation.optimizers import Optimizer
+from attnlab.simulation.motion import Optimizer
 from attnlab.simulation.rates import Schedule
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Plan:
     schedules: tuple[tuple[str, Schedule], ...]
     clip: float | None
     weight_decay: float  # of a flow
+    implicit: bool  # the solver of a flow
     what: tuple[str, ...]  # all that there is, where it is empty
     probe: int
     evaluate: tuple[tuple[str, TaskLearner], ...]
@@ -75,24 +76,27 @@ class State(NamedTuple):
     loss_sum: Any  # of the training loss since the last record, where it is asked for
 
 
-def plan_of(run: Simulation, what: tuple[str, ...]) -> Plan:
-    """Return what the programs of a run are compiled for."""
+def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()) -> Plan:
+    """Return what the programs of a run are compiled for.
+
+    groups: those that move, for shapes alone: the grid is made with the names of the groups.
+    """
     record, motion = run.record, run.motion
-    others = tuple(
-        (name, TaskLearner(task, run.model, run.loss, run.precision))
-        for name, task in record.evaluate.items()
-    )
     return Plan(
         learner=run.learner,
         size=run.gradient.size,
-        moving=run.grid.moving,
-        optimizers=tuple(run.optimizers.items()),
-        schedules=tuple(run.grid.schedules.items()),
+        moving=groups or run.grid.moving,
+        optimizers=() if groups else tuple(run.optimizers.items()),
+        schedules=() if groups else tuple(run.grid.schedules.items()),
         clip=motion.clip,
         weight_decay=motion.weight_decay if motion.clock == "time" else 0.0,
+        implicit=getattr(motion, "solver", "") == "implicit",
         what=what,
         probe=record.probe,
-        evaluate=others,
+        evaluate=tuple(
+            (name, TaskLearner(task, run.model, run.loss, run.precision))
+            for name, task in record.evaluate.items()
+        ),
     )
 
 
@@ -370,7 +374,7 @@ def _shapes(run: Simulation, given: bool) -> Shapes:
         drawn, params = jax.eval_shape(start, tables)
         if not given:
             return Shapes(params, {}, 0)
-        plan = _plan_without_rates(run, tuple(params))
+        plan = plan_of(run, (), tuple(name for name in params if name not in learner.fixed))
 
         def all_of(tables: Any, drawn: Any, params: Params) -> Any:
             lead = jax.tree.map(lambda leaf: leaf[None, None], (drawn, params))
@@ -394,19 +398,6 @@ def _shapes(run: Simulation, given: bool) -> Shapes:
             recorded[MEAN_LOSS] = recorded[LOSS]
         jaxpr = jax.make_jaxpr(gradient)(tables, drawn, params)
     return Shapes(params, recorded, _sizes(jaxpr.jaxpr))
-
-
-def _plan_without_rates(run: Simulation, groups: tuple[str, ...]) -> Plan:
-    """Return a plan for shapes alone: the grid is made with the names of the groups."""
-    fixed = run.learner.fixed
-    moving = tuple(name for name in groups if name not in fixed)
-    others = tuple(
-        (name, TaskLearner(task, run.model, run.loss, run.precision))
-        for name, task in run.record.evaluate.items()
-    )
-    return Plan(
-        run.learner, run.gradient.size, moving, (), (), None, 0.0, (), run.record.probe, others
-    )
 
 
 def _sizes(jaxpr: Any) -> int:

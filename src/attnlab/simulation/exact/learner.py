@@ -184,15 +184,13 @@ class ExactLearner(Learner):
 
     def rate_factor(self, group: str) -> float:
         """Return the model's factor of a group's learning rate."""
-        factor: float = self.model.of.rate_factor(group)
-        return factor
+        return self.model.of.rate_factor(group)
 
     # -- the run around it ----------------------------------------------------------------------
 
     def words(self, group: str) -> str:
         """Return a group's name in messages."""
-        words: str = self.model.of.words[group]
-        return words
+        return self.model.of.words[group]
 
     def groups(self, run: Simulation) -> tuple[str, ...]:
         """Return decoder and attention."""
@@ -208,14 +206,13 @@ class ExactLearner(Learner):
 
     def laid_out(self, run: Simulation) -> tuple[LaidOutClasses, ...]:
         """Return the run's sets of classes, laid out once."""
-        made: tuple[LaidOutClasses, ...] | None = run.__dict__.get("_laid_out")
-        if made is None:
+        if "_laid_out" not in run.__dict__:
             made = tuple(
                 LaidOutClasses(of, *self.model.lay_out(of, run), run.start_logits(of))
                 for of in run.sets
             )
             object.__setattr__(run, "_laid_out", made)
-        return made
+        return run.__dict__["_laid_out"]
 
     def tables(self, run: Simulation) -> list[Any]:
         """Return layout, row source and start of each set of classes."""
