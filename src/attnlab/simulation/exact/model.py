@@ -228,7 +228,7 @@ class Embedding(NamedTuple):
 
 
 class QueryKey(NamedTuple):
-    """What makes the attention logits."""
+    """Factors of the attention logits."""
 
     W_Q: Float[Any, "d 2*d"]
     W_K: Float[Any, "d 2*d"]

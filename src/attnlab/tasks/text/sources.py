@@ -1,4 +1,4 @@
-"""Where text comes from: what every Python carries, files and folders, WikiText."""
+"""Sources of text: the documentation of Python itself, files and folders, WikiText."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _download(name: str) -> tuple[str, str]:
 
 @contextmanager
 def _no_retries_offline() -> Iterator[None]:
-    """Where the hub does not answer, let its library look into its cache alone.
+    """Let the hub's library use its cache alone if the hub does not answer.
 
     It would try again for half a minute before it does.
     """

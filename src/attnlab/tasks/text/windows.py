@@ -38,7 +38,7 @@ class Windows:
         return self.tokens.shape[1] + 1
 
     def counts(self, windows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.int64]:
-        """How often each token of the vocabulary occurs in each of some windows."""
+        """Return the counts of each token of the vocabulary in some of the windows."""
         tokens = self.tokens[windows]
         counts = np.zeros((len(tokens), len(self.vocabulary) + 1), dtype=np.int64)
         np.add.at(counts, (np.arange(len(tokens))[:, None], tokens), 1)

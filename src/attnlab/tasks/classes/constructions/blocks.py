@@ -7,14 +7,8 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.tasks.classes.classes import SequenceClasses
-from attnlab.tasks.classes.constructions.arguments import (
-    how_many,
-    number_between,
-    number_of_queries,
-    preset,
-    require_entries,
-    whole_number,
-)
+from attnlab.tasks.classes.constructions import arguments as check
+from attnlab.tasks.classes.constructions.arguments import preset
 
 NONE = np.empty(0)  # no tokens of a kind
 
@@ -66,10 +60,10 @@ def family(
     >>> len(family(classes=4)), family(classes=4).common_tokens().size
     (4, 10)
     """
-    classes = how_many("classes", classes, 2)
-    queries = number_of_queries(queries, classes)
-    common = how_many("common", common, 1)
-    distinct = how_many("distinct", distinct, 1)
+    classes = check.how_many("classes", classes, 2)
+    queries = check.number_of_queries(queries, classes)
+    common = check.how_many("common", common, 1)
+    distinct = check.how_many("distinct", distinct, 1)
     common_mass, lowest = float(common_mass), float(lowest)
     if not 0 <= common_mass < 1:
         raise InputError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
@@ -122,9 +116,9 @@ def single_common(
     >>> single_common(num_classes=3).common_tokens()
     array([0])
     """
-    num_classes = how_many("num_classes", num_classes, 2)
-    distinct = how_many("distinct", distinct, 1)
-    common_prob = number_between("common_prob", common_prob, 0, 1)
+    num_classes = check.how_many("num_classes", num_classes, 2)
+    distinct = check.how_many("distinct", distinct, 1)
+    common_prob = check.number_between("common_prob", common_prob, 0, 1)
     return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=np.array([common_prob]),
@@ -177,10 +171,10 @@ def symmetric(
     >>> corollary_2(symmetric()).holds
     True
     """
-    num_classes = how_many("num_classes", num_classes, 2)
-    common = how_many("common", common, 1)
-    distinct = how_many("distinct", distinct, 1)
-    common_mass = number_between("common_mass", common_mass, 0, 1)
+    num_classes = check.how_many("num_classes", num_classes, 2)
+    common = check.how_many("common", common, 1)
+    distinct = check.how_many("distinct", distinct, 1)
+    common_mass = check.number_between("common_mass", common_mass, 0, 1)
     return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=share(common_mass, ramp(common)),
@@ -223,10 +217,10 @@ def local_common(
     >>> local_common().overlap(0, 2).size  # classes of different queries
     0
     """
-    num_last = how_many("num_last", num_last, 1)
-    next_per_last = how_many("next_per_last", next_per_last, 2)
-    local = how_many("local", local, 1)
-    distinct = how_many("distinct", distinct, 1)
+    num_last = check.how_many("num_last", num_last, 1)
+    next_per_last = check.how_many("next_per_last", next_per_last, 2)
+    local = check.how_many("local", local, 1)
+    distinct = check.how_many("distinct", distinct, 1)
     row = share(1.0, np.concatenate([np.ones(local), ramp(distinct)]))
     return equal_rows(
         query_of=even_queries(num_last, next_per_last), local=row[:local], distinct=row[local:]
@@ -247,7 +241,7 @@ def equal_rows(
     query_of: the number of each class's query, from 0 on.
     """
     num_classes, num_queries = query_of.size, int(query_of.max()) + 1
-    require_entries("classes", num_classes * (common.size + local.size + distinct.size))
+    check.require_entries("classes", num_classes * (common.size + local.size + distinct.size))
     k = np.arange(num_classes)
     first_distinct = common.size + num_queries * local.size
     tokens = np.concatenate(
@@ -263,7 +257,7 @@ def equal_rows(
     first_next = first_query + num_queries
     used = first_next + num_classes
     if vocab_size is not None:
-        vocab_size = whole_number("vocab_size", vocab_size, used)
+        vocab_size = check.whole_number("vocab_size", vocab_size, used)
     return SequenceClasses.from_entries(
         np.repeat(k, row.size),
         tokens.ravel(),
@@ -277,7 +271,7 @@ def equal_rows(
 
 def even_queries(num_last: int, next_per_last: int) -> NDArray[np.int64]:
     """Return the query of each class, where all queries have equally many."""
-    require_entries("num_last, next_per_last", num_last * next_per_last)
+    check.require_entries("num_last, next_per_last", num_last * next_per_last)
     return np.repeat(np.arange(num_last), next_per_last)
 
 
