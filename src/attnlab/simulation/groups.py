@@ -338,14 +338,9 @@ class Group(ABC):
         self.begin()
         states = {STATE + name: of.shape for name, of in arrays_of(self.state).items()}
         check_arrays(path, arrays, {**states, "counted": (2 + len(self.position),)})
-        own = {name.removeprefix(STATE): arrays[name] for name in states}
-        self.state = tree_of(own, like=self.state)
+        self.state = tree_of(inside(arrays, STATE), like=self.state)
         count, done, *position = map(int, arrays["counted"])
-        self.recorded.values = {
-            name.removeprefix(RECORD): of.copy()
-            for name, of in arrays.items()
-            if name.startswith(RECORD)
-        }
+        self.recorded.values = {name: of.copy() for name, of in inside(arrays, RECORD).items()}
         for *place, step, cause in json.loads(arrays["failures"].tobytes() or b"[]"):
             self.recorded.failures[tuple(place)] = step, cause
         self.recorded.count = count
@@ -537,6 +532,12 @@ class Flowing(Group):
 
 
 KINDS: dict[str, type[Group]] = {"step": Stepping, "time": Flowing}
+
+
+def inside(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names have this prefix, without it."""
+    found = {name: of for name, of in arrays.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): of for name, of in found.items()}
 
 
 def flatten(record: dict[str, Any]) -> Arrays:
