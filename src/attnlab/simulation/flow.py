@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.models.base import Params
-from attnlab.simulation.compiling import compiled
 from attnlab.simulation.motion import Flow
-from attnlab.simulation.program import Kept, Plan, Rates, each, each_seed, use_of
+from attnlab.simulation.program import Kept, Plan, Rates, compiled, each, each_seed, use_of
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}

@@ -52,7 +52,7 @@ class Learner(Named, ABC):
     """
 
     uses: ClassVar[Uses] = Uses()
-    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `compiling`
+    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `program.OPTIONS`
 
     @property
     def fixed(self) -> tuple[str, ...]:
