@@ -19,7 +19,6 @@ from attnlab import (
     Sequences,
     Simulation,
 )
-from attnlab.simulation import program
 from attnlab.simulation.exact.learner import CONSTANTS
 from attnlab.simulation.groups import stacks
 
@@ -65,7 +64,7 @@ def check(value):
 def test_shapes_are_as_annotated(case):
     run = CASES[case]
     ((stack,),) = stacks(run)
-    kept, states = program.begin(*stack.beginning(next(stack.groups())))
+    kept, states = stack.begin(next(stack.groups()))
     # the axes of settings, seeds and learning rates are not those of the values themselves
     layout, source, start = jax.tree.map(lambda leaf: leaf[0], stack.tables)
     constants = jax.tree.map(lambda leaf: leaf[0, 0], kept.fixed[CONSTANTS])

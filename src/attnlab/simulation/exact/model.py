@@ -16,7 +16,7 @@ import numpy as np
 from jax.nn import logsumexp
 from numpy.typing import NDArray
 
-from attnlab.models.sequence import Embedded, Extended, SequenceModel
+from attnlab.models.sequence import Embedded, Extended
 from attnlab.simulation.exact import gradient
 from attnlab.simulation.exact.gradient import PRECISION, Block, Parameters, Rows
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap, dense_layout, sparse_layout
@@ -50,7 +50,7 @@ class ExactModel(ABC):
     functions of arrays that are compiled; `fixed` is whatever `begin` keeps fixed.
     """
 
-    of: SequenceModel
+    of: Any  # a subclass names the type of its settings
 
     @property
     def heads(self) -> int:

@@ -222,16 +222,8 @@ def _row(where: str, probs: Any, vocabulary: _Vocabulary, normalize: bool) -> di
         if token in row:
             raise InputError(f"{here}: token {token} is listed twice, by name and by id")
         row[token] = _weight(here, value)
-    total = _total(row.values())
-    if normalize:
-        _check_total(where, total)
-        return {token: value / total for token, value in row.items()}
-    if abs(total - 1) > SUM_TOLERANCE:
-        raise InputError(
-            f"{where}: sums to {total:.9g}; it must sum to 1 "
-            "(or set `normalize: true` at the top of the file)"
-        )
-    return row
+    total = _divisor(where, row.values(), normalize, "sums to {}; it must")
+    return {token: value / total for token, value in row.items()}
 
 
 def _prior(items: list[dict[str, Any]], normalize: bool) -> list[float] | None:
@@ -242,28 +234,26 @@ def _prior(items: list[dict[str, Any]], normalize: bool) -> list[float] | None:
         k = given.index(False)
         raise InputError(f"classes[{k}].prior: missing; give a prior to every class or to none")
     prior = [_weight(f"classes[{k}].prior", item["prior"]) for k, item in enumerate(items)]
-    total = _total(prior)
+    total = _divisor("classes[*].prior", prior, normalize, "the priors sum to {}; they must")
+    return [value / total for value in prior]
+
+
+def _divisor(where: str, weights: Iterable[float], normalize: bool, words: str) -> float:
+    """Return what weights are to be divided by; refuse those that do not sum to 1."""
+    try:
+        total = math.fsum(weights)
+    except OverflowError:
+        total = math.inf
     if normalize:
-        _check_total("classes[*].prior", total)
-        return [value / total for value in prior]
+        if not 0 < total < math.inf:
+            raise InputError(f"{where}: the weights sum to {total}, which cannot be normalised")
+        return total
     if abs(total - 1) > SUM_TOLERANCE:
         raise InputError(
-            f"classes[*].prior: the priors sum to {total:.9g}; they must sum to 1 "
+            f"{where}: {words.format(f'{total:.9g}')} sum to 1 "
             "(or set `normalize: true` at the top of the file)"
         )
-    return prior
-
-
-def _total(weights: Iterable[float]) -> float:
-    try:
-        return math.fsum(weights)
-    except OverflowError:
-        return math.inf
-
-
-def _check_total(where: str, total: float) -> None:
-    if not 0 < total < math.inf:
-        raise InputError(f"{where}: the weights sum to {total}, which cannot be normalised")
+    return 1.0  # rows are kept to the last bit
 
 
 def _weight(where: str, value: Any) -> float:
