@@ -140,11 +140,6 @@ class Stack:
         start = program.start_of(self.run)
         return *self.shared, seeds, cell, self.rates(points), start
 
-    def begin(self, runs: Indices) -> tuple[program.Kept, program.State]:
-        """Return what is kept of these runs, and their states at the start."""
-        found: tuple[program.Kept, program.State] = program.begin(*self.beginning(runs))
-        return found
-
 
 def stacks(run: Simulation) -> Iterator[list[Stack]]:
     """Yield all settings of a run, in lists that share their compiled programs."""
@@ -254,7 +249,8 @@ class Group(ABC):
             return
         self.begun = True
         with ONE_BEGINS:
-            self.kept, states = jax.block_until_ready(self.stack.begin(self.runs))
+            begun = program.begin(*self.stack.beginning(self.runs))
+            self.kept, states = jax.block_until_ready(begun)
         self.start(states)
 
     def compile(self) -> None:
