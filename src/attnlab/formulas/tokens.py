@@ -25,7 +25,7 @@ class Roles(NamedTuple):
 
 
 def log_scores(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
-    """ln c~_{l|n} = ln P(l|n) + z_{psi(n) l}, shape (..., K, L); -inf where P is 0."""
+    """Return ln c~_{l|n} = ln P(l|n) + z_{psi(n) l}, (..., K, L); -inf where P is 0."""
     s = Setting.of(setting)
     if z is None:
         return s.log_p
@@ -67,7 +67,7 @@ def unit_attention(setting: SettingLike, z: ArrayLike | None = None) -> FloatArr
 
 
 def unit_rows(score: FloatArray) -> FloatArray:
-    """c/|c| of scores ln c~, (..., K, L): `unit_attention` for whoever has them."""
+    """Return c/|c| of scores ln c~, (..., K, L); `unit_attention` computes the scores too."""
     weight = np.exp(score - score.max(-1, keepdims=True))
     return np.asarray(weight / np.linalg.norm(weight, axis=-1, keepdims=True))
 

@@ -65,7 +65,7 @@ def read_task(where: str, document: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A training as a value: what is learned, what learns, how, and what is recorded.
+    """A training as a value: task, model, motion, and the records to make.
 
     A value is checked when it is made, equal to others by content, and changed by
     `dataclasses.replace`, or by `as_simulation` with the flat names of settings inside it.

@@ -179,7 +179,7 @@ def test_clear_errors(tmp_path):
             open_corpus(tmp_path / source)
     with pytest.raises(FileNotFoundError, match="absent.txt: no such corpus"):
         open_corpus("absent.txt")
-    with pytest.raises(FileNotFoundError, match="validation: nope.txt is no file"):
+    with pytest.raises(FileNotFoundError, match="validation: nope.txt is not a file"):
         open_corpus("builtin", validation="nope.txt")
     with pytest.raises(ValueError, match="corpus: no name; give builtin, wikitext-2"):
         open_corpus("")

@@ -171,7 +171,7 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
     Parameters
     ----------
     classes : SequenceClasses
-        What is drawn from.
+        The classes that are drawn from.
     length : int
         T, query included.
 
@@ -302,7 +302,7 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
     Parameters
     ----------
     classes : SequenceClasses
-        What is drawn from.
+        The classes that are drawn from.
     length : int
         T, query included.
 

@@ -35,9 +35,9 @@ def family(
     Parameters
     ----------
     classes : int, optional
-        How many.
+        Number of classes.
     queries : int, optional
-        How many.
+        Number of queries.
     common : int, optional
         Common tokens.
     distinct : int, optional
@@ -97,7 +97,7 @@ def single_common(
     Parameters
     ----------
     num_classes : int, optional
-        How many.
+        Number of classes.
     distinct : int, optional
         Distinct tokens of each class.
     common_prob : float, optional
@@ -149,7 +149,7 @@ def symmetric(
     Parameters
     ----------
     num_classes : int, optional
-        How many.
+        Number of classes.
     common : int, optional
         Common tokens.
     distinct : int, optional

@@ -46,15 +46,15 @@ def zipf(
     vocab : int
         M, everything included.
     classes : int
-        How many.
+        Number of classes.
     exponent : float, optional
         Of Zipf's law.
     common : int, optional
         Tokens in every class.
     bands : int, optional
-        At most so many different columns of P; by default each token has its own.
+        Largest number of different columns of P; by default each token has its own.
     queries : int, optional
-        How many.
+        Number of queries.
 
     Returns
     -------
@@ -127,13 +127,13 @@ def random(
     vocab : int
         M, everything included.
     classes : int
-        How many.
+        Number of classes.
     concentration : float, optional
         Of the Dirichlet distribution that rows are drawn from.
     overlap : float, optional
         Share of each class's tokens that belong to all classes.
     queries : int, optional
-        How many.
+        Number of queries.
     seed : int, optional
         Of the draw.
 
