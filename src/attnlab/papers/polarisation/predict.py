@@ -44,12 +44,12 @@ class _OneDirection(Theory):
         one = (
             isinstance(task, Direction)
             or (isinstance(task, Regression) and task.condition == 1)
-            or (isinstance(task, Distribution) and np.isinf(task.sharpness))
+            or (isinstance(task, Distribution) and task.sharpness is None)
         )
         if not one or run.loss != "task":
             raise InputError(
                 "task: the path is that of one direction; give Direction(), Regression() of "
-                "condition 1 or Distribution(sharpness=inf), with loss='task'"
+                "condition 1 or Distribution(sharpness=None), with loss='task'"
             )
         require_descent(run)
 

@@ -88,14 +88,14 @@ def one_way(task: Task, seeds: int = 5) -> Simulation:
     return flow(task, model, 100.0, what=("weights", "parameters"), seeds=seeds)
 
 
-def regression(condition: float, seeds: int = SEEDS) -> Simulation:
+def regression(condition: float, seeds: int = SEEDS, dim: int = 20) -> Simulation:
     """Return the published regression: 3 10^5 steps of 0.001 are the time 300."""
     model = ValueAttention(20, value_scale=1e-5, logit_scale=1e-3)
     what = ("weights", "parameters", "loss")
-    return flow(Regression(condition=condition), model, 300.0, what=what, seeds=seeds)
+    return flow(Regression(dim, condition), model, 300.0, what=what, seeds=seeds)
 
 
-def distribution(sharpness: float, seeds: int = SEEDS) -> Simulation:
+def distribution(sharpness: float | None, seeds: int = SEEDS) -> Simulation:
     """Return cross entropy to the published time; the scale of its values is not known to us."""
     what = ("weights", "value_norms", "loss")
     task, model = Distribution(sharpness=sharpness), ValueAttention(10)

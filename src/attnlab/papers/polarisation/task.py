@@ -96,22 +96,22 @@ class Distribution(FixedTarget):
 
     Parameters
     ----------
-    sharpness : float, optional
-        Range of the logits of p*; infinite for a one-hot target.
+    sharpness : float or None, optional
+        Range of the logits of p*; None for a one-hot target.
     """
 
     dim: int = 10
-    sharpness: float = 10.0
+    sharpness: float | None = 10.0
 
     def __post_init__(self) -> None:
         require_whole("dim", self.dim, 2)
-        if not self.sharpness > 0:
-            raise InputError(f"sharpness: expected a number above 0, got {self.sharpness}")
+        if self.sharpness is not None and not 0 < self.sharpness < math.inf:
+            raise InputError(f"sharpness: expected a number above 0, or None, got {self.sharpness}")
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw p*; X is the identity."""
         uniform = jax.random.uniform(key, (self.dim,))
-        if self.sharpness == math.inf:
+        if self.sharpness is None:
             return jnp.eye(self.dim), jax.nn.one_hot(uniform.argmax(), self.dim)
         return jnp.eye(self.dim), jax.nn.softmax(self.sharpness * uniform)
 

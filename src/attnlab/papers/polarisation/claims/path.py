@@ -71,7 +71,7 @@ def ntk(found: Found) -> Measurement:
 ONE_WAY = {
     "logistic": lambda: runs.one_way(Direction(10)),
     "square": lambda: runs.one_way(Regression(10, norm=8.0)),
-    "one-hot": lambda: runs.one_way(Distribution(10, np.inf)),
+    "one-hot": lambda: runs.one_way(Distribution(10, None)),
 }
 
 
@@ -297,7 +297,7 @@ MASSIVE = 3.0  # times the median; we know no number of the paper's
     relation=ABOVE,
     runs={
         **TOY,
-        "one-hot": lambda: runs.distribution(np.inf),
+        "one-hot": lambda: runs.distribution(None),
         **{f"tied {D}": lambda D=D: runs.tied(D) for D in (10, 50)},
     },
     code=("one_direction",),
