@@ -22,9 +22,7 @@ from .task import Direction, Distribution, Regression, StickyChain
 
 SEEDS = 10
 PUBLISHED_TIME = 1e5  # 10^6 steps of 0.1
-# Beyond these the flow is stiff: the loss has fallen, and what is left moves in logarithms of time.
-STIFF = {"solver": "implicit", "rtol": 1e-7, "atol": 1e-10}
-CHAIN_TOLERANCES = {"rtol": 1e-6, "atol": 1e-9}
+STIFF_FROM = 1e3  # the loss has fallen by this time, and what is left moves in its logarithm
 
 
 def flow(
@@ -35,19 +33,24 @@ def flow(
     what: Sequence[str] = ("weights", "loss"),
     seeds: int = SEEDS,
     records: int = 60,
-    **solver: Any,
+    rtol: float = 1e-9,
 ) -> Simulation:
     """Return a gradient flow at learning rate 1, recorded at 0 and at times in even ratios."""
     return Simulation(
         task,
         model,
-        motion=Flow(time, **solver),
+        motion=_flow(time, rtol),
         learning_rate=1.0,
         loss="cross_entropy" if isinstance(task, StickyChain) else "task",
         seeds=seeds,
         record=Record(what, at=(0.0, *np.geomspace(min(0.1, time / 100), time, records))),
         dtype="float64",
     )
+
+
+def _flow(time: float, rtol: float) -> Flow:
+    solver = "implicit" if time > STIFF_FROM else "explicit"
+    return Flow(time, solver, rtol=rtol, atol=1e-2 * rtol)
 
 
 def descent(
@@ -77,7 +80,7 @@ def toy(seeds: int = 2 * SEEDS, time: float = PUBLISHED_TIME, records: int = 120
     """Return the published toy of the logistic loss, as a flow."""
     what = ("weights", "scores", "parameters", "value_norms")
     return flow(
-        Direction(), ValueAttention(), time, what=what, seeds=seeds, records=records, **STIFF
+        Direction(), ValueAttention(), time, what=what, seeds=seeds, records=records, rtol=1e-7
     )
 
 
@@ -99,7 +102,7 @@ def distribution(sharpness: float | None, seeds: int = SEEDS) -> Simulation:
     """Return cross entropy to the published time; the scale of its values is not known to us."""
     what = ("weights", "value_norms", "loss")
     task, model = Distribution(sharpness=sharpness), ValueAttention(10)
-    return flow(task, model, 1e6, what=what, seeds=seeds, records=20, **STIFF)
+    return flow(task, model, 1e6, what=what, seeds=seeds, records=20, rtol=1e-7)
 
 
 def weighting(name: str, seeds: int = SEEDS) -> Simulation:
@@ -119,7 +122,7 @@ def classes(normalization: str, eta_y: float, time: float = 1e10) -> Simulation:
     return Simulation(
         pair(),
         Extended(normalization=normalization),  # type: ignore[arg-type]
-        motion=Flow(time, "implicit"),
+        motion=_flow(time, 1e-9),
         eta_y=eta_y,
         eta_z=1.0,
         record=Record(("attention", "logits"), at=(0.0, *np.geomspace(1.0, time, 81))),
@@ -133,22 +136,20 @@ def chain(
     """Return the sticky chain; its lambda is not known to us."""
     task, what = StickyChain(tuple(frequencies)), ("attention", "loss")
     model = FactoredAttention()
-    return flow(task, model, time, what=what, seeds=seeds, records=300, **CHAIN_TOLERANCES)
+    return flow(task, model, time, what=what, seeds=seeds, records=300, rtol=1e-6)
 
 
 def chain_start(scale: float, seeds: int = 5) -> Simulation:
     """Return stage I of the chain, from a start of this scale."""
     what = ("attention", "loss", "parameters")
     model = FactoredAttention(scale=scale)
-    return flow(StickyChain(), model, 30.0, what=what, seeds=seeds, records=120, **CHAIN_TOLERANCES)
+    return flow(StickyChain(), model, 30.0, what=what, seeds=seeds, records=120, rtol=1e-6)
 
 
 def chain_end(time: float = 1e4, seeds: int = 2) -> Simulation:
     """Return the chain to its end, with an embedding of 4: an implicit solver has to be small."""
-    what, solver = ("attention", "loss"), {**CHAIN_TOLERANCES, "solver": "implicit"}
-    return flow(
-        StickyChain(), FactoredAttention(4), time, what=what, seeds=seeds, records=200, **solver
-    )
+    what, model = ("attention", "loss"), FactoredAttention(4)
+    return flow(StickyChain(), model, time, what=what, seeds=seeds, records=200, rtol=1e-6)
 
 
 @lru_cache(maxsize=16)

@@ -212,7 +212,7 @@ def degenerate(found: Found) -> Measurement:
 @claim(
     "fd-log-time",
     sources=PAPER,
-    statement=r"Stage I lasts $\Theta(\ln 1/\varepsilon)$: by "
+    statement=r"Stage I lasts $\Theta(\ln 1/\epsilon)$: by "
     r"$1/(\lvert\pi\rvert\lvert\pi - 1/d\rvert)$ for each unit of the logarithm",
     relation=LEADING,
     tolerance=0.01,

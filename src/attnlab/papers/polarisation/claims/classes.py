@@ -31,7 +31,7 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
 @claim(
     "pol-against-snap",
     sources="ours, on Polarisation and Scan and Snap",
-    statement=r"Without a norm the winner takes all; with the $\ell_2$ norm distinct tokens nearly "
+    statement=r"Without a norm the winner takes all; with the l2 norm distinct tokens nearly "
     "keep their ratio",
     relation=ABOVE,
     ours=True,

@@ -71,7 +71,7 @@ def square(found: Found) -> Measurement:
     beyond = boundary(SPREADS, 2 * runs.SEEDS) + np.log(SPREADS)[:, None]
     published = found["published"]
     a = published["parameters.attention"].values
-    b = np.linalg.norm(_solution(published), axis=-1)
+    b = np.linalg.norm(solution(published), axis=-1)
     grown = a[:, -1].std(-1) / a[:, 0].std(-1)
     sigma = found["norm 1"]["weights"].values[:, -1]
     entropy = runs.estimate(-(sigma * np.log(sigma)).sum(-1))
@@ -104,7 +104,7 @@ def square(found: Found) -> Measurement:
     )
 
 
-def _solution(result: xr.Dataset) -> NDArray[np.float64]:
+def solution(result: xr.Dataset) -> NDArray[np.float64]:
     """Return X^-1 beta of each seed, which training has drawn and its result does not record."""
     from attnlab.theory.facts import facts_of
 
@@ -137,7 +137,7 @@ def condition(found: Found) -> Measurement:
     its error by leaving out one at a time."""
     tops = {name: runs.top(of)[:, -1] for name, of in found.items()}
     fives = [name for name in found if name.startswith("5") and name != "50"]
-    norms = {name: np.linalg.norm(_solution(found[name]), axis=-1) for name in fives}
+    norms = {name: np.linalg.norm(solution(found[name]), axis=-1) for name in fives}
     norm, top = (np.concatenate([of[name] for name in fives]) for of in (norms, tops))
     crossing = _crossing(norm, top)
     without = [_crossing(np.delete(norm, i), np.delete(top, i)) for i in range(norm.size)]
