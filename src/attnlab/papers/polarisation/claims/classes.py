@@ -68,8 +68,8 @@ STARTS = (0.1, 0.01, 0.001)
 @claim(
     "pol-rate-ratio",
     sources="ours, on Polarisation",
-    statement=r"A fast decoder hides polarisation: $1 - \max\sigma \approx "
-    r"2(n-1)/(n\rho\ln^2 t)$",
+    statement=r"A fast decoder hides polarisation: $1 - \max \sigma \approx "
+    r"2(n-1)/(n \rho \ln^2 t)$",
     relation=LEADING,
     tolerance=0.05,
     ours=True,

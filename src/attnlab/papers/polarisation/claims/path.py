@@ -45,7 +45,7 @@ TOY = {"toy": runs.toy}
     "pol-ntk",
     sources="Polarisation, re-derived",
     statement=r"$\dot f = -M g$ with $M = \lvert\sigma\rvert^2 I + \rho V C^2 V^\top$, "
-    r"$C = \operatorname{diag}\sigma - \sigma\sigma^\top$",
+    r"$C = \operatorname{diag} \sigma - \sigma \sigma^\top$",
     relation=EQUAL,
     tolerance=1e-12,
     runs={},
@@ -78,7 +78,7 @@ ONE_WAY = {
 @claim(
     "pol-one-clock",
     sources="ours, on Polarisation",
-    statement=r"If $g$ keeps its direction, $u' = \sigma$ and $a' = \rho\sigma(u - \bar u)$ for "
+    statement=r"If $g$ keeps its direction, $u' = \sigma$ and $a' = \rho \sigma (u - \bar u)$ for "
     "every loss, which is its clock alone",
     relation=EQUAL,
     tolerance=1e-8,
@@ -190,7 +190,7 @@ SIZES = (2, 8, 20)
 @claim(
     "pol-one-hot",
     sources=("Polarisation", "the rate is ours"),
-    statement=r"$\sigma \to$ one-hot (logistic): $1 - \max\sigma \to 2(n-1)/(n\rho\tau^2)$, "
+    statement=r"$\sigma \to$ one-hot (logistic): $1 - \max \sigma \to 2(n-1)/(n \rho \tau^2)$, "
     r"$\tau \approx \ln t$",
     relation=LEADING,
     tolerance=0.01,

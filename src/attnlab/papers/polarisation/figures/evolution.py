@@ -101,7 +101,7 @@ def draw(found: xr.Dataset) -> Figure:
             axes[1].plot(one["time"], of["scores"], color=colour)
         late = one["time"] > 1
         axes[1].plot(one["time"][late], np.log(one["time"][late]), ":", color=style.OUTLINE)
-        axes[1].annotate(r"$\ln t$", (0.62, 0.6), xycoords="axes fraction", color=style.OUTLINE)
+        axes[1].annotate(r"$\ln t$", (0.33, 0.5), xycoords="axes fraction", color=style.OUTLINE)
         of_sizes = zip(found["tokens"].values, style.DASHES, strict=False)
         for n, dash in of_sizes:
             left = found["left"].sel(tokens=n)

@@ -74,7 +74,7 @@ def judge(found: xr.Dataset) -> Judgement:
         f"{kept:.2f} (at the start 2)."
     )
     return Judgement(
-        Standing.OPEN,
+        Standing.of(free > 0.99 and held < 0.6, free > held),
         headline,
         f"{headline} With a decoder {float(found['ratio'][-1]):g} times as fast it has {slow:.3f} "
         f"without the norm. A class alone (`polarisation-class`) is off by at most "

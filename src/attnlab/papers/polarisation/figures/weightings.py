@@ -19,6 +19,7 @@ from .. import runs
 from ..model import WEIGHTINGS, ValueAttention
 from ..task import Direction, Regression
 
+DASHED = {"relu": (0, (3, 2))}  # on top of l1, which it equals while logits are positive
 RECORDS = 30
 TASKS = {"logistic": Direction(10), "square": Regression(10)}
 # Of one colour where the map is normalised by a sum.
@@ -135,9 +136,15 @@ def draw(found: xr.Dataset) -> Figure:
             for name in found["weighting"].values:
                 of = found.sel(loss=loss, weighting=name).isel(record=slice(1, None))
                 for ax, what in zip(axes[:, column], ("share", "spread"), strict=True):
-                    ax.plot(of["step"], of[what].mean("seed"), color=COLOURS[str(name)], label=name)
+                    ax.plot(
+                        of["step"],
+                        of[what].mean("seed"),
+                        color=COLOURS[str(name)],
+                        label=name,
+                        linestyle=DASHED.get(str(name), "-"),
+                    )
             axes[0, column].set_title(f"{loss} loss")
-            axes[1, column].set(xlabel="step", xscale="log", yscale="log")
+            axes[1, column].set(xlabel="step", xscale="log")
         style.y_labels(axes[:, 0], ["share of the largest weight", "range of the logits $a$"])
         style.legend_above(figure, axes[0, 0])
     return figure
