@@ -139,8 +139,8 @@ def condition(found: Found) -> Measurement:
     fives = [name for name in found if name.startswith("5") and name != "50"]
     norms = {name: np.linalg.norm(solution(found[name]), axis=-1) for name in fives}
     norm, top = (np.concatenate([of[name] for name in fives]) for of in (norms, tops))
-    crossing = _crossing(norm, top)
-    without = [_crossing(np.delete(norm, i), np.delete(top, i)) for i in range(norm.size)]
+    at_half = crossing(norm, top)
+    without = [crossing(np.delete(norm, i), np.delete(top, i)) for i in range(norm.size)]
     error = np.sqrt((norm.size - 1) * np.var(without))
     alone = boundary((1e-3,), runs.SEEDS, 20)[0]
     told = "; ".join(
@@ -151,14 +151,14 @@ def condition(found: Found) -> Measurement:
         Check("kappa = 5 less 1", 0.0, tops["5"] - tops["1"], training=True),
         Check("kappa = 50 less 5", 0.0, tops["50"] - tops["5"], training=True),
         *(Check(f"least, kappa = {name}", HALF, tops[name].min(), training=True) for name in fives),
-        training_number=crossing,
-        note=f"max sigma, {told}; it passes 1/2 at the norm {crossing:.2f} +- {error:.2f}, in one "
+        training_number=at_half,
+        note=f"max sigma, {told}; it passes 1/2 at the norm {at_half:.2f} +- {error:.2f}, in one "
         f"direction at {runs.estimate(alone)}; Spearman's correlation with the norm "
         f"{spearmanr(norm, top).statistic:.2f}",
     )
 
 
-def _crossing(norm: NDArray[np.float64], top: NDArray[np.float64]) -> float:
+def crossing(norm: NDArray[np.float64], top: NDArray[np.float64]) -> float:
     """Return the norm at which a line through the log-odds of max sigma is 0."""
     slope, offset = np.polyfit(norm, logit(top), 1)
     return float(-offset / slope)
