@@ -6,12 +6,13 @@ import pytest
 from attnlab import Flow, Record, Simulation, Steps, predict, simulate
 from attnlab.files.errors import InputError
 from attnlab.models import Extended
-from attnlab.papers.polarisation.classes import pair
+from attnlab.papers.polarisation.classes import polarisation_pair
 from attnlab.papers.polarisation.model import FactoredAttention, TiedAttention, ValueAttention
 from attnlab.papers.polarisation.task import Direction, Distribution, Regression, StickyChain
 from attnlab.tasks.classes import SequenceClasses
 
 RATES = {"value": 1.0, "attention": 0.5}
+ALONE = Extended(normalization="none")
 EMPTY = ValueAttention(5, value_scale=0.0, logit_scale=0.1)
 
 
@@ -66,7 +67,7 @@ def test_classes_without_a_shared_token_polarise_alone():
     )
     one = Simulation(
         classes,
-        Extended(normalization="none"),
+        ALONE,
         motion=Flow(300.0),
         eta_y=2.0,
         eta_z=1.0,
@@ -77,7 +78,7 @@ def test_classes_without_a_shared_token_polarise_alone():
     np.testing.assert_allclose(said["attention_logits"], found["attention_logits"], atol=1e-7)
     assert abs(found["attention_logits"]).max() > 1
     assert said["assumption_holds"].all()
-    shared = predict(one, theory="polarisation-class", task=pair())
+    shared = predict(one, theory="polarisation-class", task=polarisation_pair())
     assert shared["assumption_value"][0] == pytest.approx(0.4)  # mass of the common tokens
     z = shared["attention_logits"].isel(seed=0, time=-1, query=0).values
     assert z[2] == pytest.approx(z[4]) and z[2] > 1
@@ -112,12 +113,14 @@ def test_stage_one():
             "this level is about softmax",
         ),
         (
-            lambda: Simulation(pair(), motion=Flow(1.0)),
+            lambda: Simulation(polarisation_pair(), motion=Flow(1.0)),
             "polarisation-class",
             "model: the theory is about attention that nothing normalises",
         ),
         (
-            lambda: Simulation(pair(), Extended(normalization="none"), motion=Steps(5, "adam")),
+            lambda: Simulation(
+                polarisation_pair(), Extended(normalization="none"), motion=Steps(5, "adam")
+            ),
             "polarisation-class",
             "optimizer: ",
         ),

@@ -3,7 +3,7 @@
 from attnlab.tasks.classes import SequenceClasses
 
 
-def pair() -> SequenceClasses:
+def polarisation_pair() -> SequenceClasses:
     """Two classes of one query: tokens 0, 1 are common; 2, 3 and 4, 5 are distinct."""
     rows = [{0: 0.2, 1: 0.2, first: 0.4, first + 1: 0.2} for first in (2, 4)]
     return SequenceClasses(

@@ -16,7 +16,7 @@ from attnlab.simulation import Flow, Population, Record, Simulation, Steps
 from attnlab.tasks import Task
 from attnlab.theory import predict
 
-from .classes import pair
+from .classes import polarisation_pair
 from .model import FactoredAttention, TiedAttention, ValueAttention
 from .task import Direction, Distribution, Regression, StickyChain
 
@@ -49,8 +49,7 @@ def flow(
 
 
 def _flow(time: float, rtol: float) -> Flow:
-    solver = "implicit" if time > STIFF_FROM else "explicit"
-    return Flow(time, solver, rtol=rtol, atol=1e-2 * rtol)
+    return Flow(time, "implicit" if time > STIFF_FROM else "explicit", rtol=rtol, atol=1e-2 * rtol)
 
 
 def descent(
@@ -120,7 +119,7 @@ def tied(dim: int, seeds: int = SEEDS) -> Simulation:
 def classes(normalization: str, eta_y: float, time: float = 1e10) -> Simulation:
     """Return the flow of two sequence classes, at eta_z = 1."""
     return Simulation(
-        pair(),
+        polarisation_pair(),
         Extended(normalization=normalization),  # type: ignore[arg-type]
         motion=_flow(time, 1e-9),
         eta_y=eta_y,

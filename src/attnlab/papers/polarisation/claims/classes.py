@@ -6,6 +6,8 @@ One class of one query without a norm is the flow in one direction, with a = z +
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
     "keep their ratio",
     relation=ABOVE,
     ours=True,
-    runs={name: lambda name=name: runs.classes(name, 1.0) for name in ("none", "l2")},
+    runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
     code=("one_direction", "frozen_logits"),
     test=TESTS + "test_l2_alone_never_moves",
     figure="one_switch",
@@ -73,7 +75,7 @@ STARTS = (0.1, 0.01, 0.001)
     relation=LEADING,
     tolerance=0.05,
     ours=True,
-    runs={f"{eta:g}": lambda eta=eta: runs.classes("none", eta) for eta in (1.0, 10.0)},
+    runs={f"{eta:g}": partial(runs.classes, "none", eta) for eta in (1.0, 10.0)},
     code=("two_token_tau", "tail", "cross_entropy_ratio"),
     test=TESTS + "test_a_fast_decoder_hides_polarisation",
     figure="one_switch",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -52,9 +54,9 @@ def boundary(spreads: tuple[float, ...], seeds: int, n: int = 10) -> NDArray[np.
     statement="The square loss polarises attention",
     relation=ABOVE,
     runs={
-        "norm 8": lambda: runs.one_way(Regression(10, norm=8.0)),
-        "norm 1": lambda: runs.flow(Regression(10, norm=1.0), ValueAttention(10), 50.0),
-        "published": lambda: runs.regression(1.0),
+        "norm 8": partial(runs.one_way, Regression(10, norm=8.0)),
+        "norm 1": partial(runs.flow, Regression(10, norm=1.0), ValueAttention(10), 50.0),
+        "published": partial(runs.regression, 1.0),
     },
     in_parts=True,
     code=("one_direction", "linear_stage"),
@@ -121,8 +123,8 @@ CONDITIONS = (1.0, 5.0, 50.0)
     statement="Ill-conditioned regression polarises more, and to one token",
     relation=ABOVE,
     runs={
-        **{f"{k:g}": lambda k=k: runs.regression(k, 20) for k in CONDITIONS},
-        "5, dim 10": lambda: runs.regression(5.0, 20, 10),
+        **{f"{k:g}": partial(runs.regression, k, 20) for k in CONDITIONS},
+        "5, dim 10": partial(runs.regression, 5.0, 20, 10),
     },
     in_parts=True,
     code=("one_direction",),
@@ -172,7 +174,7 @@ SHARPNESS = {"2": 2.0, "10": 10.0, "one-hot": None}
     sources=PAPER,
     statement="Cross entropy polarises attention",
     relation=ABOVE,
-    runs={name: lambda s=s: runs.distribution(s) for name, s in SHARPNESS.items()},
+    runs={name: partial(runs.distribution, s) for name, s in SHARPNESS.items()},
     in_parts=True,
     code=("cross_entropy_norm", "cross_entropy_clock"),
     test=TESTS + "test_a_one_hot_target_goes_on",
@@ -206,7 +208,7 @@ OTHERS = ("square", "l1", "relu", "sum", "sigmoid", "l2")
     sources=PAPER,
     statement="Softmax polarises attention, other normalisations do not (logistic loss)",
     relation=ABOVE,
-    runs={name: lambda name=name: runs.weighting(name) for name in ("softmax", *OTHERS)},
+    runs={name: partial(runs.weighting, name) for name in ("softmax", *OTHERS)},
     in_parts=True,
     code=("attend", "conserved"),
     test=TESTS + "test_the_flow_conserves_the_sum_or_the_norm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,9 @@ def ntk(found: Found) -> Measurement:
 
 
 ONE_WAY = {
-    "logistic": lambda: runs.one_way(Direction(10)),
-    "square": lambda: runs.one_way(Regression(10, norm=8.0)),
-    "one-hot": lambda: runs.one_way(Distribution(10, None)),
+    "logistic": partial(runs.one_way, Direction(10)),
+    "square": partial(runs.one_way, Regression(10, norm=8.0)),
+    "one-hot": partial(runs.one_way, Distribution(10, None)),
 }
 
 
@@ -297,8 +298,8 @@ MASSIVE = 3.0  # times the median; we know no number of the paper's
     relation=ABOVE,
     runs={
         **TOY,
-        "one-hot": lambda: runs.distribution(None),
-        **{f"tied {D}": lambda D=D: runs.tied(D) for D in (10, 50)},
+        "one-hot": partial(runs.distribution, None),
+        **{f"tied {D}": partial(runs.tied, D) for D in (10, 50)},
     },
     code=("one_direction",),
     test=TESTS + "test_the_published_toy",

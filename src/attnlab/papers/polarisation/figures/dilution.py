@@ -35,7 +35,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         "": runs.chain(time=recipe.time, seeds=recipe.seeds),
         "late_": runs.chain_end(recipe.late_time, recipe.late_seeds),
     }
-    found = {}
+    found: dict[str, xr.DataArray] = {}
     for (name, run), report in in_turn(list(settings.items()), progress):
         result = simulate(run, progress=report)
         dims = {"seed": f"{name}seed", "time": f"{name}time", "sequence": "query"}

@@ -48,7 +48,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the largest weight and the norm of its column over the median."""
     last = found.isel(step=-1)
-    numbers, told = {}, []
+    numbers: dict[str, float] = {}
+    told = []
     for D in found["dim"].values:
         of = last.sel(dim=D)
         top = runs.estimate(of["top"].values)
