@@ -118,9 +118,7 @@ def test_stage_one():
             "model: the theory is about attention that nothing normalises",
         ),
         (
-            lambda: Simulation(
-                polarisation_pair(), Extended(normalization="none"), motion=Steps(5, "adam")
-            ),
+            lambda: Simulation(polarisation_pair(), ALONE, motion=Steps(5, "adam")),
             "polarisation-class",
             "optimizer: ",
         ),
