@@ -144,7 +144,7 @@ def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypat
     assert all_claims() == CLAIMS
     assert [claim.id for claim in select(["lemma-1"])] == ["lemma-1"]
     papers, faults = readable()
-    assert [paper.name for paper in papers] == ["scan_and_snap", "joma"]
+    assert {"scan_and_snap", "joma"} <= {paper.name for paper in papers}
     assert len(faults) == 1
     assert "there_is_no_such_module" in faults[0]
     with pytest.raises(InputError, match="there_is_no_such_module"):

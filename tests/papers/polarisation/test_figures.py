@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from attnlab.experiments import Standing
-from attnlab.papers.polarisation.figures import dilution, evolution, one_switch, tied
+from attnlab.papers.polarisation.figures import dilution, evolution, switch, tied
 
 
 def test_evolution_needs_a_winner_and_the_order():
@@ -46,12 +46,12 @@ def test_the_switch_has_to_switch():
     values[0, 0, 1], values[1, 0, 1] = [0, 0, 0.995, 0.005], [0.1, 0.1, 0.55, 0.25]
     of = xr.DataArray(values, {"norm": ["none", "l2"], "ratio": [1.0], "time": [1.0, 1e10]}, dims)
     found = xr.Dataset({"attention": of, "alone": of})
-    judged = one_switch.judge(found)
+    judged = switch.judge(found)
     assert judged.standing is Standing.HOLDS
     assert judged.numbers["held_ratio"] == 0.55 / 0.25
     both = found.assign(attention=of.sel(norm=["none", "none"]).assign_coords(norm=of["norm"]))
-    assert one_switch.judge(both).standing is Standing.FAILS
-    assert [row["ratio"] for row in one_switch.table(found).rows] == [1.0, 1.0]
+    assert switch.judge(both).standing is Standing.FAILS
+    assert [row["ratio"] for row in switch.table(found).rows] == [1.0, 1.0]
 
 
 def test_cycles_without_end_need_something_left_to_learn():

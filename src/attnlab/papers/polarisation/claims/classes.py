@@ -40,7 +40,7 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
     runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
     code=("one_direction", "frozen_logits"),
     test=TESTS + "test_l2_alone_never_moves",
-    figure="one_switch",
+    figure="switch",
     number="alone, a class moves z by {:.0g} with the norm",
     training_number="without a norm the winner has {:.3f} at t = 10^10",
 )
@@ -78,7 +78,7 @@ STARTS = (0.1, 0.01, 0.001)
     runs={f"{eta:g}": partial(runs.classes, "none", eta) for eta in (1.0, 10.0)},
     code=("two_token_tau", "tail", "cross_entropy_ratio"),
     test=TESTS + "test_a_fast_decoder_hides_polarisation",
-    figure="one_switch",
+    figure="switch",
     number="two tokens at rho = 0.1 reach 0.9 at u-bar = {:.1f}",
     training_number="at eta_Y = 10 eta_Z the winner has {:.3f} at t = 10^10",
 )

@@ -120,7 +120,7 @@ def draw(found: xr.Dataset) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    name="one_switch",
+    name="switch",
     title="Freeze or winner takes all: one switch",
     recipe=Recipe,
     data=data,
