@@ -58,7 +58,7 @@ START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_sta
     training_number="share of the first singular value {:.4f} at half of the first drop",
 )
 def condense(found: Found) -> Measurement:
-    """Check, at half of the first drop of the loss, the cosine of W_0's first direction with pi
+    """Check at half of the first drop of the loss the cosine of W_0's first direction with pi
     (above 0.999), its share of the squares (above 0.99) and the change of W_Q (below 0.02), over 5
     starts; the note has the error of `dilution-stage-one`."""
     result = found["start"]
@@ -166,7 +166,7 @@ def dilute(found: Found) -> Measurement:
     training_number="at t = 10^4 the loss is {:.1g} above that of Bayes",
 )
 def cycles(found: Found) -> Measurement:
-    """Count the turns of attention to the frequent token by more than 0.02 up to t = 600, 2 at
+    """Check the turns of attention to the frequent token by more than 0.02 up to t = 600, 2 at
     least for queries 1 and 2 (5 starts); and check that something is left to learn at t = 10^4: a
     loss 0.001 above that of Bayes (2 starts, width 4)."""
     counts = np.array([[runs.turns(of) for of in each.T] for each in to_frequent(found["chain"])])

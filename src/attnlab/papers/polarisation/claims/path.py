@@ -156,7 +156,7 @@ def uneven_winners(seeds: int = 40) -> NDArray[np.float64]:
 @claim(
     "pol-winner",
     sources=PAPER,
-    statement=r"The winner is $\arg\max u_0$ if $a_0$ is uniform",
+    statement=r"The winner is $\operatorname{argmax} u_0$ if $a_0$ is uniform",
     relation=EQUAL,
     runs=TOY,
     hypotheses=(even_start,),
@@ -204,7 +204,7 @@ SIZES = (2, 8, 20)
     training_number="at t = 10^5, where published training ends, max sigma is {:.3f}",
 )
 def one_hot(found: Found) -> Measurement:
-    """Fit the slope of ln(1 - max sigma) against ln tau over 10^4 to 10^6 (band 0.02), and its
+    """Check the slope of ln(1 - max sigma) against ln tau over 10^4 to 10^6 (band 0.02), and its
     constant, for n = 2, 8, 20; 1 - max is a sum over losers. In training: still rising at the end.
     """
     tau = np.geomspace(1e4, 1e6, 9)
@@ -307,9 +307,10 @@ MASSIVE = 3.0  # times the median; we know no number of the paper's
     training_number="u of the winner is {:.1f} at t = 10^5, where ln t is 11.5",
 )
 def massive(found: Found) -> Measurement:
-    """Fit the winner's u against ln t over the last decade (slope 1, band 0.1) and check that other
-    scores move by less than a tenth of it there; and norms of values over their median, above 3:
-    cross entropy with a one-hot target, and the tied model."""
+    """Check the slope of the winner's u against ln t over the last decade (1, band 0.1), that other
+    scores move by less than a tenth of it there, and that norms of values over their median are
+    above 3 (ours): cross entropy with a one-hot target, and the tied model.
+    """
     u, _, _ = in_order(found["toy"])
     t = found["toy"]["time"].values
     late = t > t[-1] / 10
