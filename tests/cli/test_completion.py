@@ -37,7 +37,7 @@ def asking(*words):
         (("audit", "syn-small", "--optimizer", "adam"), ["adam", "adamw"]),
         (("predict", "syn-small", "--init", ""), ["zero", "uniform"]),
         (("predict", "joma-toy", "--model", "j"), ["joint"]),
-        (("predict", "syn-small", "--theory", "p"), ["printed"]),
+        (("predict", "syn-small", "--theory", "pr"), ["printed"]),
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),

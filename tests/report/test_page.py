@@ -7,13 +7,13 @@ from html.parser import HTMLParser
 import pytest
 
 from attnlab.auditing import all_claims, claims_of
+from attnlab.auditing.catalogue import audited_papers
 from attnlab.auditing.document import paper_document
 from attnlab.experiments import Made, figures
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.figures import fig6, published
 from attnlab.report.page import figure_title, page
 from attnlab.report.study_pages import ShownStudy
-from attnlab.shelf import paper
 
 NAMES, CLAIMS = figures(ours=False), all_claims()
 STORY = "scan_and_snap/story"
@@ -45,7 +45,7 @@ def part(name, **changes):
 def claims():
     """A document of an audit in which nothing was measured."""
     return {
-        "papers": {name: paper_document(paper(name)) for name in ("scan_and_snap", "joma")},
+        "papers": {of.name: paper_document(of) for of in audited_papers()},
         "claims": [
             {
                 "id": claim.id,
@@ -211,8 +211,8 @@ def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
 def test_its_subtitle_counts_what_it_has(whole):
     lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
     assert lead.startswith(f"{len(NAMES)} experiments about what")
-    read, known = (len(claims_of(name)) for name in ("scan_and_snap", "joma"))
-    counted = f"{read} claims of Scan and Snap and {known} claims of JoMA as we know it"
+    first, *others = (f"{len(claims_of(of.name))} claims of {of.short}" for of in audited_papers())
+    counted = " and ".join([first, *(f"{words} as we know it" for words in others)])
     assert f"and {counted}, examined one by one" in lead
     of_one = {"scan_and_snap": claims()["papers"]["scan_and_snap"]}
     some = {"papers": of_one, "claims": claims()["claims"][:3]}
