@@ -10,13 +10,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree
 from attnlab.plots import style
 
+TEXTS = Texts.beside(__file__)
 EXACT = 1e-12
 ERRORS = 4.5  # standard errors that a sampled share may be off by, the most of some dozens
 
@@ -104,33 +106,12 @@ def judge(found: xr.Dataset) -> Judgement:
         "siblings_over_farthest": float(siblings.max()),
     }
     agree = exact < EXACT and numbers["sampling_errors"] < ERRORS
-    count = int(up.sum()) * found.sizes["rho"] * found.sizes["on"]
-    headline = (
-        f"The formula is what all settings of the nodes add up to, to {exact:.0e}, and what "
-        f"sequences show to {numbers['sampling_errors']:.1f} standard errors (the most of "
-        f"{count}); siblings occur together most often."
+    return TEXTS.judgement(
+        Standing.HOLDS if agree and falls else Standing.FAILS,
+        numbers,
+        count=int(up.sum()) * found.sizes["rho"] * found.sizes["on"],
+        values=found.sizes["rho"],
     )
-    summary = (
-        f"{headline} Siblings co-occur by up to {numbers['siblings_over_farthest']:.2f} more than "
-        f"leaves whose common ancestor is a child of the root. It holds for leaves under one child "
-        f"of the root; under different ones the label makes the correlation."
-    )
-    alt = (
-        f"The chance that a token appears given another against how many levels up their common "
-        f"ancestor is, for {found.sizes['rho']} values of rho: it falls from 1 at H = 0, the "
-        f"faster the smaller rho; crosses and dots lie on the lines."
-    )
-    standing = Standing.HOLDS if agree and falls else Standing.FAILS
-    return Judgement(standing, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="hblt",
-    kind="figure",
-    title="How often tokens of a latent tree occur together",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="JoMA, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
