@@ -17,6 +17,7 @@ from typing import Any
 import xarray as xr
 
 from attnlab.experiments.base import Data, Experiment, Judgement, Kind, R, Standing, Table
+from attnlab.experiments.estimate import Estimate, Median
 from attnlab.files.recipe import read_recipe
 
 
@@ -25,8 +26,8 @@ class Texts:
     """Texts of an experiment.
 
     They have fields for values, as `str.format` fills them in. In those of a judgement `{name}` is
-    one of its values or numbers, `{percent[name]}` 100 times a number, and `{headline}` in the
-    summary is the headline.
+    what was found under this name (an estimate shows its error) or one of the other values,
+    `{percent[name]}` is 100 times a number, and `{headline}` in the summary is the headline.
 
     Parameters
     ----------
@@ -59,11 +60,14 @@ class Texts:
         return read_recipe(Path(module).with_suffix(".yaml"), cls)
 
     def judgement(
-        self, standing: Standing, numbers: Mapping[str, float], **values: Any
+        self, standing: Standing, found: Mapping[str, float | Estimate | Median], **values: Any
     ) -> Judgement:
-        """Return a judgement in these texts, with numbers and values filled in."""
+        """Return a judgement in these texts, with the numbers of what was found."""
+        numbers: dict[str, float] = {}
+        for name, one in found.items():
+            numbers |= one.numbers(name) if isinstance(one, Estimate | Median) else {name: one}
         percent = {name: 100 * number for name, number in numbers.items()}
-        given = {**numbers, "percent": percent, **values}
+        given = {**numbers, **found, "percent": percent, **values}
         headline = self.headline.format_map(given)
         summary = self.summary.format_map({**given, "headline": headline})
         return Judgement(standing, headline, summary, self.alt.format_map(given), numbers)

@@ -17,15 +17,17 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import jackknife, mean, numbers_of, share
+from attnlab.experiments.estimate import jackknife, mean, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.models import AlibiPosition, Extended, LearnedPosition
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
+TEXTS = Texts.beside(__file__)
 MEASURES = {
     "winner": "the most frequent wins",
     "order": "order by $P(l|n)$",
@@ -172,61 +174,30 @@ def judge(runs: xr.Dataset) -> Judgement:
     """Does a bias change the winner and the order, and is it a shorter sequence?"""
     biased = runs.sel(how="biased")
     steepest = biased.isel(slope=-1)
-    winner, order = share(steepest["winner"]), mean(steepest["order"])
-    none, contrast = mean(biased["contrast"].isel(slope=0)), mean(steepest["contrast"])
-    learned = mean(runs["learned"].std("distance"))
     alike = {
         float(of_slope["slope"]): jackknife(likeness, of_slope)
         for of_slope in runs["contrast"].isel(slope=slice(1, None)).transpose("slope", ...)
     }
     slowed = biased["slowed"].dropna("slope", how="any")  # where all seeds did
-    later = float(slowed["slope"][-1])
-    delay = mean(slowed.isel(slope=-1) / slowed.isel(slope=0))
-    numbers = numbers_of(
-        {"winner_steepest": winner, "order_steepest": order, "contrast_without": none}
-        | {"contrast_steepest": contrast, "slowed_ratio": delay, "learned_spread": learned}
-        | {f"contrast_ratio_{slope:g}": ratio for slope, ratio in alike.items()}
-    )
-    gentle, steep = min(alike), max(alike)
-    mild, unlike = alike[gentle], alike[steep]
+    found = {
+        "winner_steepest": share(steepest["winner"]),
+        "order_steepest": mean(steepest["order"]),
+        "contrast_without": mean(biased["contrast"].isel(slope=0)),
+        "contrast_steepest": mean(steepest["contrast"]),
+        "slowed_ratio": mean(slowed.isel(slope=-1) / slowed.isel(slope=0)),
+        "learned_spread": mean(runs["learned"].std("distance")),
+    }
     counts = dict(zip(runs["slope"].values.tolist(), runs["positions"].values, strict=True))
-    told = ", ".join(f"{ratio} ({counts[slope]:.0f})" for slope, ratio in alike.items())
-    headline = (
-        f"A bias by distance leaves the winner the same in {winner} cases at its steepest. A mild "
-        f"one acts as a shorter sequence, a steep one does not: the contrast of frequent and rare "
-        f"distinct tokens is {mild.value:.3f} ± {mild.error:.3f} (slope {gentle:g}) to "
-        f"{unlike.value:.2f} ± {unlike.error:.2f} (slope {steep:g}) times that of as many tokens "
-        f"as positions count."
+    return TEXTS.judgement(
+        Standing.OPEN,
+        found | {f"contrast_ratio_{slope:g}": ratio for slope, ratio in alike.items()},
+        later=float(slowed["slope"][-1]),
+        slopes=(min(alike), max(alike)),
+        alike=(alike[min(alike)], alike[max(alike)]),
+        told=", ".join(f"{ratio} ({counts[slope]:.0f})" for slope, ratio in alike.items()),
+        fewest=float(runs["positions"].min()),
+        most=float(runs["positions"].max()),
     )
-    summary = (
-        f"{headline} By slope, with the positions that count in brackets, this is {told}: the "
-        f"likeness ends where few positions of unequal weight count. As short sequences do (study "
-        f"length), a bias widens the contrast, from {none} without it to {contrast} at the "
-        f"steepest slope, where the rare tokens lose; and attention takes {delay} times "
-        f"as long to slow to a tenth of its peak speed at slope {later:g}. The order by P(l|n) "
-        f"suffers only a little: the rank correlation "
-        f"is {order} at the steepest slope. A learned bias stays flat: its spread over distances "
-        f"ends at {learned}. Here tokens do not depend on the position; where they do, a bias is a "
-        f"prior on tokens (claim position-bias). ({winner.count} seeds.)"
-    )
-    alt = (
-        f"Six panels against the number of positions that count, from "
-        f"{float(runs['positions'].min()):.0f} to {float(runs['positions'].max()):.0f}: the share "
-        f"of classes where the most frequent token wins, {winner.value:.2f} at the steepest slope; "
-        f"the order by P(l|n), {order.value:.2f} there; the contrast, from {none.value:.2f} to "
-        f"{contrast.value:.2f}; the steps to a tenth of the peak speed, up to {delay.value:.1f} "
-        f"times as many; logits by "
-        f"P(l|n) for each slope; learned biases, flat within {learned.value:.1g}."
-    )
-    return Judgement(Standing.OPEN, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="positions",
-    kind="study",
-    title="What a position bias does to attention",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
