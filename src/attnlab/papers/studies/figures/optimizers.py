@@ -25,10 +25,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, numbers_of, share
+from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
@@ -36,6 +37,7 @@ from attnlab.plots import style
 from attnlab.simulation import Optimizer, simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, random
 
+TEXTS = Texts.beside(__file__)
 RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
 VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
 
@@ -336,10 +338,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         for s in of_size
     }
     alone, rises = runs["law"].sel(queries=2), runs["rises"].sel(queries=2)
-    inside, outside = share(alone.where(rises)), share(alone.where(~rises))
-    one_query = share(runs["law"].sel(queries=1))
-
-    numbers = numbers_of(
+    found = (
         {
             f"{what}_{number_name(name)}_{eta:g}": of[name][eta]
             for name in sharpening
@@ -347,53 +346,34 @@ def judge(runs: xr.Dataset) -> Judgement:
             for what, of in (("sharpening", sharpening), ("straight", straight))
         }
         | {f"crossing_K{size}_{eta:g}": of for (size, eta), of in crossings.items()}
-        | {"law_inside": inside, "law_outside": outside, "law_one_query": one_query}
+        | {"law_inside": share(alone.where(rises)), "law_outside": share(alone.where(~rises))}
+        | {"law_one_query": share(runs["law"].sel(queries=1))}
     )
     kinds = runs["kind"].values.tolist()
     sgd, adam = (str(runs["choice"].values[kinds.index(kind)]) for kind in ("sgd", "adam"))
     of_theorem = sharpening[sgd].values()
     favours, opposes = all(s.above(0) for s in of_theorem), any(s.below(0) for s in of_theorem)
-    agrees = "as" if favours else "against what" if opposes else "in part as"
     borders = [estimate.value for estimate in crossings.values()]
-    headline = (
-        f"At loss {matched:g} the sharpening is {_by_rate(sharpening[sgd])} with {sgd}, {agrees} "
-        f"Theorem 3 says. With {adam}, which the paper leaves open, it is "
-        f"{_by_rate(sharpening[adam])}, and changes sides at an epsilon of {min(borders):.2g} to "
-        f"{max(borders):.2g} times the first gradient."
+    return TEXTS.judgement(
+        Standing.OPEN if favours else Standing.FAILS if opposes else Standing.PARTLY,
+        found,
+        matched=matched,
+        sgd=sgd,
+        adam=adam,
+        agrees="as" if favours else "against what" if opposes else "in part as",
+        sharpening={"sgd": _by_rate(sharpening[sgd]), "adam": _by_rate(sharpening[adam])},
+        straight={"sgd": _by_rate(straight[sgd]), "adam": _by_rate(straight[adam])},
+        borders=(min(borders), max(borders)),
+        count=len(sharpening),
+        sizes=", ".join(str(size) for size in runs["classes"].values),
+        told="; ".join(
+            f"{name} " + ", ".join(f"{s} at {eta:g}" for eta, s in by_rate.items())
+            for name, by_rate in sharpening.items()
+        ),
+        passes=", ".join(
+            f"{of} g0 (K = {size}, rate {eta:g})" for (size, eta), of in crossings.items()
+        ),
     )
-    told = "; ".join(
-        f"{name} " + ", ".join(f"{s} at {eta:g}" for eta, s in by_rate.items())
-        for name, by_rate in sharpening.items()
-    )
-    passes = ", ".join(
-        f"{estimate} g0 (K = {size}, rate {eta:g})" for (size, eta), estimate in crossings.items()
-    )
-    summary = (
-        f"Sharpening when the loss of the batch (mean cross entropy, nats) comes down to "
-        f"{matched:g}, by rate eta_Y = eta_Z: {told} ({inside.count} seeds). Above 0 the frequent "
-        f"distinct tokens are favoured, below 0 the rare ones. Theorem 3 is about SGD; Adam the "
-        f"paper leaves for future work. A line in ln P explains {_by_rate(straight[sgd])} of the "
-        f"variance of ln attention with {sgd} and {_by_rate(straight[adam])} with {adam}: a power "
-        f"of P, with exponent 1 + s, describes it only where that is near 1. "
-        f"Adam's epsilon decides on the sign: its sharpening passes 0 at epsilon = {passes}, where "
-        f"g0 = 1/(K sqrt L) is the decoder's first gradient. The law behind it: where epsilon is "
-        f"small, a token first gains if and only if P(l|n) < |p|^2. It needs a query for each "
-        f"class, and (M - 1) f_own > f_other, so that the decoder's entry at the class's own next "
-        f"token goes up first. Of the tokens of random pairs of classes it then gives the first "
-        f"move of {inside} ({inside.value:.1%}); outside the second condition of {outside} "
-        f"({outside.value:.0%}), outside the first, with one query for both classes, of "
-        f"{one_query} ({one_query.value:.1%})."
-    )
-    alt = (
-        f"Four panels. Logits of distinct tokens against P(l|n) at loss {matched:g}, for "
-        f"{len(sharpening)} optimisers; their sharpening by rate, {_by_rate(sharpening[sgd])} with "
-        f"{sgd} and {_by_rate(sharpening[adam])} with {adam}; along training; and that of Adam "
-        f"against epsilon over the first gradient for K = "
-        f"{', '.join(str(size) for size in runs['classes'].values)}, from negative to positive, "
-        f"passing 0 between {min(borders):.2g} and {max(borders):.2g}."
-    )
-    outcome = Standing.OPEN if favours else Standing.FAILS if opposes else Standing.PARTLY
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _by_choice(values: xr.DataArray) -> dict[str, dict[float, Estimate]]:
@@ -408,12 +388,4 @@ def _by_rate(found: dict[float, Estimate]) -> str:
     return f"{at_first.value:.2g} (rate {first:g}) to {at_last.value:.2g} ({last:g})"
 
 
-EXPERIMENT = Experiment(
-    name="optimizers",
-    kind="study",
-    title="Which tokens an optimiser picks",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -22,16 +22,18 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates, draw_mean
-from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, numbers_of, power
+from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, power
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from
 
+TEXTS = Texts.beside(__file__)
 Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
 
 
@@ -239,78 +241,63 @@ def judge(runs: xr.Dataset) -> Judgement:
     """How much of the excess is of tokens never seen, how does the rest fall with N, and what does
     a prior save?"""
     ranges = {str(name): of_setting(runs.sel(setting=name)) for name in runs["setting"].values}
-    every, runs = runs, runs.isel(setting=0)
-    excess = limited(runs["excess"]).sel(prior=0)
+    details = runs.isel(setting=0)
+    excess = limited(details["excess"]).sel(prior=0)
     sizes = excess["sequences"].values.tolist()
-    smallest, largest = sizes[0], sizes[-1]
+    ends = (smallest, largest) = sizes[0], sizes[-1]
     strongest = float(runs["prior"][-1])
     parts = {size: unseen_part(excess.sel(sequences=size)) for size in sizes}
     seen = excess.sel(part="seen")
-    slope = fall(seen)
     first, last = fall(seen.isel(sequences=slice(2))), fall(seen.isel(sequences=slice(-2, None)))
-    left = {size: mean(seen.sel(sequences=size)) for size in (smallest, largest)}
-    few, many = (
-        mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest)
-    )
-    with_prior = limited(runs[["attention", "share"]])
-    helped, gained = (last_over_first(with_prior[of], "prior") for of in ("attention", "share"))
-    helped_most_data = last_over_first(with_prior["attention"].sel(sequences=largest), "prior")
-    numbers = numbers_of(
+    left = {size: mean(seen.sel(sequences=size)) for size in ends}
+    few, many = (mean(details["attention"].sel(prior=0, sequences=size)) for size in ends)
+    with_prior = limited(details[["attention", "share"]])
+    most_data = with_prior["attention"].sel(sequences=largest)
+    found = (
         {f"unseen_part_{size}": part for size, part in parts.items()}
         | {f"seen_excess_{size}": estimate for size, estimate in left.items()}
-        | {"slope_seen": slope, "slope_seen_first": first, "slope_seen_last": last}
-        | {"spurious_smallest": few, "spurious_largest": many, "attention_with_prior": helped}
-        | {f"attention_with_prior_{largest}": helped_most_data, "share_with_prior": gained}
+        | {"slope_seen": fall(seen), "slope_seen_first": first, "slope_seen_last": last}
+        | {"spurious_smallest": few, "spurious_largest": many}
+        | {"attention_with_prior": last_over_first(with_prior["attention"], "prior")}
+        | {f"attention_with_prior_{largest}": last_over_first(most_data, "prior")}
+        | {"share_with_prior": last_over_first(with_prior["share"], "prior")}
         | {
             f"{what}_{number_name(name)}": estimate
-            for name, found in ranges.items()
-            for what, estimate in found.items()
+            for name, of in ranges.items()
+            for what, estimate in of.items()
         }
     )
     bends = abs(first.value - last.value) > 2 * np.hypot(first.error, last.error)
-    shares = ", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items())
 
     def span(what: str, form: str = ".2g") -> str:
-        values = [found[what].value for found in ranges.values()]
+        values = [of[what].value for of in ranges.values()]
         return f"{min(values):{form}} to {max(values):{form}}"
 
-    rising = [name for name, found in ranges.items() if not _falls(found)]
+    rising = [name for name, of in ranges.items() if not _falls(of)]
     falling = len(ranges) - len(rising)
-    helped_in = sum(found["with_prior"].below(1) for found in ranges.values())
-    headline = (
-        f"Over {len(ranges)} settings: at N = {smallest} {span('unseen_part', '.0%')} of the "
-        f"excess attention to common tokens goes to tokens that training never showed. To those it "
-        f"showed, the excess at N = {largest} is {span('excess_left')} times that at N = "
-        f"{smallest}, attention to common tokens that gained {span('spurious_left')} times; a "
-        f"prior z(0) = -{strongest:g} leaves {span('with_prior')} of the latter."
+    helped_in = sum(of["with_prior"].below(1) for of in ranges.values())
+    return TEXTS.judgement(
+        Standing.of(falling == helped_in == len(ranges), in_part=falling),
+        found,
+        settings=len(ranges),
+        smallest=smallest,
+        largest=largest,
+        strongest=strongest,
+        unseen_part=span("unseen_part", ".0%"),
+        excess_left=span("excess_left"),
+        spurious_left=span("spurious_left"),
+        with_prior=span("with_prior"),
+        falling=falling,
+        helped_in=helped_in,
+        exceptions="".join(" " + _rising(runs.sel(setting=name), *ends) for name in rising),
+        first=runs["setting"].values[0],
+        shares=", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items()),
+        parts=(parts[smallest], parts[largest]),
+        left=(left[smallest], left[largest]),
+        a_power="no" if bends else "about a",
+        most_data=found[f"attention_with_prior_{largest}"],
+        kept_by_prior=np.exp(-strongest),
     )
-    exceptions = "".join(_rising(every.sel(setting=name), smallest, largest) for name in rising)
-    summary = (
-        f"{headline} Both fall with N in {falling} of {len(ranges)} settings, and the prior lowers "
-        f"attention to tokens that gained in {helped_in}.{exceptions} Details of the first setting "
-        f"({every['setting'].values[0]}): by N, in brackets, the part that goes to tokens never "
-        f"seen is {shares}. A token that is not seen is not taken for a distinct one: it keeps its "
-        f"start. The excess to tokens that were seen falls from {left[smallest]} to "
-        f"{left[largest]} and is {'no' if bends else 'about a'} power of N: its exponent is "
-        f"{first} between the two smallest sizes and {last} between the two largest ({slope} over "
-        f"all). With {smallest} sequences the classes give {few} of their attention to common "
-        f"tokens that have gained, with {largest} {many}. The prior leaves {helped} of that, over "
-        f"all N, and {helped_most_data} at N = {largest}. With it {gained} times as many common "
-        f"tokens gain as without it: it does not teach which are common, but they start at "
-        f"exp(-{strongest:g}) = {np.exp(-strongest):.2f} of their attention, and a logit moves as "
-        f"the square of that. ({slope.count} seeds, each with its own training set.)"
-    )
-    alt = (
-        f"Against the size of the training set, {smallest} to {largest} sequences, for priors "
-        f"0 to {strongest:g}: the excess attention to common tokens, all and seen, the latter from "
-        f"{left[smallest].value:.3f} to {left[largest].value:.4f} without a prior; the part of it "
-        f"that goes to tokens never seen, from {parts[smallest].value:.2f} to "
-        f"{parts[largest].value:.2f}; attention to spurious tokens, from {few.value:.3f} to "
-        f"{many.value:.3f} without a prior, and lower with one at small sizes; the share of common "
-        f"tokens that gain; then excess and attention without a prior in {len(ranges)} settings."
-    )
-    outcome = Standing.of(falling == helped_in == len(ranges), in_part=falling)
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def of_setting(runs: xr.Dataset) -> dict[str, Estimate]:
@@ -339,19 +326,15 @@ def _rising(runs: xr.Dataset, smallest: int, largest: int) -> str:
     few, many, ever_new = (
         mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest, 0)
     )
-    return (
-        f" With {runs['setting'].item()} attention to tokens that gained goes from {few} (N = "
-        f"{smallest}) to {many} (N = {largest}); ever new sequences leave {ever_new}, so that "
-        f"these tokens gain whatever the size of the training set."
+    return TEXTS.part(
+        "rising",
+        setting=runs["setting"].item(),
+        few=few,
+        many=many,
+        smallest=smallest,
+        largest=largest,
+        ever_new=ever_new,
     )
 
 
-EXPERIMENT = Experiment(
-    name="spurious",
-    kind="study",
-    title="Spurious tokens and the size of the training set",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
