@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import xarray as xr
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from attnlab.models.sequence import SequenceModel
 from attnlab.simulation import Flow, Motion, Optimizer, Steps, simulate
 from attnlab.tasks.classes import SequenceClasses, single_common
-from attnlab.theory import Case, Hypothesis
+from attnlab.theory import Case, Check, Hypothesis
 from attnlab.theory.relation import AT_MOST, EQUAL
 
 from ..classes import joma_toy
@@ -20,6 +21,8 @@ from ..invariants import joint_invariants
 from ..model import Joint
 from ..predict import SMALL, joint_model
 
+# A check of numbers from training, in units of their own.
+in_training = partial(Check, relative=False, training=True)
 Rates = tuple[tuple[float, float], ...]
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps
@@ -28,7 +31,7 @@ STEP = 0.1  # of time, where the flow is followed by small steps
 TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
 DRAWS = 30  # of the toy, half of whose frequencies are random; TOY is the first
 # A third of that time, in which b-bar has moved by less than a tenth.
-TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5, scale=0.0))
+TOY_EARLY = replace(TOY, steps=65.0)
 # One common token and three distinct ones for each of three classes.
 PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0, 1e4)
 
@@ -81,25 +84,18 @@ def trained(s: Case) -> xr.Dataset:
 def trained_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
     """Train the gradient flow at several pairs of learning rates (dim `run`).
 
-    It is recorded at times in even ratios.
+    It is recorded at times in even ratios. A ReLU is followed by small steps: its flow comes to
+    slide along the boundary where a unit turns off, and the solver stalls there.
     """
-    at = (0.0, *np.geomspace(0.1, s.steps, 61).tolist())
-    return _run(s.classes, rates, at, s.model, weight_decay)
-
-
-def stepped_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
-    """Train as `trained_long` does, by small steps.
-
-    The flow of a ReLU comes to slide along the boundary where a unit turns off, and its solver
-    stalls there.
-    """
+    if getattr(s.model, "activation", None) != "relu":
+        at = (0.0, *np.geomspace(0.1, s.steps, 61).tolist())
+        return _run(s.classes, rates, at, s.model, weight_decay)
     times = np.append(0.0, np.geomspace(STEP, s.steps, 61))
-    at = np.unique(np.round(times / STEP).astype(np.int64))
+    steps = np.unique(np.round(times / STEP).astype(np.int64))
     plain = Optimizer(momentum=0.0, weight_decay=weight_decay)
-    motion = Steps(int(at[-1]), optimizer=plain)
-    what = ("attention", "loss")
-    run = _simulated(s.classes, motion, rates, s.model, what=what, at=at.tolist(), step=STEP)
-    return run.rename(step="time").assign_coords(time=STEP * at)
+    motion, what = Steps(int(steps[-1]), optimizer=plain), ("attention", "loss")
+    run = _simulated(s.classes, motion, rates, s.model, what=what, at=steps.tolist(), step=STEP)
+    return run.rename(step="time").assign_coords(time=STEP * steps)
 
 
 @lru_cache(maxsize=8)
