@@ -24,6 +24,7 @@ from attnlab.experiments.estimate import mean_and_range
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
+from attnlab.papers.joma.invariants import by_invariant
 from attnlab.papers.joma.model import Activation, Attention, Joint
 from attnlab.papers.joma.predict import IN_SIZE
 from attnlab.plots import style
@@ -94,7 +95,7 @@ def _compared(
     recipe: Recipe, queries: int, attention: Attention, activation: Activation
 ) -> xr.Dataset:
     """Train one cell, and compare it with the invariant."""
-    toys = recipe.toys(queries)
+    toys, T = recipe.toys(queries), recipe.temperature
     run = simulate(
         toys,
         model=Joint(None, activation, attention, recipe.temperature, scale=recipe.scale),
@@ -115,13 +116,14 @@ def _compared(
     moved = (z - z[:, :1]).astype(np.float64)
     said = {form: np.empty_like(moved) for form in FORMS}
     for draw, toy in enumerate(toys):
-        T = recipe.temperature
         attended = theory.attend(toy, z[draw], attention=attention, temperature=T)
         b = theory.mean_attention(toy, attended)
         for form, m in product(FORMS, range(queries)):
-            z0 = z[draw, 0, m]
-            said[form][draw, :, m] = _predicted(attention, form, v[draw], b[:, m], z0, T) - z0
-    totals = [_total_error(attention, *of, recipe.temperature) for of in zip(v, z, strict=True)]
+            z0, moving = z[draw, 0, m], form == "moving"
+            mean = b[:, m] if moving else b[0, m]
+            found = by_invariant(attention, v[draw], mean, moving=moving, z0=z0, temperature=T)
+            said[form][draw, :, m] = found - z0
+    totals = [_total_error(attention, *of, T) for of in zip(v, z, strict=True)]
     dims = ("form", "seed", "step")
     far = np.linalg.norm(moved, axis=(2, 3))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -138,18 +140,6 @@ def _compared(
             },
             {"form": list(FORMS), "seed": np.arange(recipe.seeds), "step": run["step"].values},
         )
-
-
-def _predicted(attention: Attention, form: str, v: Any, b: Any, z0: Any, temperature: float) -> Any:
-    """z by the invariant, (step, token)."""
-    if attention == "linear":
-        squares = theory.linear_invariant(v, v0=v[0], z0=z0)
-        return np.sign(z0) * np.sqrt(np.maximum(squares, 0.0))
-    if attention == "exp":
-        return theory.exp_invariant(v, v0=v[0], temperature=temperature, z0=z0)
-    if form == "moving":
-        return theory.moving_invariant(v, b, temperature=temperature, z0=z0)
-    return theory.softmax_invariant(v, b[0], v0=v[0], temperature=temperature, z0=z0)
 
 
 def _total_error(attention: Attention, v: Any, z: Any, temperature: float) -> Any:
