@@ -39,6 +39,8 @@ class Texts:
         What its table shows.
     heading : tuple of str, optional
         Columns of its table.
+    panels, legend : optional
+        Titles of the panels of its picture, and of their legend.
     parts : mapping, optional
         Sentences that repeat, or that only some results need.
     """
@@ -52,6 +54,8 @@ class Texts:
     source: str = "the paper"
     caption: str = ""
     heading: tuple[str, ...] = ()
+    panels: tuple[str, ...] = ()
+    legend: str = ""
     parts: dict[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -258,97 +258,54 @@ def _fitted(runs: xr.Dataset) -> xr.Dataset:
 def draw(runs: xr.Dataset) -> Figure:
     """The deviation against T, over the bias against M, which tokens gain at which length, and T*
     against M."""
-    length = runs["length"].values
+    length, unused = runs["length"].values, runs["unused"].values
     far = deviation(runs["excess"])
+    first = runs.isel(classes=0, unused=0).dropna("rank")
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for i, colour in enumerate(style.ordered(runs.sizes["classes"])):
-            name = str(runs["classes"].values[i])
-            for j, unused in enumerate(runs["unused"].values):
+        for i, (one, look) in enumerate(style.entries(runs, "classes")):
+            name = one["classes"].item()
+            for j, dashes in zip(range(unused.size), style.DASHES, strict=False):
+                label = None if i else f"{unused[j]} unused"
                 axes[0].plot(
-                    length,
-                    far[i, j],
-                    color=colour,
-                    marker=style.MARKERS[i],
-                    linewidth=1.0,
-                    linestyle=style.DASHES[j],
-                    label=f"{unused} unused" if i == 0 else None,
+                    length, far[i, j], linewidth=1.0, linestyle=dashes, label=label, **look
                 )
-            ratio = [over_bias(runs, name, unused) for unused in runs["unused"].values]
-            draw_estimates(
-                axes[1],
-                runs["outputs"].isel(classes=i),
-                ratio,
-                label=name,
-                color=colour,
-                marker=style.MARKERS[i],
-                linewidth=1.0,
-            )
+            ratio = [over_bias(runs, name, outputs) for outputs in unused]
+            draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **look)
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
-        axes[0].set_xscale("log", base=2)
-        axes[0].set_xticks(length, [f"{value:g}" for value in length])
-        axes[0].set(
-            xlabel="sequence length $T$",
-            ylabel=r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$",
-            yscale="log",
-        )
-        axes[0].legend(fontsize=6.5)
-        axes[1].set(
-            xlabel="outputs $M$, at the same $P$",
-            ylabel="deviation / bias of $|q|^2$",
-            xscale="log",
-            yscale="log",
-        )
-        first = runs.isel(classes=0, unused=0).dropna("rank")
-        for i, colour in enumerate(style.ordered(length.size)):
-            z = first["distinct"].isel(length=i).mean("seed")
-            axes[2].plot(first["probability"], z, color=colour, label=f"T = {length[i]}")
-        axes[2].plot(
-            first["probability"],
-            first["distinct_limit"],
-            color="black",
-            linestyle="--",
-            label=r"$T = \infty$",
-        )
+        style.log_ticks(axes[0], length)
+        axes[0].set_ylabel(r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$")
+        axes[0].set(xlabel="sequence length $T$", yscale="log")
+        axes[1].set(xlabel="outputs $M$, at the same $P$", ylabel="deviation / bias of $|q|^2$")
+        axes[1].set(xscale="log", yscale="log")
+        P = first["probability"]
+        axes[2].set_prop_cycle(color=style.ordered(length.size))
+        axes[2].plot(P, first["distinct"].mean("seed").T, label=[f"T = {T}" for T in length])
+        axes[2].plot(P, first["distinct_limit"], "k--", label=r"$T = \infty$")
         axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
         axes[2].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
-        axes[2].legend(fontsize=6.5)
         _draw_turns(axes[3], runs)
-        style.panel_titles(
-            axes,
-            ["distance from the limit", "over the bias", "who gains", "rarest token loses up to"],
-        )
-        style.legend_above(
-            figure,
-            axes[1],
-            ncols=runs.sizes["classes"],
-            title=f"(a): dashes by outputs that are never used; (c): {first['classes'].item()}, "
-            "none of them; (d): dashed: theory.losing_length; bars: s.e.",
-        )
+        for ax in axes[[0, 2, 3]]:
+            ax.legend(fontsize=6.5)
+        style.panel_titles(axes, TEXTS.panels)
+        title = TEXTS.legend.format(first=first["classes"].item())
+        style.legend_above(figure, axes[1], ncols=runs.sizes["classes"], title=title)
     return figure
 
 
 def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
-    M = runs["M"].values
     found = turning_length(runs, runs["rarest"])
-    error = (runs["rarest_length"] - 1.0) * standard_error(runs["rarest"])
-    for i, colour in enumerate(style.ordered(runs.sizes["common_prob"])):
-        rho = float(runs["overlap"][i])
-        ax.errorbar(
-            M,
-            found[i],
-            yerr=error[i],
-            color=colour,
-            marker=style.MARKERS[i],
-            linestyle="",
-            markersize=4,
-            capsize=2,
-            label=rf"$f_1\cdot f_2 = {rho:.2f}$",
-        )
-        ax.plot(M, runs["losing_length"][i], color=colour, linestyle="--", linewidth=1.0)
+    runs = runs.assign(
+        found=found, error=(runs["rarest_length"] - 1) * standard_error(runs["rarest"])
+    )
+    M = runs["M"].values
+    for one, look in style.entries(runs, "common_prob"):
+        dots = {"linestyle": "", "markersize": 4, "capsize": 2, **look}
+        label = rf"$f_1\cdot f_2 = {float(one['overlap']):.2f}$"
+        ax.errorbar(M, one["found"], yerr=one["error"], label=label, **dots)
+        ax.plot(M, one["losing_length"], color=look["color"], linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
     ax.set(xscale="log", yscale="log", xlabel="outputs $M$", ylabel="length $T^*$")
-    ax.legend(fontsize=6.5)
 
 
 def judge(runs: xr.Dataset) -> Judgement:
