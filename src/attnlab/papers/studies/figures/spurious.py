@@ -11,12 +11,10 @@ on them: the headline gives the range, the details are of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
@@ -28,12 +26,20 @@ from attnlab.experiments.drawing import draw_estimates, draw_mean
 from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, power
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from
 
 TEXTS = Texts.beside(__file__)
+LABELS = (
+    "excess attention\nto common tokens",
+    "part of the excess\nto tokens never seen",
+    "attention to spurious tokens",
+    "share of common tokens\nthat gain",
+    "excess to tokens seen",
+    "attention to spurious tokens",
+)
 Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
 
 
@@ -87,17 +93,16 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
     setting = recipe.settings[name]
     classes = classes_from(setting.classes)
     tokens = classes.common_tokens()
-    sizes = (*recipe.sequences, None)
-    grown, attention = [], []
-    for (delta, size), report in in_turn(list(product(recipe.priors, sizes)), progress):
+
+    def end(delta: float, size: int, report: Progress) -> xr.Dataset:
+        """z - z(0) and attention of the common tokens, (seed, sequence_class, token)."""
         start = np.zeros((classes.queries.size, classes.vocab_size))
         start[:, tokens] = -delta
-        batch = recipe.batch_size if size is None else min(size, recipe.batch_size)
         result = simulate(
             classes,
             length=setting.length,
-            training_set=size,
-            batch_size=batch,
+            training_set=size or None,
+            batch_size=min(size or recipe.batch_size, recipe.batch_size),
             eta_y=recipe.eta_y,
             eta_z=setting.eta_z,
             steps=recipe.steps,
@@ -108,34 +113,26 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
             at=(recipe.steps,),
             progress=report,
         ).isel(step=-1, token=tokens)
-        moved = result["attention_logits"].values + delta  # (seed, query, token)
-        grown.append(moved[:, classes.query_index])
-        attention.append(result["attention"].values)  # (seed, class, token)
-    shape = (len(recipe.priors), len(sizes), recipe.seeds, len(classes), tokens.size)
-    dims = ("prior", "sequences", "seed", "sequence_class", "token")
-    z = xr.DataArray(np.reshape(grown, shape), dims=dims)
-    c = xr.DataArray(np.reshape(attention, shape), dims=dims)
+        dims = ("seed", "sequence_class", "token")
+        z = result["attention_logits"].values[:, classes.query_index]
+        return xr.Dataset({"z": (dims, z + delta), "attention": (dims, result["attention"].values)})
+
+    axes = {"prior": recipe.priors, "sequences": (*recipe.sequences, 0)}
+    runs = over_cells(end, progress, **axes).assign_coords(seed=np.arange(recipe.seeds))
+    z, c = runs["z"], runs["attention"]
     # Without a prior z starts from 0, where no move is too small for a float: what has not moved
     # was never drawn. A seed has the same training set at every prior.
     unseen = (z.isel(prior=0, drop=True) == 0).all("sequence_class")
-    beyond = (c - c.isel(sequences=-1)).mean("sequence_class")
-    parts = xr.concat(
-        [beyond.where(~unseen, 0.0), beyond.where(unseen, 0.0)],
-        xr.DataArray(["seen", "unseen"], dims="part", name="part"),
-    )
+    beyond = (c - c.isel(sequences=-1, drop=True)).mean("sequence_class")
+    parts = {"seen": beyond.where(~unseen, 0.0), "unseen": beyond.where(unseen, 0.0)}
     return xr.Dataset(
         {
             "attention": (c * (z > 0)).sum("token").mean("sequence_class"),
             "share": (z > 0).mean(("sequence_class", "token")),
             "common": c.sum("token").mean("sequence_class"),
-            "excess": parts.sum("token").transpose(..., "part"),
+            "excess": xr.Dataset(parts).sum("token").to_dataarray("part").transpose(..., "part"),
             "unseen": unseen.mean("token"),
-        },
-        {
-            "prior": list(recipe.priors),
-            "sequences": [*recipe.sequences, 0],
-            "seed": np.arange(recipe.seeds),
-        },
+        }
     )
 
 
@@ -166,75 +163,38 @@ def last_over_first(values: xr.DataArray, dim: str) -> Estimate:
 def draw(runs: xr.Dataset) -> Figure:
     """The excess and its part, the spurious tokens' attention and their share, against N, in the
     first setting; then excess and attention without a prior in all of them."""
-    first = runs.isel(setting=0)
-    excess = limited(first["excess"])
+    first = limited(runs.isel(setting=0))
+    without = limited(runs.isel(prior=0))
     with style.page(4.9) as figure:
         axes = figure.subplots(2, 3).ravel()
-        for i, colour in enumerate(style.ordered(runs.sizes["prior"])):
-            look = {"color": colour, "marker": style.MARKERS[i], "markersize": 4}
-            of_prior = first.isel(prior=i)
-            delta = f"{float(of_prior['prior']):g}"
-            beyond = excess.isel(prior=i)
-            shown = {"all": beyond.sum("part"), "seen in training": beyond.sel(part="seen")}
+        for i, (one, look) in enumerate(style.entries(first, "prior")):
+            excess, N, look = one["excess"], one["sequences"], {**look, "markersize": 4}
+            shown = {"all": excess.sum("part"), "seen in training": excess.sel(part="seen")}
             for dashes, (label, values) in zip(style.DASHES, shown.items(), strict=False):
-                draw_mean(
-                    axes[0],
-                    values["sequences"],
-                    values,
-                    linestyle=dashes,
-                    label=None if i else label,
-                    **look,
-                )
-            found = [unseen_part(of_size) for of_size in beyond]
-            draw_estimates(axes[1], excess["sequences"], found, label=delta, **look)
+                label = None if i else label
+                draw_mean(axes[0], N, values, linestyle=dashes, label=label, **look)
+            found = [unseen_part(of_size) for of_size in excess]
+            draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **look)
             for ax, name in ((axes[2], "attention"), (axes[3], "share")):
-                values = limited(of_prior[name])
-                draw_mean(ax, values["sequences"], values, **look)
-        _draw_settings(axes[4:], runs)
-        for ax in axes:
-            ax.set(xscale="log", xlabel="training sequences $N$")
+                draw_mean(ax, N, one[name], **look)
+        for one, look in style.entries(without, "setting"):
+            look |= {
+                "capsize": 1,
+                "markersize": 3,
+                "linewidth": 0.8,
+                "label": one["setting"].item(),
+            }
+            draw_mean(axes[4], one["sequences"], one["excess"].sel(part="seen"), **look)
+            draw_mean(axes[5], one["sequences"], one["attention"], **look)
+        for ax, label in zip(axes, LABELS, strict=True):
+            ax.set(xscale="log", xlabel="training sequences $N$", ylabel=label)
         axes[0].set_yscale("log")
         axes[0].legend()
-        style.y_labels(
-            axes,
-            [
-                "excess attention\nto common tokens",
-                "part of the excess\nto tokens never seen",
-                "attention to spurious tokens",
-                "share of common tokens\nthat gain",
-                "excess to tokens seen",
-                "attention to spurious tokens",
-            ],
-        )
-        titles = ["excess", "never seen", "spurious", "how many", "all settings", "all settings"]
-        style.panel_titles(axes, titles)
+        style.panel_titles(axes, TEXTS.panels)
         axes[4].legend(fontsize=5.5)
-        style.legend_above(
-            figure,
-            axes[1],
-            ncols=runs.sizes["prior"],
-            title=r"(a) to (d): prior $\delta$, $z(0) = -\delta$ on common tokens, "
-            f"{runs['setting'].values[0]}; (e), (f): without a prior",
-        )
+        title = TEXTS.legend.format(first=runs["setting"].values[0])
+        style.legend_above(figure, axes[1], ncols=runs.sizes["prior"], title=title)
     return figure
-
-
-def _draw_settings(axes: Sequence[Any], runs: xr.Dataset) -> None:
-    without = limited(runs).isel(prior=0)
-    shown = (without["excess"].sel(part="seen"), without["attention"])
-    for i, colour in enumerate(style.ordered(runs.sizes["setting"])):
-        for ax, values in zip(axes, shown, strict=True):
-            draw_mean(
-                ax,
-                values["sequences"],
-                values.isel(setting=i),
-                color=colour,
-                capsize=1,
-                marker=style.MARKERS[i % len(style.MARKERS)],
-                markersize=3,
-                linewidth=0.8,
-                label=str(runs["setting"].values[i]),
-            )
 
 
 def judge(runs: xr.Dataset) -> Judgement:
