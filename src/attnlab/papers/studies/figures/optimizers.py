@@ -17,6 +17,7 @@ between this regime and that of SGD.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -177,17 +178,8 @@ def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
     dims = ("seed", "sequence_class", "token")
 
     def one(queries: int, concentration: float, report: Progress) -> xr.Dataset:
-        drawn = [
-            random(
-                VOCABULARY,
-                2,
-                overlap=OVERLAP,
-                concentration=concentration,
-                queries=queries,
-                seed=seed,
-            )
-            for seed in range(recipe.seeds)
-        ]
+        settings = {"overlap": OVERLAP, "concentration": concentration, "queries": queries}
+        drawn = [random(VOCABULARY, 2, **settings, seed=seed) for seed in range(recipe.seeds)]
         result = simulate(
             drawn,
             gradient="population",
@@ -230,21 +222,19 @@ def first_gradient(classes: SequenceClasses) -> float:
 def at_loss(result: xr.Dataset, target: float) -> NDArray[np.float64]:
     """z - z(0) of each run when its loss first comes down to `target`, interpolated in ln loss
     between the records around that: (rate, seed, query, token)."""
-    z = result["attention_logits"].values.astype(np.float64)
-    loss = result["loss"].values
+    z, loss = result["attention_logits"].astype(np.float64), result["loss"]
     passed = loss <= target
-    if passed[..., 0].any() or not passed.any(axis=-1).all():
+    if passed.isel(step=0).any() or not passed.any("step").all():
         raise InputError(
             f"losses: expected what every run comes down to after its start, got {target:g}; "
             f"raise steps, or the loss"
         )
-    after = passed.argmax(axis=-1)[..., None]
-    above, below = (np.take_along_axis(loss, i, axis=-1) for i in (after - 1, after))
-    part = (np.log(above / target) / np.log(above / below))[..., None]
-    before, behind = (
-        np.take_along_axis(z, i[..., None, None], axis=-3)[..., 0, :, :] for i in (after - 1, after)
-    )
-    return np.asarray(before + part * (behind - before) - z[..., 0, :, :])
+    after = passed.argmax("step")
+    above, below = loss.isel(step=after - 1), loss.isel(step=after)
+    part = np.log(above / target) / np.log(above / below)
+    before, behind = z.isel(step=after - 1), z.isel(step=after)
+    moved = before + part * (behind - before) - z.isel(step=0)
+    return moved.transpose(*after.dims, "query", "token").values
 
 
 def lines(
@@ -279,35 +269,27 @@ def crossing(by_epsilon: xr.DataArray) -> float:
 
 def draw(runs: xr.Dataset) -> Figure:
     """Who gains at the matched loss, the sharpening by rate and along training, Adam by epsilon."""
-    matched, middle = runs.attrs["matched"], middle_rate(runs)
+    matched = runs.attrs["matched"]
+    middle = (runs.sizes["rate"] - 1) // 2  # where only one rate is shown
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for i, colour in enumerate(style.ordered(runs.sizes["choice"])):
-            one = runs.isel(choice=i)
-            dashes = style.DASHES[i % len(style.DASHES)]
-            look = {"color": colour, "linestyle": dashes, "marker": style.MARKERS[i]}
-            shown = one.isel(rate=middle)
+        for (one, look), dashes in zip(
+            style.entries(runs, "choice"), cycle(style.DASHES), strict=False
+        ):
+            look, shown = {**look, "linestyle": dashes}, one.isel(rate=middle)
             label = f"{one['choice'].item()}, {float(shown['eta']):g}"
             axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **look)
             draw_mean(axes[1], one["eta"], one["sharpening"].sel(loss=matched), **look)
             draw_mean(axes[2], one["loss"], shown["sharpening"], **look)
-        axes[0].set(
-            xlabel="$P(l|n)$ of a distinct token", ylabel=f"logit $z_l$ at loss {matched:g}"
-        )
+        axes[0].set_xlabel("$P(l|n)$ of a distinct token")
+        axes[0].set_ylabel(f"logit $z_l$ at loss {matched:g}")
         axes[1].set_xlabel(r"rate $\eta_Y = \eta_Z$")
         axes[2].invert_xaxis()
         axes[2].set_xlabel("loss of the batch (training goes right)")
-        for i, j in np.ndindex(runs.sizes["classes"], runs.sizes["speed"]):
-            s = runs["by_epsilon"].isel(classes=i, speed=j)
-            draw_mean(
-                axes[3],
-                s["epsilon"],
-                s,
-                color=style.ordered(runs.sizes["classes"])[i],
-                marker=style.MARKERS[i],
-                linestyle=style.DASHES[j],
-                label=rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}",
-            )
+        for of_size, look in style.entries(runs["by_epsilon"], "classes"):
+            for j, s in enumerate(of_size.transpose("speed", ...)):
+                label = rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}"
+                draw_mean(axes[3], s["epsilon"], s, linestyle=style.DASHES[j], label=label, **look)
         axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
@@ -316,14 +298,8 @@ def draw(runs: xr.Dataset) -> Figure:
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[1:]:
             ax.set(xscale="log", ylabel="sharpening $s$")
-        titles = ["who gains", f"by rate, at loss {matched:g}", "along training"]
-        style.panel_titles(axes, [*titles, rf"Adam by $\epsilon$, at loss {matched:g}"])
+        style.panel_titles(axes, [title.format(matched=matched) for title in TEXTS.panels])
     return figure
-
-
-def middle_rate(runs: xr.Dataset) -> int:
-    """The place of the rate that stands for a choice where only one is shown."""
-    return (runs.sizes["rate"] - 1) // 2
 
 
 def judge(runs: xr.Dataset) -> Judgement:

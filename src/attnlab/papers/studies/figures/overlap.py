@@ -162,52 +162,30 @@ def draw(tokens: xr.Dataset) -> Figure:
     at = tokens["concentration"].values
     with style.page(3.0) as figure:
         axes = figure.subplots(1, 3)
+        dots = {"linestyle": "none", "markersize": 2.5, "markeredgewidth": 0, "alpha": 0.8}
         for grows, colour, marker, label in (
             (z < 0, style.COMMON, "v", "(a) loses attention"),
             (z > 0, style.DISTINCT, "^", "(a) gains attention"),
         ):
-            axes[0].plot(
-                x[grows],
-                y[grows],
-                linestyle="none",
-                marker=marker,
-                color=colour,
-                markersize=2.5,
-                markeredgewidth=0,
-                alpha=0.8,
-                label=label,
-            )
+            axes[0].plot(x[grows], y[grows], color=colour, marker=marker, label=label, **dots)
         axes[0].plot([0, 1], [0, 1], color="black", linewidth=1.0, label="(a) criterion")
-        axes[0].set(
-            xlabel=r"overlap $f_1 \cdot f_2$",
-            xlim=(0, max(0.05, 1.05 * np.nanmax(x))),
-            ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$",
-            ylim=(0, 1.02),
-        )
-        for i, K in enumerate(tokens["num_classes"].values):
-            for j, overlap in enumerate(tokens["overlap"].values):
-                cell = first.sel(num_classes=K, overlap=overlap)
-                draw_estimates(
-                    axes[1],
-                    at,
-                    [growing(cell.sel(concentration=c)) for c in at],
-                    color=style.ordered(tokens.sizes["overlap"])[j],
-                    linestyle=style.DASHES[i],
-                    marker=style.MARKERS[i],
-                    label=f"K = {K}, {overlap:.0%} common",
-                )
-            by = [first.sel(num_classes=K, concentration=c) for c in at]
-            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": style.MARKERS[i]}
-            shares = [right(some) for some in by]
-            draw_estimates(axes[2], at, shares, label=f"criterion, K = {K}", **look)
-            axes[2].plot(
-                at,
-                [1 - growing(some).value for some in by],
-                linestyle=":",
-                markerfacecolor="none",
-                label=f"always “loses”, K = {K}",
-                **look,
+        axes[0].set(xlabel=r"overlap $f_1 \cdot f_2$", xlim=(0, max(0.05, 1.05 * np.nanmax(x))))
+        axes[0].set(ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$", ylim=(0, 1.02))
+        for i, (of_size, look) in enumerate(style.entries(first, "num_classes")):
+            K, marker, dashes = of_size["num_classes"].item(), look["marker"], style.DASHES[i]
+            for cell, shade in style.entries(of_size, "overlap"):
+                found = [growing(cell.sel(concentration=c)) for c in at]
+                label = f"K = {K}, {cell['overlap'].item():.0%} common"
+                look = {"color": shade["color"], "linestyle": dashes, "marker": marker}
+                draw_estimates(axes[1], at, found, label=label, **look)
+            by = [of_size.sel(concentration=c) for c in at]
+            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": marker}
+            draw_estimates(
+                axes[2], at, [right(some) for some in by], label=f"criterion, K = {K}", **look
             )
+            look |= {"linestyle": ":", "markerfacecolor": "none"}
+            always = [1 - growing(some).value for some in by]
+            axes[2].plot(at, always, label=f"always “loses”, K = {K}", **look)
         axes[1].set_ylabel("share of common tokens that gain")
         axes[2].set_ylabel("share of signs predicted right")
         for ax in axes[1:]:
@@ -216,9 +194,8 @@ def draw(tokens: xr.Dataset) -> Figure:
             ax.legend(fontsize=6)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=3, markerscale=2)
-        style.panel_titles(
-            axes, [f"K = 2, concentration {tokens.attrs['quoted']:g}", "how many gain", "criterion"]
-        )
+        title = f"K = 2, concentration {tokens.attrs['quoted']:g}"
+        style.panel_titles(axes, [title, "how many gain", "criterion"])
     return figure
 
 

@@ -136,30 +136,23 @@ def draw(runs: xr.Dataset) -> Figure:
         per_seed = runs[list(MEASURES)].mean("sequence_class")
         shown = (0.8 * float(runs["positions"].min()), 1.25 * float(runs["positions"].max()))
         for ax, name in zip(axes, MEASURES, strict=False):
-            for i, how in enumerate(runs["how"].values):
-                draw_mean(
-                    ax,
-                    runs["positions"],
-                    per_seed[name].sel(how=how),
-                    color=(style.ACCENT, style.DISTINCT)[i],
-                    marker=style.MARKERS[i],
-                    linestyle=style.DASHES[i],
-                    label=("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")[i],
-                )
+            for i, label in enumerate(("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")):
+                values, colour = per_seed[name].isel(how=i), (style.ACCENT, style.DISTINCT)[i]
+                look = {"marker": style.MARKERS[i], "linestyle": style.DASHES[i], "label": label}
+                draw_mean(ax, runs["positions"], values, color=colour, **look)
             ax.set(xscale="log", xlim=shown, ylabel=MEASURES[name])
             ax.set_xlabel(r"positions that count, $n_\mathrm{eff}$")
         axes[0].set_ylim(-0.03, 1.05)
-        for i, colour in enumerate(style.ordered(runs.sizes["slope"])):
-            z = runs["logits"].isel(slope=i).sel(how="biased").mean("seed")
-            axes[4].plot(runs["probability"], z, color=colour, label=f"{float(runs['slope'][i]):g}")
+        axes[4].set_prop_cycle(color=style.ordered(runs.sizes["slope"]))
+        z = runs["logits"].sel(how="biased").mean("seed").transpose("rank", "slope")
+        axes[4].plot(runs["probability"], z, label=[f"{slope:g}" for slope in runs["slope"].values])
         axes[4].axhline(0, color=style.OUTLINE, linewidth=0.6)
         axes[4].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         axes[4].legend(title="ALiBi slope", title_fontsize=7)
         bias = runs["learned"]
         axes[5].plot(bias["distance"], bias.T, color=style.GREEN, linewidth=0.5, alpha=0.6)
         axes[5].set(xlabel="distance from the query", ylabel="learned bias at the end")
-        titles = ["who wins", "order", "contrast", "slowed, where all seeds are", "who gains"]
-        style.panel_titles(axes, [*titles, "a learned bias"])
+        style.panel_titles(axes, TEXTS.panels)
         style.legend_above(figure, axes[0], ncols=2)
     return figure
 

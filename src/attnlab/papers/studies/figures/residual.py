@@ -184,33 +184,19 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, (mixture, queries) in zip(axes, cells, strict=True):
             cell = runs.sel(mixture=mixture, queries=queries)
             jitter = cell["jitter"].values
-            for i, colour in enumerate(style.ordered(runs.sizes["unused"])):
-                some = cell.isel(unused=i, ratio=-1)
+            for some, look in style.entries(cell.isel(ratio=-1), "unused"):
                 for residual, dashes in ((True, "-"), (False, ":")):
                     found = [gains(some.sel(residual=residual, jitter=j)) for j in jitter]
-                    draw_estimates(
-                        ax,
-                        jitter,
-                        found,
-                        color=colour,
-                        linestyle=dashes,
-                        marker=style.MARKERS[i],
-                        label=f"{int(some['unused'])} unused"
-                        + ("" if residual else ", no residual"),
-                    )
+                    label = f"{int(some['unused'])} unused{'' if residual else ', no residual'}"
+                    draw_estimates(ax, jitter, found, linestyle=dashes, label=label, **look)
             least, most = (int(cell["outputs"][i]) for i in (0, -1))
             ax.set_xlabel(f"jitter (M = {least} to {most})")
             ax.set_xticks(jitter, [f"{value:g}" for value in jitter])
             ax.set_ylim(-0.03, 1.05)
         axes[0].set_ylabel("locally distinct tokens that gain")
         style.panel_titles(axes, [f"{mixture}, {queries} queries" for mixture, queries in cells])
-        style.legend_above(
-            figure,
-            axes[0],
-            ncols=runs.sizes["unused"],
-            title=rf"outputs that are never used; $\eta_Y/\eta_Z$ = {float(runs['ratio'][-1]):g}; "
-            "bars: s.e. over draws",
-        )
+        title = TEXTS.legend.format(ratio=float(runs["ratio"][-1]))
+        style.legend_above(figure, axes[0], ncols=runs.sizes["unused"], title=title)
     return figure
 
 
