@@ -227,14 +227,8 @@ def draw(runs: xr.Dataset) -> Figure:
             for arm, dashes in zip(arms, style.DASHES, strict=False):
                 for rate, colour in zip(rates, colours, strict=True):
                     one = runs["entropy"].sel(arm=arm, layers=depth, rate=rate).isel(layer=0)
-                    _line(
-                        ax,
-                        one,
-                        rate,
-                        color=colour,
-                        linestyle=dashes,
-                        label=f"rate {rate:g}" if arm == main else None,
-                    )
+                    label = f"rate {rate:g}" if arm == main else None
+                    _line(ax, one, rate, color=colour, linestyle=dashes, label=label)
             ax.axhline(ceiling, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         upper[0].set_ylabel("entropy, first layer (nats)")
         middle = float(rates[len(rates) // 2])
@@ -244,26 +238,16 @@ def draw(runs: xr.Dataset) -> Figure:
             _line(lower[0], text, middle, color=colour, label=f"{layer + 1}")
             _line(lower[0], window, middle, color=colour, linewidth=0.6, linestyle=":")
         lower[0].legend(fontsize=6, ncols=2 if depths[-1] > 3 else 1, title="layer")
-        lower[0].set_ylabel("entropy (nats)")
+        ranks = {"mlp_stable_rank": "MLP, lower", "qk_stable_rank": "$W_Q^T W_K$"}
         for rate, colour in zip(rates, colours, strict=True):
             shallow = runs.sel(arm=main, layers=depths[0], rate=rate).isel(layer=0)
             _line(lower[1], shallow["frequent_mass"], rate, color=colour)
-            for name, label, dashes in (
-                ("mlp_stable_rank", "MLP, lower", "-"),
-                ("qk_stable_rank", "$W_Q^T W_K$", style.DASHES[1]),
-            ):
-                _line(
-                    lower[2],
-                    shallow[name],
-                    rate,
-                    color=colour,
-                    linestyle=dashes,
-                    label=label if rate == rates[-1] else None,
-                )
+            for (name, label), dashes in zip(ranks.items(), style.DASHES, strict=False):
+                look = {"linestyle": dashes, "label": label if rate == rates[-1] else None}
+                _line(lower[2], shallow[name], rate, color=colour, **look)
         spread = runs.attrs["frequent_share"]
         lower[1].axhline(spread, color=style.OUTLINE, linewidth=0.6, linestyle=":")
-        lower[1].set_ylabel("attention to frequent words")
-        lower[2].set_ylabel("stable rank")
+        style.y_labels(lower, ["entropy (nats)", "attention to frequent words", "stable rank"])
         lower[2].legend(fontsize=6.5)
         for ax in (*upper, *lower):
             ax.set(xscale="log", xlabel="rate x steps")
@@ -271,15 +255,9 @@ def draw(runs: xr.Dataset) -> Figure:
         names = [text_runs.depth_name(depth) for depth in depths]
         below_names = [f"{names[-1]}, rate {middle:g}", f"{names[0]}: where", names[0]]
         style.panel_titles([*upper, *lower], [*names, *below_names])
-        dashed = ", ".join(
-            f"{how}: {arm}" for how, arm in zip(("solid", "dashed", "dash-dot"), arms, strict=False)
-        )
-        style.legend_above(
-            above,
-            upper[0],
-            title=f"{dashed}; dotted: evenly spread, in the layers' panel one window; means over "
-            f"{runs.sizes['seed']} seeds",
-        )
+        ways = zip(("solid", "dashed", "dash-dot"), arms, strict=False)
+        dashed = ", ".join(f"{how}: {arm}" for how, arm in ways)
+        style.legend_above(above, upper[0], title=TEXTS.legend.format(arms=dashed, runs=runs))
     return figure
 
 

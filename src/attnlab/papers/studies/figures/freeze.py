@@ -19,6 +19,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments.drawing import draw_range
 from attnlab.experiments.estimate import Estimate, jackknife, numbers_of
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
@@ -169,40 +170,19 @@ def draw(runs: xr.Dataset) -> Figure:
         for row, depth in zip(axes, depths, strict=True):
             for rate, colour in zip(rates, style.ordered(rates.size), strict=True):
                 one = runs.sel(layers=depth, rate=rate)
-                steps = one["moment"]
+                steps, look = one["moment"], {"color": colour, "label": f"rate {rate:g}"}
                 for ax, name in zip(row, ("change", "entropy", "validation_loss"), strict=True):
-                    middle = one[name].mean("seed")
-                    ax.plot(steps, middle, color=colour, label=f"rate {rate:g}", linewidth=1.1)
-                    ax.fill_between(
-                        steps,
-                        one[name].min("seed"),
-                        one[name].max("seed"),
-                        color=colour,
-                        alpha=0.15,
-                        linewidth=0,
-                    )
-                row[2].plot(
-                    steps,
-                    one["train_loss"].mean("seed"),
-                    color=colour,
-                    linestyle=style.DASHES[1],
-                    linewidth=0.9,
-                )
+                    draw_range(ax, steps, one[name], linewidth=1.1, **look)
+                train, dashed = one["train_loss"].mean("seed"), {"linestyle": style.DASHES[1]}
+                row[2].plot(steps, train, color=colour, linewidth=0.9, **dashed)
             row[0].set_ylabel(text_runs.depth_name(int(depth)))
             row[0].set_yscale("log")
         for ax in axes[-1]:
             ax.set_xlabel("step")
         for ax in axes.flat:
             ax.set_xscale("log")
-        style.panel_titles(
-            axes[0],
-            [f"change in {runs.attrs['gap']} steps", "entropy (nats)", "loss (dashed: training)"],
-        )
-        style.legend_above(
-            figure,
-            axes[0][0],
-            title=f"first layer; means over {runs.sizes['seed']} seeds, bands: their range",
-        )
+        style.panel_titles(axes[0], [title.format(runs=runs) for title in TEXTS.panels])
+        style.legend_above(figure, axes[0][0], title=TEXTS.legend.format(runs=runs))
     return figure
 
 

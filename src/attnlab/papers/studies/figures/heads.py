@@ -175,44 +175,26 @@ def draw(runs: xr.Dataset) -> Figure:
     """Kept favourites and covered tokens by the number of heads, at the first ratio; growth along
     training next to a head alone, by ratio."""
     heads = runs["heads"].values
+    first = runs.isel(ratio=0)
+    at_first = first["kept"].mean(("head", "sequence_class")), first["covered"]
+    chance = by_chance(runs.attrs["distinct"], heads)
     colours = (style.GREEN, style.DISTINCT, style.ACCENT)
-    looks = {
-        name: {"color": colour, "marker": marker}
-        for name, colour, marker in zip(TOGETHER, colours, style.MARKERS, strict=False)
-    }
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
-        first = runs.isel(ratio=0)
         for i, (together, label) in enumerate(TOGETHER.items()):
-            of_seed = first["kept"].mean(("head", "sequence_class"))
-            for ax, values in zip(axes, (of_seed, first["covered"]), strict=False):
-                draw_mean(
-                    ax,
-                    heads * 1.06 ** (i - 1),
-                    values.sel(together=together),
-                    label=label,
-                    linestyle=style.DASHES[i],
-                    **looks[together],
-                )
-        axes[1].plot(
-            heads,
-            by_chance(runs.attrs["distinct"], heads),
-            color="black",
-            linestyle=":",
-            label="picked by chance",
-        )
-        for values in growth(runs).stack(line=("together", "ratio")).transpose("line", ...):
-            name = str(values["together"].item())
-            place = runs["ratio"].values.tolist().index(float(values["ratio"]))
-            label = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
-            draw_mean(
-                axes[2],
-                values["step"],
-                values,
-                linestyle=style.DASHES[place],
-                label=label if name == "average" else None,
-                **looks[name],
-            )
+            look = {"color": colours[i], "marker": style.MARKERS[i]}
+            beside = heads * 1.06 ** (i - 1)
+            for ax, values in zip(axes, at_first, strict=False):
+                values, dashes = values.sel(together=together), style.DASHES[i]
+                draw_mean(ax, beside, values, label=label, linestyle=dashes, **look)
+            if together == "alone":
+                continue
+            of_ratios = growth(runs).sel(together=together).transpose("ratio", ...)
+            for values, dashes in zip(of_ratios, style.DASHES, strict=False):
+                ratio = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
+                label = ratio if together == "average" else None
+                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=label, **look)
+        axes[1].plot(heads, chance, color="black", linestyle=":", label="picked by chance")
         axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
         axes[1].set_ylabel("different winners of a class")
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
