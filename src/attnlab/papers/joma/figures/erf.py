@@ -110,25 +110,19 @@ def _lengths(run: Any, tokens: Any) -> Any:
 def draw(curves: xr.Dataset) -> Figure:
     """Draw (a) weights and the law, (b) the collapse, (c) the same with cross entropy."""
     time, tokens = curves["time"].values, curves.sizes["token"]
-    shown = np.unique(np.linspace(0, tokens - 1, 6).astype(int))
+    shown = curves.isel(token=np.unique(np.linspace(0, tokens - 1, 6).astype(int)))
+    held, labels = shown.sel(loss="held"), (shown["delta"] / curves["delta"][0]).values
+    dots = {"linestyle": "none", "marker": "o", "markersize": 2.5}
     top = 1.15 * float(curves["law"].isel(token=0, time=-1))
     with style.page(2.7) as figure:
         axes = figure.subplots(1, 3)
-        for token, colour in zip(shown, style.ordered(shown.size), strict=True):
-            of = curves.isel(token=int(token))
-            axes[0].plot(time, of["law"], color=colour, alpha=0.5, linewidth=2.2)
-            axes[0].plot(
-                time,
-                of["weight"].sel(loss="held"),
-                color=colour,
-                linestyle="none",
-                marker="o",
-                markersize=2.5,
-                markevery=max(time.size // 14, 1),
-                label=f"{float(of['delta'] / curves['delta'][0]):.2g}",
-            )
-            axes[1].plot(time[1:], of["share"].sel(loss="held")[1:] * time[1:], color=colour)
-            axes[2].plot(curves["later"], of["trained_weight"], color=colour)
+        for ax in axes:
+            ax.set_prop_cycle(color=style.ordered(labels.size))
+        axes[0].plot(time, held["law"], alpha=0.5, linewidth=2.2)
+        labels, every = [f"{label:.2g}" for label in labels], max(time.size // 14, 1)
+        axes[0].plot(time, held["weight"], markevery=every, label=labels, **dots)
+        axes[1].plot(time[1:], held["share"][1:] * held["time"][1:])
+        axes[2].plot(shown["later"], shown["trained_weight"])
         axes[0].axvline(float(curves["blow_up"]), color=style.ACCENT, linewidth=1)
         axes[0].set_ylim(0, top)
         axes[1].plot(time, time, color=style.OUTLINE, linewidth=0.8, linestyle=":")

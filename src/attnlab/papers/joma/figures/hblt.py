@@ -68,23 +68,15 @@ def _one(recipe: Recipe, rho: float, on: float, progress: Progress) -> xr.Datase
 
 def draw(found: xr.Dataset) -> Figure:
     """A panel for each P(on): lines by the formula, crosses enumerated, dots sampled."""
-    colours = style.ordered(found.sizes["rho"])
+    dots = {"marker": "o", "markersize": 2.5, "linestyle": "none"}
     with style.page(2.7) as figure:
         axes = figure.subplots(1, found.sizes["on"], sharey=True, squeeze=False)[0]
         for ax, on in zip(axes, found["on"].values, strict=True):
-            for colour, rho in zip(colours, found["rho"].values, strict=True):
-                of = found.sel(on=on, rho=rho)
-                ax.plot(of["H"], of["formula"], color=colour, label=rf"$\rho$ = {rho:g}")
-                ax.plot(of["H"], of["enumerated"], color=colour, marker="x", linestyle="none")
-                ax.errorbar(
-                    of["H"] + 0.08,
-                    of["sampled"],
-                    2 * of["sampled_error"],
-                    color=colour,
-                    marker="o",
-                    markersize=2.5,
-                    linestyle="none",
-                )
+            for of, look in style.entries(found.sel(on=on), "rho"):
+                H, colour, error = of["H"], look["color"], 2 * of["sampled_error"]
+                ax.plot(H, of["formula"], color=colour, label=rf"$\rho$ = {float(of['rho']):g}")
+                ax.plot(H, of["enumerated"], color=colour, marker="x", linestyle="none")
+                ax.errorbar(H + 0.08, of["sampled"], error, color=colour, **dots)
             ax.set_xticks(found["H"].values)
             ax.set_xlabel("levels up to the common ancestor, $H$")
         axes[0].set_ylabel(r"$P(y_l = 1\,|\,y_m = 1)$")

@@ -174,15 +174,11 @@ def draw(runs: xr.Dataset) -> Figure:
             ax = axes[i][j]
             for activation, colour in zip(ACTIVATIONS, colours, strict=True):
                 cell = shown.sel(queries=queries, attention=attention, activation=activation)
-                ax.plot(cell["step"], cell.sel(form="fixed"), color=colour, label=activation)
+                steps, fixed, moving = cell["step"], cell.sel(form="fixed"), cell.sel(form="moving")
+                ax.plot(steps, fixed, color=colour, label=activation)
                 if attention == "softmax":
-                    ax.plot(
-                        cell["step"],
-                        cell.sel(form="moving"),
-                        color=colour,
-                        linestyle=style.DASHES[1],
-                        label=f"{activation}, moving mean",
-                    )
+                    look = {"linestyle": style.DASHES[1], "label": f"{activation}, moving mean"}
+                    ax.plot(steps, moving, color=colour, **look)
             ax.set_yscale("log")
             ax.axhline(1, color=style.OUTLINE, linewidth=0.7, linestyle=":")
             noun = "query" if queries == 1 else "queries"

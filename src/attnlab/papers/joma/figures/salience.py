@@ -92,15 +92,13 @@ def _one(recipe: Recipe, form: str, mu: Any) -> xr.Dataset:
 
 def draw(curves: xr.Dataset) -> Figure:
     """A row for each form: v over mu, and the entropy of attention with its limit."""
-    colours = style.ordered(curves.sizes["component"])
     with style.page(4.2) as figure:
         axes = figure.subplots(len(FORMS), 2, sharex="row")
         for row, form in zip(axes, FORMS, strict=True):
             of = curves.sel(form=form).isel(draw=0, time=slice(1, None))
-            for component, colour in enumerate(colours):
-                mu = float(of["mu"][component])
-                v = of["v"].isel(component=component) / mu
-                row[0].plot(of["time"], v, color=colour, label=rf"$\mu$ = {mu:.2f}")
+            mu = of["mu"]
+            row[0].set_prop_cycle(color=style.ordered(mu.size))
+            row[0].plot(of["time"], of["v"] / mu, label=[rf"$\mu$ = {of:.2f}" for of in mu.values])
             row[1].plot(of["time"], of["entropy"], color=style.DISTINCT)
             row[1].axhline(float(of["last_entropy"]), color=style.OUTLINE, linestyle=":")
             style.y_labels(row, [r"$v_l/\mu_l$", "entropy of attention"])
@@ -108,15 +106,7 @@ def draw(curves: xr.Dataset) -> Figure:
                 ax.set_xscale("log")
         for ax in axes[-1]:
             ax.set_xlabel("time (rate times steps)")
-        style.panel_titles(
-            axes.ravel(),
-            [
-                r"as claimed, $\exp(v^2/2)$",
-                "its entropy; dotted: the limit",
-                r"as drawn, softmax$(v^2/3)$",
-                "its entropy; dotted: the limit",
-            ],
-        )
+        style.panel_titles(axes.ravel(), TEXTS.panels)
         style.legend_above(figure, axes[0][0], ncols=5)
     return figure
 
