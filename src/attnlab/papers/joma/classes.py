@@ -41,9 +41,6 @@ from attnlab.tasks.classes.constructions.arguments import (
 )
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool
-
-if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 
@@ -196,12 +193,8 @@ def hierarchy(
     5
     """
     classes = how_many("classes", classes, 2)
-    widths = (
-        classes,
-        how_many("upper", upper, 1),
-        how_many("lower", lower, 1),
-        how_many("tokens", tokens, 1),
-    )
+    latents = {"upper": upper, "lower": lower, "tokens": tokens}
+    widths = (classes, *(how_many(name, value, 1) for name, value in latents.items()))
     for above, below in pairwise(widths):
         require_entries("classes, upper, lower, tokens", above * below)
     on = LatentLayers(widths, children, seed).active()[-1]
@@ -211,15 +204,7 @@ def hierarchy(
         probs,
         query=np.full(classes, tokens),
         next_token=tokens + 1 + np.arange(classes),
-        origin=origin_text(
-            "hierarchy",
-            classes=classes,
-            upper=upper,
-            lower=lower,
-            tokens=tokens,
-            children=children,
-            seed=seed,
-        ),
+        origin=origin_text("hierarchy", classes=classes, **latents, children=children, seed=seed),
     )
 
 

@@ -111,15 +111,15 @@ def draw(curves: xr.Dataset) -> Figure:
     """Draw (a) weights and the law, (b) the collapse, (c) the same with cross entropy."""
     time, tokens = curves["time"].values, curves.sizes["token"]
     shown = curves.isel(token=np.unique(np.linspace(0, tokens - 1, 6).astype(int)))
-    held, labels = shown.sel(loss="held"), (shown["delta"] / curves["delta"][0]).values
+    held, every = shown.sel(loss="held"), max(time.size // 14, 1)
+    labels = [f"{share:.2g}" for share in (shown["delta"] / curves["delta"][0]).values]
     dots = {"linestyle": "none", "marker": "o", "markersize": 2.5}
     top = 1.15 * float(curves["law"].isel(token=0, time=-1))
     with style.page(2.7) as figure:
         axes = figure.subplots(1, 3)
         for ax in axes:
-            ax.set_prop_cycle(color=style.ordered(labels.size))
+            ax.set_prop_cycle(color=style.ordered(len(labels)))
         axes[0].plot(time, held["law"], alpha=0.5, linewidth=2.2)
-        labels, every = [f"{label:.2g}" for label in labels], max(time.size // 14, 1)
         axes[0].plot(time, held["weight"], markevery=every, label=labels, **dots)
         axes[1].plot(time[1:], held["share"][1:] * held["time"][1:])
         axes[2].plot(shown["later"], shown["trained_weight"])

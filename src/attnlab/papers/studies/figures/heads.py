@@ -192,8 +192,8 @@ def draw(runs: xr.Dataset) -> Figure:
             of_ratios = growth(runs).sel(together=together).transpose("ratio", ...)
             for values, dashes in zip(of_ratios, style.DASHES, strict=False):
                 ratio = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
-                label = ratio if together == "average" else None
-                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=label, **look)
+                shown = ratio if together == "average" else None
+                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **look)
         axes[1].plot(heads, chance, color="black", linestyle=":", label="picked by chance")
         axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
         axes[1].set_ylabel("different winners of a class")
@@ -216,13 +216,14 @@ def judge(runs: xr.Dataset) -> Judgement:
     H, D = int(most["heads"]), int(runs.attrs["distinct"])
     ratios = runs["ratio"].values.tolist()
     at_end = growth(runs).isel(step=-1)
-    kept, grown = (
-        {
-            (name, ratio): measure(values.sel(together=name, ratio=ratio))
-            for name, ratio in product(values["together"].values.tolist(), ratios)
-        }
-        for measure, values in ((share, most["kept"]), (mean, at_end))
-    )
+    kept = {
+        (name, ratio): share(most["kept"].sel(together=name, ratio=ratio))
+        for name, ratio in product(TOGETHER, ratios)
+    }
+    grown = {
+        (name, ratio): mean(at_end.sel(together=name, ratio=ratio))
+        for name, ratio in product(at_end["together"].values.tolist(), ratios)
+    }
     covered = {name: mean(most["covered"].isel(ratio=0).sel(together=name)) for name in TOGETHER}
     found = (
         {"covered_by_chance": float(by_chance(D, np.array(H)))}

@@ -17,6 +17,7 @@ between this regime and that of SGD.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -178,8 +179,10 @@ def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
     dims = ("seed", "sequence_class", "token")
 
     def one(queries: int, concentration: float, report: Progress) -> xr.Dataset:
-        settings = {"overlap": OVERLAP, "concentration": concentration, "queries": queries}
-        drawn = [random(VOCABULARY, 2, **settings, seed=seed) for seed in range(recipe.seeds)]
+        draw = partial(
+            random, VOCABULARY, 2, overlap=OVERLAP, concentration=concentration, queries=queries
+        )
+        drawn = [draw(seed=seed) for seed in range(recipe.seeds)]
         result = simulate(
             drawn,
             gradient="population",

@@ -170,8 +170,8 @@ def draw(runs: xr.Dataset) -> Figure:
         for i, (one, look) in enumerate(style.entries(first, "prior")):
             excess, N, look = one["excess"], one["sequences"], {**look, "markersize": 4}
             shown = {"all": excess.sum("part"), "seen in training": excess.sel(part="seen")}
-            for dashes, (label, values) in zip(style.DASHES, shown.items(), strict=False):
-                label = None if i else label
+            for dashes, (part, values) in zip(style.DASHES, shown.items(), strict=False):
+                label = None if i else part
                 draw_mean(axes[0], N, values, linestyle=dashes, label=label, **look)
             found = [unseen_part(of_size) for of_size in excess]
             draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **look)
