@@ -104,7 +104,7 @@ def one_hot_or_not(s: Case) -> Measurement:
         ("with hidden layer, eta_z = 3 eta_y, against 0.9", ONE_HOT, wide[:, -1], ABOVE),
     )
     return Measurement(
-        *(Check(*of, training=True) for of in winners),
+        *(Check(what, than, top, sign, training=True) for what, than, top, sign in winners),
         training_number=float(normal.max()),
         note="mean share of the winners at eta_z/eta_y = 0.3, 1, 3: " + _per_model(top),
     )

@@ -14,6 +14,7 @@ up to powers of ln M.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -23,7 +24,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from attnlab.experiments import Estimate, Judgement, Standing, StudyRecipe, jackknife
 from attnlab.experiments.cells import over_cells
@@ -34,7 +34,7 @@ from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 from attnlab.simulation import simulate
-from attnlab.tasks.classes import classes_from, single_common
+from attnlab.tasks.classes import SequenceClasses, classes_from, single_common
 
 TEXTS = Texts.beside(__file__)
 NEAR = 0.1  # z is called near its limit at this deviation
@@ -107,22 +107,9 @@ def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.
     own = own[np.argsort(classes.probs[0, own], kind="stable")]
     query = int(classes.query_index[0])
 
-    def end(length: int | None, report: Progress) -> xr.DataArray:
-        drawn = {"length": length, "batch_size": recipe.batch_size, "seeds": recipe.seeds}
-        result = simulate(
-            classes,
-            eta_y=recipe.eta_y,
-            eta_z=recipe.eta_z,
-            steps=recipe.steps,
-            momentum=0.0,
-            what="logits",
-            at=(recipe.steps,),
-            progress=report,
-            **({"gradient": "population"} if length is None else drawn),
-        )
-        return result["attention_logits"].isel(step=-1).astype(np.float64)
-
-    limit, *finite = [end(*turn) for turn in in_turn((None, *recipe.lengths), progress)]
+    limit, *finite = _ends(
+        classes, recipe.lengths, recipe, progress, steps=recipe.steps, seeds=recipe.seeds
+    )
     limit = limit.isel(seed=0)
     size = float(np.sqrt((limit**2).sum()))
     z = xr.concat(finite, xr.DataArray(list(recipe.lengths), dims="length", name="length"))
@@ -148,6 +135,37 @@ def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.
     )
 
 
+def _ends(
+    classes: SequenceClasses,
+    lengths: Sequence[int],
+    of: Recipe | Turn,
+    progress: Progress,
+    *,
+    steps: int,
+    seeds: int,
+    **more: Any,
+) -> list[xr.DataArray]:
+    """Return z at the end of training, for T to infinity and then for each of the lengths."""
+
+    def end(length: int | None, report: Progress) -> xr.DataArray:
+        drawn = {"length": length, "batch_size": of.batch_size, "seeds": seeds}
+        result = simulate(
+            classes,
+            eta_y=of.eta_y,
+            eta_z=of.eta_z,
+            steps=steps,
+            momentum=0.0,
+            what="logits",
+            at=(steps,),
+            progress=report,
+            **({"gradient": "population"} if length is None else drawn),
+            **more,
+        )
+        return result["attention_logits"].isel(step=-1).astype(np.float64)
+
+    return [end(*turn) for turn in in_turn((None, *lengths), progress)]
+
+
 def _turns(recipe: Recipe, progress: Progress) -> xr.Dataset:
     axes = {"common_prob": recipe.turn.common_probs, "M": recipe.turn.outputs}
     together = over_cells(partial(_turn, recipe), progress, **axes)
@@ -168,26 +186,9 @@ def _turn(recipe: Recipe, common_prob: float, M: int, progress: Progress) -> xr.
     predicted = float(
         theory.losing_length(classes.probs[0], steps, K=2, M=M, rho=rho, eta_y=turn.eta_y)[rarest]
     )
-    length = round(predicted)
-
-    def end(settings: dict[str, Any], report: Progress) -> NDArray[np.float64]:
-        result = simulate(
-            classes,
-            eta_y=turn.eta_y,
-            eta_z=turn.eta_z,
-            steps=steps,
-            momentum=0.0,
-            what="logits",
-            at=(steps,),
-            dtype="float64",
-            progress=report,
-            **settings,
-        )
-        return np.asarray(result["attention_logits"].isel(step=-1, query=0, token=rarest))
-
-    drawn = {"length": length, "batch_size": turn.batch_size, "seeds": recipe.seeds}
-    turns: tuple[dict[str, Any], ...] = ({"gradient": "population"}, drawn)
-    limit, finite = [end(each, report) for each, report in in_turn(turns, progress)]
+    length, seeds = round(predicted), recipe.seeds
+    ends = _ends(classes, (length,), turn, progress, steps=steps, seeds=seeds, dtype="float64")
+    limit, finite = (z.isel(query=0, token=rarest).values for z in ends)
     found = {"rarest_length": length, "losing_length": predicted, "overlap": rho}
     return xr.Dataset({"rarest": ("seed", finite / limit), **found})
 

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 from attnlab import formulas
 from attnlab.experiments import Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments.cells import over_cells, over_draws
 from attnlab.experiments.drawing import draw_estimates
 from attnlab.experiments.estimate import Share, jackknife, share
 from attnlab.experiments.texts import Texts
@@ -110,27 +110,19 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
     predicted = [theory.attention_velocity(formulas.Setting(p, M=M), at_rest)[0, common] for p in P]
     f1, f2 = np.moveaxis(np.array([formulas.unit_attention(p)[:2, common] for p in P]), 1, 0)
     correlation = [np.linalg.eigvalsh(theory.correlation(p))[-1] for p in P]
-    values = {
-        "predicted": (("token",), predicted),
-        "joint": (("ratio", "token"), z[..., common]),
-        "balance": (("token",), 2 * f1 * f2 / (f1**2 + f2**2)),
-        "correlation": ((), correlation),
-        "change": (("ratio",), attention - before[:, None]),
-    }
-    shape = (len(recipe.concentrations), recipe.seeds)
-    cell = xr.Dataset(
+    concentrations, seeds = recipe.concentrations, range(recipe.seeds)
+    cell = over_draws(
         {
-            name: (("concentration", "seed", *dims), np.reshape(of, (*shape, *np.shape(of)[1:])))
-            for name, (dims, of) in values.items()
+            "predicted": (("token",), predicted),
+            "joint": (("ratio", "token"), z[..., common]),
+            "balance": (("token",), 2 * f1 * f2 / (f1**2 + f2**2)),
+            "correlation": ((), correlation),
+            "change": (("ratio",), attention - before[:, None]),
         },
-        {
-            "concentration": list(recipe.concentrations),
-            "seed": np.arange(recipe.seeds),
-            "ratio": list(recipe.ratios),
-            "token": common,
-        },
-    )
-    quoted = P.reshape(*shape, *P.shape[1:])[recipe.concentrations.index(recipe.quoted)]
+        concentration=concentrations,
+        seed=seeds,
+    ).assign_coords(ratio=list(recipe.ratios), token=common)
+    quoted = P[concentrations.index(recipe.quoted) * len(seeds) :][: len(seeds)]
     rates: Any = {"eta_y": recipe.eta_y, "eta_z": recipe.eta_y / recipe.ratios[0]}
     reduced = [
         theory.attention_flow(formulas.Setting(p, M=M, **rates), recipe.steps) for p in quoted

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab.experiments import Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments.cells import over_cells, over_draws
 from attnlab.experiments.drawing import draw_estimates
 from attnlab.experiments.estimate import Share, share
 from attnlab.experiments.texts import Texts
@@ -120,27 +120,16 @@ def _cell(
     at_rest = np.zeros((queries, drawn.size))
     velocity = [theory.residual_velocity(Setting(p, psi=psi, M=M), at_rest) for p in P]
     predicted = count(np.array(velocity) > 0)
-    draw_dims = ("jitter", "seed")
-    shape = (len(recipe.jitters), recipe.seeds)
-    by_draw = np.stack(gaining, axis=1)  # (draw, residual, ratio, kind)
-    return xr.Dataset(
+    found = over_draws(
         {
-            "gaining": (
-                (*draw_dims, "residual", "ratio", "kind"),
-                by_draw.reshape(*shape, *by_draw.shape[1:]),
-            ),
-            "predicted": ((*draw_dims, "kind"), predicted.reshape(*shape, -1)),
-            "pairs": ("kind", counted.sum((1, 2))),
-            "outputs": ((), M),
+            "gaining": (("residual", "ratio", "kind"), np.stack(gaining, axis=1)),
+            "predicted": (("kind",), predicted),
         },
-        {
-            "jitter": list(recipe.jitters),
-            "seed": np.arange(recipe.seeds),
-            "residual": [False, True],
-            "ratio": list(recipe.ratios),
-            "kind": list(KINDS),
-        },
+        jitter=recipe.jitters,
+        seed=range(recipe.seeds),
     )
+    coords = {"residual": [False, True], "ratio": list(recipe.ratios), "kind": list(KINDS)}
+    return found.assign(pairs=("kind", counted.sum((1, 2))), outputs=M).assign_coords(coords)
 
 
 def kinds_of_tokens(
