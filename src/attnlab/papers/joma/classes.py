@@ -130,7 +130,7 @@ class LatentLayers:
                 )
 
     def links(self) -> tuple[Bool[Any, "parents children"], ...]:
-        """Which node is whose child, layer by layer."""
+        """Return who is whose child, layer by layer."""
         rng = np.random.default_rng(self.seed)
         found = []
         for above, below in pairwise(self.widths):
@@ -141,7 +141,7 @@ class LatentLayers:
         return tuple(found)
 
     def active(self) -> tuple[Bool[Any, "labels nodes"], ...]:
-        """Which nodes are on under each label: latents layer by layer, then tokens."""
+        """Return the nodes that are on under each label: latents layer by layer, then tokens."""
         on = np.eye(self.widths[0], dtype=bool)
         found = []
         for link in self.links():
@@ -222,7 +222,7 @@ class Drawn(NamedTuple):
 
     @property
     def leaves(self) -> Bool[Any, "sequences leaves"]:
-        """Which tokens appear."""
+        """The tokens that appear."""
         return self.levels[-1]
 
 

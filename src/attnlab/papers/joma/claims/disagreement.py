@@ -1,4 +1,4 @@
-"""Where the two papers disagree, on the same classes: one-hot or not, freeze or dilution.
+"""Disagreements of the two papers, on the same classes: one-hot or not, freeze or dilution.
 
 JoMA's side is as we know it. Both claims are made from one map: models, with and without residual,
 activation, width and weight decay, over eta_z/eta_y. `./lab audit --claim one-hot-or-not --claim

@@ -143,7 +143,7 @@ def _compared(
 
 
 def _total_error(attention: Attention, v: Any, z: Any, temperature: float) -> Any:
-    """Of what the invariant gives for all queries together, over how far that has moved."""
+    """Return the error of the invariant of all queries together, over how far it has moved."""
     if attention == "softmax":
         return np.full(len(z), np.nan)
     if attention == "linear":

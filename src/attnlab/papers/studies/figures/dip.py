@@ -90,7 +90,7 @@ class Recipe(StudyRecipe, CorpusRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """What was recorded, over (arm, layers, rate, seed, step, layer); means over heads.
+    """Train, and return what was recorded, over (arm, layers, rate, seed, step, layer); means over heads.
 
     entropy: on the validation text; window_entropy: on its first window alone (nats).
     frequent_mass: attention to the frequent words, of which `frequent_share` are seen.
@@ -121,7 +121,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def turns(runs: xr.Dataset, what: str) -> xr.Dataset:
-    """Where the curve of each run and layer turns."""
+    """Return where the curve of each run and layer turns."""
     return turning_points(runs[what], least=runs.attrs["turn"])
 
 
@@ -331,7 +331,7 @@ def _in_words(arm: str, depth: int, text: xr.Dataset, window: xr.Dataset) -> str
 
 
 def _meanwhile(runs: xr.Dataset, arm: str, depth: int) -> str:
-    """What else is so at the start, where entropy turns, and at the end."""
+    """Say what else is so at the start, where entropy turns, and at the end."""
     one = runs.sel(arm=arm, layers=depth).isel(layer=0)
     found = turns(one, "entropy")
     parts = []

@@ -97,7 +97,7 @@ def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
 
 
 def best_moment(losses: xr.DataArray) -> xr.DataArray:
-    """Where each run's validation loss is lowest."""
+    """Return the step at which each run's validation loss is lowest."""
     return losses["moment"][losses.argmin("moment")]
 
 
@@ -187,7 +187,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Where does attention slow to a quarter, and where does entropy fall?"""
+    """Judge where attention slows to a quarter, and where entropy falls."""
     numbers: dict[str, Estimate] = {}
     told, ends, earlies, sparse = [], [], [], []
     for _, place, found in _cells(runs):

@@ -161,12 +161,12 @@ def _different(winner: NDArray[np.int64]) -> float:
 
 
 def by_chance(tokens: int, heads: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How many of `tokens` are picked by heads that pick one each, evenly and independently."""
+    """Return how many of `tokens` are picked by heads that pick one each, evenly and independently."""
     return np.asarray(tokens * (1 - (1 - 1 / tokens) ** heads))
 
 
 def growth(runs: xr.Dataset) -> xr.DataArray:
-    """How far the favourite has grown, over that of a head alone, by seed."""
+    """Return how far the favourite has grown, over that of a head alone, by seed."""
     of_seeds = runs["grown"].isel(heads=-1)
     return (of_seeds / of_seeds.sel(together="alone")).drop_sel(together="alone")
 

@@ -225,7 +225,7 @@ def over_bias(runs: xr.Dataset, name: str, unused: int) -> Estimate:
 
 
 def growth(runs: xr.Dataset, name: str) -> Estimate:
-    """How many times the deviation at the smallest M that at the largest is, at the same T."""
+    """Return the deviation at the largest M over that at the smallest, at the same T."""
     late = _fitted(runs).sel(classes=name)
 
     def times(excess: xr.DataArray) -> float:
@@ -310,7 +310,7 @@ def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """How does the deviation fall with T, and what besides P sets its size?"""
+    """Judge how the deviation falls with T, and what besides P sets its size."""
     names = [str(name) for name in runs["classes"].values]
     ratio = {
         (name, unused): over_bias(runs, name, unused)

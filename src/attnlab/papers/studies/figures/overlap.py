@@ -192,7 +192,7 @@ def draw(tokens: xr.Dataset) -> Figure:
 
 
 def judge(tokens: xr.Dataset) -> Judgement:
-    """How many common tokens gain, and where; does attention leave them as a whole?"""
+    """Judge how many common tokens gain, and whether attention leaves them as a whole."""
     quoted, clear, weak = (tokens.attrs[name] for name in ("quoted", "clear", "weak"))
     first = tokens.isel(ratio=0)
     usual, slow = (tokens.isel(ratio=i).sel(concentration=quoted) for i in (0, -1))

@@ -161,7 +161,7 @@ def kinds_of_tokens(
 
 
 def gains(runs: xr.Dataset, kind: str = "across", *, what: str = "gaining") -> Share:
-    """How many tokens of a kind gain, of all that `runs` has."""
+    """Count the tokens of a kind that gain, of all that `runs` has."""
     return share(runs[what].sel(kind=kind), of=runs["pairs"].sel(kind=kind))
 
 

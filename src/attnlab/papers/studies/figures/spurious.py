@@ -198,8 +198,8 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """How much of the excess is of tokens never seen, how does the rest fall with N, and what does
-    a prior save?"""
+    """Judge how much of the excess is of tokens never seen, how the rest falls with N, and what a
+    prior saves."""
     ranges = {str(name): of_setting(runs.sel(setting=name)) for name in runs["setting"].values}
     details = runs.isel(setting=0)
     excess = limited(details["excess"]).sel(prior=0)
