@@ -50,7 +50,7 @@ def entries(values: Values, dim: str) -> Iterator[tuple[Values, dict[str, Any]]]
 
 
 def style() -> AbstractContextManager[None]:
-    """Within it, figures are made and saved with attnlab's settings; the caller's stay as is."""
+    """Return a context in which matplotlib has attnlab's settings."""
     import matplotlib
 
     return matplotlib.rc_context(fname=SETTINGS)
