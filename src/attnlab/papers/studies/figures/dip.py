@@ -90,7 +90,7 @@ class Recipe(StudyRecipe, CorpusRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Train, and return what was recorded, over (arm, layers, rate, seed, step, layer); means over heads.
+    """Train, and return records over (arm, layers, rate, seed, step, layer); means over heads.
 
     entropy: on the validation text; window_entropy: on its first window alone (nats).
     frequent_mass: attention to the frequent words, of which `frequent_share` are seen.

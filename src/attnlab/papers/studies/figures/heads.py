@@ -161,7 +161,7 @@ def _different(winner: NDArray[np.int64]) -> float:
 
 
 def by_chance(tokens: int, heads: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return how many of `tokens` are picked by heads that pick one each, evenly and independently."""
+    """Return how many of `tokens` are picked by heads that pick one each by chance, evenly."""
     return np.asarray(tokens * (1 - (1 - 1 / tokens) ** heads))
 
 

@@ -211,7 +211,7 @@ def _right(classes: SequenceClasses, z: NDArray[np.float64]) -> NDArray[np.float
 
 def own_output_rises(classes: SequenceClasses) -> NDArray[np.bool_]:
     """Return where the first gradient of Y raises a token's entry at the class's next token, which
-    the law takes for granted: (M - 1) f_nl > sum of f_n'l over the other classes; (class, token)."""
+    the law takes for granted: (M - 1) f_nl > sum of f_n'l over the others; (class, token)."""
     f = formulas.unit_attention(classes.probs)
     return np.asarray((classes.vocab_size - 1) * f > f.sum(0) - f)
 
@@ -271,7 +271,7 @@ def crossing(by_epsilon: xr.DataArray) -> float:
 
 
 def draw(runs: xr.Dataset) -> Figure:
-    """Draw who gains at the matched loss, the sharpening by rate and along training, Adam by epsilon."""
+    """Draw who gains at the matched loss, sharpening by rate and in training, Adam by epsilon."""
     matched = runs.attrs["matched"]
     middle = (runs.sizes["rate"] - 1) // 2  # where only one rate is shown
     with style.page(5.2) as figure:
