@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from attnlab.models import Model
 from attnlab.models.base import Params
 from attnlab.tasks import Task
 
+Arithmetic = Literal["usual", "accurate", "scaled"]
 EPSILON = 2.2e-16  # of the released code
 
 
@@ -63,8 +64,9 @@ class CrossAttention(Model):
     """Attention from a query vector with fixed values, on `TokenSelection`.
 
     Groups: `attention` (W), or `key` and `query` (K and Q); `value` (V) never moves. Recorded are
-    `attention` (s), `log_attention`, and `matrix`, which is W or K Q^T. The start is uniform in
-    +-scale/sqrt(d); a run's `init` gives others, as Q = 0 and K = 0.1 N(0, 1) of planar pictures.
+    `attention` (s), `log_attention`, `matrix`, which is W or K Q^T, and `direction`, which is that
+    over its norm. The start is uniform in +-scale/sqrt(d); a run's `init` gives others, as Q = 0
+    and K = 0.1 N(0, 1) of planar pictures.
 
     Parameters
     ----------
@@ -75,17 +77,23 @@ class CrossAttention(Model):
         and f is the sum of relu(V^T X^T s).
     scale : float, optional
         Factor of the start; 0 for W = 0.
-    scaled_gradient : bool, optional
-        Multiply the gradient by the inverse of the largest attention weight that is not a selected
-        token's, for `normalised` steps that go on where those weights underflow.
+    arithmetic : {"usual", "accurate", "scaled"}, optional
+        How the slope of the attention weights is computed: by automatic differentiation of softmax;
+        without cancellation (`attend`); or like this and multiplied by the inverse of the largest
+        weight that is not a selected token's, for `normalised` steps that go on where those weights
+        underflow.
     """
 
     width: int | None = None
     hidden: int = 0
     scale: float = 1.0
-    scaled_gradient: bool = False
+    arithmetic: Arithmetic = "accurate"
 
     def __post_init__(self) -> None:
+        if self.arithmetic not in get_args(Arithmetic):
+            raise InputError(
+                f"arithmetic: expected one of {get_args(Arithmetic)}, got {self.arithmetic!r}"
+            )
         require_whole("hidden", self.hidden, 0)
         if self.width is not None:
             require_whole("width", self.width, 1)
@@ -98,7 +106,7 @@ class CrossAttention(Model):
     def dims(self) -> Mapping[str, tuple[str, ...]]:
         """Dims of what is captured."""
         by_token = dict.fromkeys(("attention", "log_attention"), ("sequence", "token"))
-        return {**by_token, "matrix": ("key_dim", "query_dim")}
+        return {**by_token, **dict.fromkeys(("matrix", "direction"), ("key_dim", "query_dim"))}
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -129,12 +137,23 @@ class CrossAttention(Model):
         W = params["attention"] if self.width is None else params["key"] @ params["query"].T
         logits = jnp.einsum("ntd,dk,nk->nt", x, W, z)
         logs = jax.nn.log_softmax(logits)
-        log_scale = -largest_other(logs) if self.scaled_gradient else jnp.zeros_like(logs[0, 0])
-        if self.hidden:
-            outputs = jax.nn.relu(attend(logits, x @ params["value"], log_scale)).sum(axis=-1)
-        else:
-            outputs = attend(logits, values[..., None], log_scale)[:, 0]
-        return outputs, {"attention": jnp.exp(logs), "log_attention": logs, "matrix": W}
+        values = x @ params["value"] if self.hidden else values[..., None]
+        attended = self._attend(logits, logs, values)
+        outputs = jax.nn.relu(attended).sum(axis=-1) if self.hidden else attended[:, 0]
+        size = jnp.linalg.norm(W)
+        captured = {
+            "attention": jnp.exp(logs),
+            "log_attention": logs,
+            "matrix": W,
+            "direction": W / jnp.where(size > 0, size, 1.0),
+        }
+        return outputs, captured
+
+    def _attend(self, logits: jax.Array, logs: jax.Array, values: jax.Array) -> jax.Array:
+        if self.arithmetic == "usual":
+            return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
+        scaled = self.arithmetic == "scaled"
+        return attend(logits, values, -largest_other(logs) if scaled else jnp.zeros_like(logs[0, 0]))
 
 
 def normalised(learning_rate: Any) -> optax.GradientTransformation:
