@@ -14,7 +14,7 @@ from attnlab.simulation import Population, Record, Simulation, Steps
 from attnlab.theory.facts import facts_of
 
 from . import theory
-from .model import CrossAttention, normalised
+from .model import CrossAttention, normalised, released_factors
 from .task import TokenSelection
 
 ETA = 0.1  # of normalised steps, in the released code
@@ -113,3 +113,28 @@ def compared(run: Simulation, *, norm: Norm = "frobenius", best: bool = False) -
 
 def _rank(margin: theory.Margin) -> float:
     return theory.rank(margin.weights) if margin.feasible else np.nan
+
+
+# -- the runs of claims ---------------------------------------------------------------------------
+
+SEEDS = 100
+EQUAL = TokenSelection(sequences=4, length=5, vocab_size=12, scores="equal")
+LATE = (300, 1000, 1800, 3000, 5500, 10_000)
+
+
+def local() -> Simulation:
+    """The published setting of local convergence, from random starts."""
+    return descent(PUBLISHED, at=(0, 80, 100, 200, 300, 500, 1000, 2000), seeds=SEEDS)
+
+
+def factors() -> Simulation:
+    """The same with K and Q trained by the released steps, which have a ridge."""
+    model = CrossAttention(width=10)
+    return descent(
+        PUBLISHED, model, at=(80, 100, 1000, 2000), seeds=40, optimizer=released_factors
+    )
+
+
+def equal_scores() -> Simulation:
+    """Equal scores from W = 0, far into late training."""
+    return descent(EQUAL, FROM_ZERO, at=LATE, seeds=20)
