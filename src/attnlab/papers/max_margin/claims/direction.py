@@ -34,7 +34,7 @@ def levels() -> Simulation:
     statement=r"$\nabla_W L = \frac{1}{n} \sum_i \ell'(m_i) \sum_t s_{it} (\gamma_{it} - m_i) "
     r"x_{it} z_i^\top$",
     relation=EQUAL,
-    tolerance=1e-9,
+    tolerance=1e-8,
     runs={},
     code=("loss_gradient",),
     test="test_theory.py::test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
