@@ -278,7 +278,8 @@ def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     """Return the direction and offset of late training that selects these tokens (items 4, 8).
 
     Ours; the direction is as we know it. The selection must be locally optimal, and the support
-    vectors independent, as they are for almost all data.
+    vectors independent, as they are for almost all data, but not for one-hot tokens that sequences
+    share.
 
     Examples
     --------
@@ -300,6 +301,11 @@ def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     u = margin.dual[others]
     tight = support(margin)[others] & (u > 0)
     rows = margin_rows(x, z, selected)[tight]
+    if np.linalg.matrix_rank(rows) < len(rows):
+        raise InputError(
+            "x: the support vectors are dependent, so that no offset has these ratios; give tokens "
+            "in general position"
+        )
     ratios = np.log(_pulls(scores, selected)[tight] / u[tight])
     w = margin.weights.ravel()
     offset = np.linalg.lstsq(rows, ratios, rcond=None)[0]
