@@ -153,7 +153,9 @@ class CrossAttention(Model):
         if self.arithmetic == "usual":
             return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
         scaled = self.arithmetic == "scaled"
-        return attend(logits, values, -largest_other(logs) if scaled else jnp.zeros_like(logs[0, 0]))
+        return attend(
+            logits, values, -largest_other(logs) if scaled else jnp.zeros_like(logs[0, 0])
+        )
 
 
 def normalised(learning_rate: Any) -> optax.GradientTransformation:

@@ -122,7 +122,7 @@ class Path(Late):
             )
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        x, z, best = _instance(facts)
+        x, z, _ = _instance(facts)
         W = np.zeros((t.size, x.shape[-1], z.shape[-1]))
         radii = _rate(facts) * t
         # in increasing order, each found from the one before

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, Literal
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
@@ -118,6 +119,7 @@ def _rank(margin: theory.Margin) -> float:
 # -- the runs of claims ---------------------------------------------------------------------------
 
 SEEDS = 100
+SMALL = TokenSelection(sequences=4, length=5, vocab_size=8)
 EQUAL = TokenSelection(sequences=4, length=5, vocab_size=12, scores="equal")
 LATE = (300, 1000, 1800, 3000, 5500, 10_000)
 
@@ -130,11 +132,52 @@ def local() -> Simulation:
 def factors() -> Simulation:
     """The same with K and Q trained by the released steps, which have a ridge."""
     model = CrossAttention(width=10)
-    return descent(
-        PUBLISHED, model, at=(80, 100, 1000, 2000), seeds=40, optimizer=released_factors
-    )
+    return descent(PUBLISHED, model, at=(80, 100, 1000, 2000), seeds=40, optimizer=released_factors)
 
 
 def equal_scores() -> Simulation:
     """Equal scores from W = 0, far into late training."""
     return descent(EQUAL, FROM_ZERO, at=LATE, seeds=20)
+
+
+def wide(d: int, seeds: int) -> Simulation:
+    """The small setting with vectors of width d, from W = 0."""
+    return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=seeds)
+
+
+def all_optimal(of: xr.Dataset) -> xr.DataArray:
+    """Return whether every sequence selects its token of highest score, by seed."""
+    return of["optimal"].all("sequence")
+
+
+def kinds(run: Simulation) -> dict[str, xr.DataArray]:
+    """Return which seeds end globally optimal, only locally, or neither."""
+    of = compared(run)
+    best, locally = all_optimal(of), of["local"]
+    return {"global": best, "local": locally & ~best, "neither": ~locally & ~best}
+
+
+def best_solutions(
+    n: int, T: int, d: int, seeds: int, norm: Norm = "frobenius"
+) -> list[theory.Margin]:
+    """Return the programme's solutions for the tokens of highest score, by seed."""
+    task = TokenSelection(sequences=n, length=T, vocab_size=d)
+    made = instances(descent(task, FROM_ZERO, at=(1,), seeds=seeds))
+    return [solution(of, of["scores"].argmax(-1), norm) for of in made]
+
+
+@cache
+def ranks(n: int, d: int, seeds: int) -> xr.Dataset:
+    """Return ranks of both solutions for the best tokens, T = 5; NaN where there is none.
+
+    pulling: the number of sequences that have a support vector. gap: of the nuclear certificate.
+    """
+    short, low = (best_solutions(n, 5, d, seeds, norm) for norm in get_args(Norm))
+    pulling = [(of.dual > 0).any(-1).sum() if of.feasible else np.nan for of in short]
+    columns = {
+        "frobenius": map(_rank, short),
+        "nuclear": map(_rank, low),
+        "pulling": pulling,
+        "gap": (of.gap for of in low),
+    }
+    return xr.Dataset({name: ("seed", list(of)) for name, of in columns.items()})

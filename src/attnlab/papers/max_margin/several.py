@@ -20,9 +20,7 @@ HIDDEN = 4  # ReLUs of the head; the released number is not known to us
 BY = ("both parts", "margin alone", "one token")
 
 
-def several_tokens_run(
-    d: int, *, at: tuple[int, ...] = (2000,), seeds: int = 100
-) -> Simulation:
+def several_tokens_run(d: int, *, at: tuple[int, ...] = (2000,), seeds: int = 100) -> Simulation:
     """Return a run of a ReLU head by released steps, n = 3, T = 4."""
     task = TokenSelection(sequences=3, length=4, vocab_size=d)
     model = CrossAttention(hidden=HIDDEN, arithmetic="usual")

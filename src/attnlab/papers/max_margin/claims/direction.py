@@ -24,7 +24,9 @@ DIFFERENCE = 1e-5  # of W, for the slope of the loss
 
 def levels() -> Simulation:
     """Equal scores from W = 0, with what the theories predict."""
-    run = descent(equal_scores().task, equal_scores().model, at=(0, 10, 30, 100, 300, 1000), seeds=4)
+    run = descent(
+        equal_scores().task, equal_scores().model, at=(0, 10, 30, 100, 300, 1000), seeds=4
+    )
     return replace(run, record=replace(run.record, what=("attention", "direction")))
 
 
@@ -88,9 +90,7 @@ def mm_direction(found: Found) -> Measurement:
         input_core_dims=[["step"]],
     )
     correlation = of["correlation"]
-    path = ", ".join(
-        f"{mean(correlation.sel(step=t))} at {t}" for t in (100, 500, 1000)
-    )
+    path = ", ".join(f"{mean(correlation.sel(step=t))} at {t}" for t in (100, 500, 1000))
     return Measurement(
         Check("exponent of the error, mean", theory.BOUND, float(slopes.mean()), training=True),
         Check(

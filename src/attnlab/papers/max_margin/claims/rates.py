@@ -151,7 +151,8 @@ def mm_kq_faster(found: Found) -> Measurement:
     setting; and |K Q^T|_* after 80 and 100 steps with (eta t)^2, to a quarter: the start counts.
     """
     weights = {
-        name: found[name]["attention"].max("token").mean("sequence") for name in ("factors", "local")
+        name: found[name]["attention"].max("token").mean("sequence")
+        for name in ("factors", "local")
     }
     early = {name: of.sel(step=80) for name, of in weights.items()}
     gap = early["factors"] - early["local"].isel(seed=slice(early["factors"].size))
@@ -164,9 +165,7 @@ def mm_kq_faster(found: Found) -> Measurement:
     ]
     return Measurement(
         Check("mean weight at 80 steps", 0.0, gap.values, training=True),
-        Check(
-            "|K Q^T|_* over (eta t)^2", 1.0, size.values, LEADING, tolerance=0.25, training=True
-        ),
+        Check("|K Q^T|_* over (eta t)^2", 1.0, size.values, LEADING, tolerance=0.25, training=True),
         training_number=float(early["factors"].mean()),
         note="; ".join(paths),
     )

@@ -18,13 +18,23 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL
 
 from .. import theory
 from ..model import CrossAttention, released
-from ..runs import EXACT, FROM_ZERO, PUBLISHED, compared, descent, instances, local, solution
-from ..task import TokenSelection
+from ..runs import (
+    EXACT,
+    PUBLISHED,
+    SMALL,
+    all_optimal,
+    best_solutions,
+    compared,
+    descent,
+    instances,
+    kinds,
+    local,
+    wide,
+)
 
 Found = dict[str, xr.Dataset]
 LONGER = 16_000  # steps, where 2,000 leave a selection that is not locally optimal
 MANY = 300  # seeds: one run in a hundred is left like that
-SMALL = TokenSelection(sequences=4, length=5, vocab_size=8)
 FAR = 10.0  # factor of a start that is far out
 WIDTHS = (2, 4, 8, 16, 32)
 
@@ -38,16 +48,6 @@ def selecting(scores: str, scale: float) -> Simulation:
     """Equal or random scores, from W = 0 or from a start that is `scale` times larger."""
     model = replace(EXACT, scale=scale)
     return descent(replace(SMALL, scores=scores), model, at=(3000,), seeds=60)
-
-
-def wide(d: int) -> Simulation:
-    """The small setting with vectors of width d, from W = 0."""
-    return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=100)
-
-
-def all_optimal(of: xr.Dataset) -> xr.DataArray:
-    """Return whether every sequence selects its token of highest score, by seed."""
-    return of["optimal"].all("sequence")
 
 
 @claim(
@@ -199,7 +199,7 @@ def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
     sources="T23, T24",
     statement="Larger $d$ is benign: from $W = 0$ training comes to select the best tokens",
     relation=ABOVE,
-    runs={f"d={d}": partial(wide, d) for d in WIDTHS},
+    runs={f"d={d}": partial(wide, d, 100) for d in WIDTHS},
     code=("locally_optimal",),
     test="test_theory.py::test_feasibility_is_that_of_linear_programming",
     figure="dimension",
@@ -207,9 +207,10 @@ def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
 )
 def mm_overparameterised(found: Found) -> Measurement:
     """Count runs that select the best tokens, that are only locally optimal, and neither, n=4, T=5,
-    100 seeds at each d, after 2,000 steps: the share of the first must rise from d = 2 to 4, 8 and 32.
+    100 seeds at each d, after 2,000 steps: the share of the first must rise
+    from d = 2 to 4, 8 and 32.
     """
-    parts = {d: _kinds(compared(wide(d))) for d in WIDTHS}
+    parts = {d: kinds(wide(d, 100)) for d in WIDTHS}
     best = {d: mean(of["global"].astype(float)) for d, of in parts.items()}
     rise = np.diff([best[d].value for d in (2, 4, 8, 32)])
     return Measurement(
@@ -225,11 +226,6 @@ def mm_overparameterised(found: Found) -> Measurement:
     )
 
 
-def _kinds(of: xr.Dataset) -> dict[str, xr.DataArray]:
-    best, locally = all_optimal(of), of["local"]
-    return {"global": best, "local": locally & ~best, "neither": ~locally & ~best}
-
-
 @claim(
     "mm-feasible",
     sources="T23, T24",
@@ -238,7 +234,7 @@ def _kinds(of: xr.Dataset) -> dict[str, xr.DataArray]:
     runs={},
     code=("sufficient_dimension", "least_distance"),
     test="test_theory.py::test_the_sufficient_dimension_suffices_and_is_not_necessary",
-    figure="rank",
+    figure="dimension",
     number="where d is far below, at n=10, T=5, d=4, {:.0%} have one",
 )
 def mm_feasible(found: Found) -> Measurement:
@@ -257,7 +253,5 @@ def mm_feasible(found: Found) -> Measurement:
 
 
 def _feasible(n: int, T: int, d: int) -> xr.DataArray:
-    task = TokenSelection(sequences=n, length=T, vocab_size=d)
-    made = instances(descent(task, FROM_ZERO, at=(1,), seeds=200))
-    solved = [float(solution(of, of["scores"].argmax(-1)).feasible) for of in made]
+    solved = [float(of.feasible) for of in best_solutions(n, T, d, 200)]
     return xr.DataArray(solved, dims="seed")
