@@ -97,8 +97,8 @@ def judge(found: xr.Dataset) -> Judgement:
     steps = int(found["step"][-1])
     headline = (
         f"In accurate arithmetic the error falls as t^{exponent.value:.2f} (s.e. "
-        f"{exponent.error:.2g}), to {ends['accurate_error']} at {steps} steps; in the naive form it "
-        f"is {ends['naive_error']} there, and with the released constant {ends['released_error']}."
+        f"{exponent.error:.2g}), to {ends['accurate_error']} at {steps} steps; in the naive form "
+        f"it is {ends['naive_error']} there, and as released {ends['released_error']}."
     )
     summary = (
         f"{headline} |W| is {sizes['accurate_size']} ({ETA} t is {ETA * steps:g}), "

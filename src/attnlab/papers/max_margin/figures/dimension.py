@@ -118,7 +118,7 @@ def judge(found: xr.Dataset) -> Judgement:
     infeasible = found["rank"].sel(norm="frobenius").isnull().mean("instance")
     n, d = (int(found[of][-1]) for of in ("n", "d"))
     low, short = (rank[f"{norm}_rank_n{n}_d{d}"] for norm in ("nuclear", "frobenius"))
-    first, last = list(best.values())[0], list(best.values())[-1]
+    first, *_, last = best.values()
     lower = found["rank"].sel(norm="nuclear") <= found["rank"].sel(norm="frobenius")
     everywhere = bool((lower | found["rank"].isnull().any("norm")).all())
     headline = (

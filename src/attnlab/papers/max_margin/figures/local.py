@@ -111,7 +111,7 @@ def judge(found: xr.Dataset) -> Judgement:
     headline = (
         f"After {steps} steps W has the correlation {ends['W_frobenius']} with the Frobenius "
         f"solution of the tokens that it selects and {ends['W_nuclear']} with the nuclear one; "
-        f"K, Q have {ends['KQ_nuclear']} with the nuclear one and {ends['KQ_frobenius']} with the other."
+        f"K, Q have {ends['KQ_nuclear']} with this one, {ends['KQ_frobenius']} with the other."
     )
     summary = f"{headline} Means over {count} instances; circles are read off the released figures."
     alt = (

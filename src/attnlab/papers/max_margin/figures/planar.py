@@ -32,7 +32,7 @@ class Recipe(ExperimentRecipe):
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """path, W z_i over (panel, step, sequence, axis), margin, W_mm z_i, error over (panel, step);
-    token over (panel, sequence, token, axis), selected over (panel, sequence)."""
+    tokens over (panel, sequence, token, axis), selected over (panel, sequence)."""
     steps = np.unique(np.geomspace(1, recipe.steps, recipe.records).round().astype(int))
     panels = list(zip(recipe.lengths, recipe.seeds, strict=True))
     found = [_panel(T, seed, tuple(steps.tolist())) for (T, seed), _ in in_turn(panels, progress)]
@@ -49,10 +49,10 @@ def _panel(T: int, seed: int, at: tuple[int, ...]) -> xr.Dataset:
             "path": (("step", "sequence", "axis"), np.einsum("tdk,nk->tnd", W.values, z)),
             "margin": (("sequence", "axis"), z @ of["solution"].values.T),
             "error": ("step", of["error"].values),
-            "token": (("sequence", "token", "axis"), instance["x"]),
+            "tokens": (("sequence", "token", "axis"), instance["x"]),
             "selected": ("sequence", of["chosen"].values),
         },
-        {"step": list(at)},
+        {"step": list(at), "token": np.arange(T)},
     )
 
 
@@ -69,7 +69,7 @@ def draw(found: xr.Dataset) -> Figure:
                 ax.plot(x, y, color=colour, label=f"$W z_{i + 1}$")
                 ray = of["margin"].isel(sequence=i).values
                 ax.plot(*(rim * np.outer(ray, [0, 1]) / np.linalg.norm(ray)), "--", color=colour)
-                tokens = of["token"].isel(sequence=i).dropna("token").values
+                tokens = of["tokens"].isel(sequence=i).dropna("token").values
                 chosen = np.arange(len(tokens)) == int(of["selected"][i])
                 for some, fill in ((chosen, colour), (~chosen, "none")):
                     ax.plot(*(rim * tokens[some].T), "o", mfc=fill, color=colour)
