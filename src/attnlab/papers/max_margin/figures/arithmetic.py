@@ -78,7 +78,7 @@ def draw(found: xr.Dataset) -> Figure:
         axes[1].plot(steps, ETA * steps, ":", color=style.OUTLINE, label=r"$\eta t$")
         for ax in axes:
             ax.set(xlabel="step", xscale="log", yscale="log")
-            ax.legend()
+            ax.legend(loc="lower left" if ax is axes[0] else "upper left")
         style.y_labels(axes, ["error of the direction", r"$\|W\|$"])
         style.panel_titles(axes, ["direction", "size"])
     return figure
@@ -92,6 +92,7 @@ def judge(found: xr.Dataset) -> Judgement:
     ends = {f"{how}_error": mean(error.sel(how=how).isel(step=-1)) for how in HOW}
     sizes = {f"{how}_size": mean(found["size"].sel(how=how).isel(step=-1)) for how in HOW}
     numbers = numbers_of({"exponent": exponent, **ends, **sizes})
+    size = {name: f"{of.value:.0f} (s.e. {of.error:.1g})" for name, of in sizes.items()}
     bounded = exponent.value <= theory.BOUND
     fails = ends["naive_error"].above(ends["accurate_error"].value)
     steps = int(found["step"][-1])
@@ -101,8 +102,8 @@ def judge(found: xr.Dataset) -> Judgement:
         f"it is {ends['naive_error']} there, and as released {ends['released_error']}."
     )
     summary = (
-        f"{headline} |W| is {sizes['accurate_size']} ({ETA} t is {ETA * steps:g}), "
-        f"{sizes['naive_size']} in the naive form, and {sizes['released_size']} where the released "
+        f"{headline} |W| is {size['accurate_size']} ({ETA} t is {ETA * steps:g}), "
+        f"{size['naive_size']} in the naive form, and {size['released_size']} where the released "
         f"2.2e-16 beside |g| ends the steps. Nothing is fitted; {found.sizes['seed']} seeds."
     )
     alt = (

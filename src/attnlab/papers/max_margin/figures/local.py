@@ -27,7 +27,7 @@ NEAR = 0.98  # correlation at which a direction is that of a solution
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """instances: as many seeds. records: in even ratios from step 10 on."""
+    """instances: as many seeds. records: in even ratios from step 1 on."""
 
     sequences: int
     length: int
@@ -41,7 +41,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """correlation over (trained, norm, seed, step) with the solution of the tokens selected at the
     end, and weight, the mean over sequences of the largest attention weight."""
     task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size)
-    steps = np.geomspace(10, recipe.steps, recipe.records).round().astype(int)
+    steps = np.geomspace(1, recipe.steps, recipe.records).round().astype(int)
     at = (0, *np.unique(steps).tolist())
     factors = CrossAttention(width=recipe.vocab_size)
     runs = {
@@ -73,7 +73,7 @@ def draw(found: xr.Dataset) -> Figure:
             _band(axes[0], found["weight"].sel(trained=trained), colour, NAMES[trained])
         for ax, trained in zip(axes[1:], NAMES, strict=True):
             for norm, colour in zip(NORMS, (style.DISTINCT, style.GREEN), strict=True):
-                _band(ax, found["correlation"].sel(trained=trained, norm=norm), colour, norm)
+                _band(ax, found["correlation"].sel(trained=trained, norm=norm), colour, norm.title())
         for row in published("local_convergence"):
             if row["measure"] == "softmax_probability":
                 ax, colour = axes[0], colours[row["trained"]]
@@ -83,7 +83,7 @@ def draw(found: xr.Dataset) -> Figure:
             ax.plot(float(row["step"]), float(row["mean"]), "o", mfc="none", color=colour)
         for ax in axes:
             ax.set(xlabel="step", xlim=(0, steps[-1]), ylim=(0, 1.03))
-            ax.set_xscale("symlog", linthresh=10)
+            ax.set_xscale("symlog", linthresh=1)
             ax.legend(loc="lower right")
         style.y_labels(axes[:2], ["largest attention weight", "correlation"])
         style.panel_titles(axes, ["saturation", "$W$ trained", "$K, Q$ trained"])

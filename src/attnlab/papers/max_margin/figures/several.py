@@ -55,7 +55,7 @@ def draw(found: xr.Dataset) -> Figure:
                 if d in printed:
                     end = float(printed[d][COLUMNS[by]])
                     ax.plot(of["step"][-1], end, "o", mfc="none", color=colour)
-            ax.set(xlabel="step", xscale="log", ylim=(0, None))
+            ax.set(xlabel="step", xscale="log", yscale="log")
         axes[0].set_ylabel("1 - correlation with W")
         kept = found["kept"].sum("seed").values
         titles = [f"d = {d}, {n} kept" for d, n in zip(found["d"].values, kept, strict=True)]
