@@ -33,7 +33,7 @@ def levels() -> Simulation:
 @claim(
     "mm-gradient",
     sources="T24; re-derived",
-    statement=r"$\nabla_W L = \frac{1}{n} \sum_i \ell'(m_i) \sum_t s_{it} (\gamma_{it} - m_i) "
+    statement=r"$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} - m_i) "
     r"x_{it} z_i^\top$",
     relation=EQUAL,
     tolerance=1e-8,

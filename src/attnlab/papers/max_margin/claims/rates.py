@@ -137,7 +137,7 @@ def mm_gd_slow(found: Found) -> Measurement:
 @claim(
     "mm-kq-faster",
     sources=("T24, released figure", "ours: the size"),
-    statement=r"Trained $K, Q$ saturate sooner than $W$: $\lVert KQ^\top \rVert_\star \approx "
+    statement=r"Trained $K, Q$ saturate sooner than $W$: $\lVert KQ^\top \rVert_* \approx "
     r"(\eta t)^2$ where $\lVert W \rVert \approx \eta t$",
     relation=ABOVE,
     runs={"factors": factors, "local": local},

@@ -34,8 +34,8 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """rank over (norm, n, d, instance), NaN where the programme has no solution; kind, a share of
-    one, over (kind, width, seed)."""
+    """rank over (norm, n, d, instance), NaN where the programme has no solution; ending, 0 or 1,
+    over (kind, width, seed)."""
     cells = [(n, d) for n in recipe.sequences for d in recipe.dimensions]
     found = [
         ranks(n, d, recipe.instances)[["frobenius", "nuclear"]].to_array("norm")
@@ -48,7 +48,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     return xr.Dataset(
         {
             "rank": (("n", "d", "norm", "instance"), rank),
-            "kind": (("kind", "width", "seed"), np.array(kind)),
+            "ending": (("kind", "width", "seed"), np.array(kind)),
         },
         {
             "n": list(recipe.sequences),
@@ -89,7 +89,7 @@ def draw(found: xr.Dataset) -> Figure:
         places = np.arange(found.sizes["width"])
         colours = (style.DISTINCT, style.COMMON, style.OUTLINE)
         for kind, colour in zip(KINDS, colours, strict=True):
-            share = found["kind"].sel(kind=kind).mean("seed").values
+            share = found["ending"].sel(kind=kind).mean("seed").values
             axes[2].bar(places, share, bottom=under, color=colour, label=kind)
             under = under + share
         axes[2].set_xticks(places, [str(width) for width in found["width"].values])
@@ -112,7 +112,7 @@ def judge(found: xr.Dataset) -> Judgement:
         if found["rank"].sel(n=n, d=d, norm=norm).notnull().sum() > 1
     }
     best = {
-        f"global_d{d}": mean(found["kind"].sel(kind="global", width=d))
+        f"global_d{d}": mean(found["ending"].sel(kind="global", width=d))
         for d in found["width"].values
     }
     infeasible = found["rank"].sel(norm="frobenius").isnull().mean("instance")
