@@ -10,8 +10,17 @@ import pytest
 
 from attnlab.authoring import requirements
 
-OWN = ("scan_and_snap", "joma", "studies")
-QUICK = ("lemma-1", "lemma-2", "lemma-4", "theorem-1", "joma-linear", "joma-delta", "joma-tree")
+OWN = ("max_margin", "scan_and_snap", "joma", "studies")
+QUICK = (
+    "lemma-1",
+    "lemma-2",
+    "lemma-4",
+    "theorem-1",
+    "joma-linear",
+    "joma-delta",
+    "joma-tree",
+    "mm-gradient",
+)
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {
     "studies: theory imports no simulator",  # its formulas are attnlab's own

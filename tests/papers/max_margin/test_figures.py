@@ -20,14 +20,18 @@ def test_the_naive_form_fails_late(arithmetic):
     last = arithmetic["error"].isel(step=-1)
     assert (last.sel(how="naive") > 3 * last.sel(how="accurate")).all()
     assert judged("arithmetic", arithmetic).standing == Standing.HOLDS
-    same = arithmetic.assign(error=arithmetic["error"].sel(how="accurate", drop=True) + 0 * arithmetic["error"])
+    same = arithmetic.assign(
+        error=arithmetic["error"].sel(how="accurate", drop=True) + 0 * arithmetic["error"]
+    )
     assert judged("arithmetic", same).standing == Standing.PARTLY
 
 
 def test_infeasible_instances_have_no_rank():
     found = make("max_margin/dimension")
     rank = found["rank"]
-    assert (rank.sel(norm="nuclear") <= rank.sel(norm="frobenius")).sum() == rank.notnull().sum() / 2
+    assert (
+        rank.sel(norm="nuclear") <= rank.sel(norm="frobenius")
+    ).sum() == rank.notnull().sum() / 2
     assert rank.sel(d=5).notnull().all()
     swapped = found.assign(rank=rank.assign_coords(norm=["nuclear", "frobenius"]))
     assert judged("dimension", swapped).standing == Standing.FAILS

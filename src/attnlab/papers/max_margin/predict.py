@@ -2,8 +2,8 @@
 
 `MaxMargin`: W = R w_mm / |w_mm| towards the tokens of highest score, as we know it; R is ours. For
 factors K, Q it is the nuclear solution. `Late` (ours): W has an offset besides, and what the start
-leaves outside the span of the support vectors. `Path`: W is the least loss among weights of its
-norm, the regularisation path, which late training joins. None of them fits a number.
+leaves outside the span of the support vectors. `Path`: W is the least loss among weights of the
+norm R, the regularisation path, which late training joins. None of them fits a number.
 """
 
 from __future__ import annotations
@@ -115,21 +115,18 @@ class Path(Late):
 
     def check(self, run: Simulation) -> None:
         super().check(run)
-        if not _normalised(run) or run.model.scale:
-            raise InputError(
-                "model.scale: the path is for normalised steps from 0; give "
-                "CrossAttention(scale=0) and optimizer=normalised"
-            )
+        if run.model.scale:
+            raise InputError("model.scale: the path begins at 0; give CrossAttention(scale=0)")
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        x, z, _ = _instance(facts)
-        W = np.zeros((t.size, x.shape[-1], z.shape[-1]))
-        radii = _rate(facts) * t
-        # in increasing order, each found from the one before
+        x, z, best = _instance(facts)
+        late = theory.late_training(x, z, facts.data["scores"], best)
+        radii = late.size(t, eta=_rate(facts), normalised=_normalised(facts.run))
+        W = np.zeros((t.size, *late.direction.shape))
         moved = radii > 0
+        # in increasing order, each found from the one before
         W[moved] = theory.regularisation_path(x, z, facts.data["scores"], radii[moved])
-        margin = _margin(facts)
-        return W, margin.weights / margin.norm
+        return W, late.direction
 
 
 def _instance(facts: Facts) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:

@@ -73,7 +73,9 @@ def draw(found: xr.Dataset) -> Figure:
             _band(axes[0], found["weight"].sel(trained=trained), colour, NAMES[trained])
         for ax, trained in zip(axes[1:], NAMES, strict=True):
             for norm, colour in zip(NORMS, (style.DISTINCT, style.GREEN), strict=True):
-                _band(ax, found["correlation"].sel(trained=trained, norm=norm), colour, norm.title())
+                _band(
+                    ax, found["correlation"].sel(trained=trained, norm=norm), colour, norm.title()
+                )
         for row in published("local_convergence"):
             if row["measure"] == "softmax_probability":
                 ax, colour = axes[0], colours[row["trained"]]
