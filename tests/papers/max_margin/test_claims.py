@@ -9,6 +9,7 @@ from attnlab.auditing import Verdict, claims_of, select
 from attnlab.papers.max_margin import runs, theory
 from attnlab.papers.max_margin.claims import direction, variants
 from attnlab.papers.max_margin.model import CrossAttention
+from attnlab.theory.facts import facts_of
 
 SHEET = {
     *("mm-gradient", "mm-direction", "mm-saturates", "mm-local", "mm-sparsify", "mm-global-not"),
@@ -48,11 +49,9 @@ def test_one_hot_tokens_have_the_slopes_of_both_models():
     run = variants.one_hot("common", "even")
     rng = np.random.default_rng(0)
     z = rng.standard_normal(6)
-    batch = run.task.population({})
-    params = run.model.init(jax.random.key(0), run.task, {})
+    facts = next(facts_of(run))[1]
+    batch, params = run.task.population(facts.data), dict(facts.start)
     with jax.enable_x64(True):
-        params = jax.tree.map(lambda of: np.asarray(of, np.float64), params)
-        params["decoder"] = run.init["decoder"]
 
         def loss(row):
             logits = params["attention"]["z"]
@@ -63,7 +62,7 @@ def test_one_hot_tokens_have_the_slopes_of_both_models():
     x = np.eye(6)[np.array(variants.TOKENS)]
     scores = np.array([[1], [-1]]) * np.array(variants.VALUES["common"])[np.array(variants.TOKENS)]
     said = theory.loss_gradient(x, np.ones((2, 1)), scores, z[:, None]).gradient[:, 0]
-    np.testing.assert_allclose(slope, said, atol=1e-6)
+    np.testing.assert_allclose(slope, said, atol=1e-12)
 
 
 def test_the_usual_arithmetic_of_sequence_classes_ends_too():

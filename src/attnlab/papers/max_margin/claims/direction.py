@@ -33,8 +33,8 @@ def levels() -> Simulation:
 @claim(
     "mm-gradient",
     sources="T24; re-derived",
-    statement=r"$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} - m_i) "
-    r"x_{it} z_i^\top$",
+    statement=r"$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} "
+    r"(\gamma_{it} - m_i) x_{it} z_i^\top$",
     relation=EQUAL,
     tolerance=1e-8,
     runs={},
