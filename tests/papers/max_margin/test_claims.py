@@ -58,7 +58,7 @@ def test_one_hot_tokens_have_the_slopes_of_both_models():
             moved = {**params["attention"], "z": jax.numpy.asarray(logits).at[0, 6, :6].set(row)}
             return run.model.loss({**params, "attention": moved}, batch, "cross_entropy")
 
-        slope = jax.grad(loss)(z)
+        slope = jax.jit(jax.grad(loss))(z)
     x = np.eye(6)[np.array(variants.TOKENS)]
     scores = np.array([[1], [-1]]) * np.array(variants.VALUES["common"])[np.array(variants.TOKENS)]
     said = theory.loss_gradient(x, np.ones((2, 1)), scores, z[:, None]).gradient[:, 0]
