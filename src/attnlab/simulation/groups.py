@@ -501,8 +501,8 @@ class Flowing(Group):
         yield begin
         now, zero = begin.out_info, np.asarray(0, self.run.dtype)
         yield flow.advance.trace(*shared, now, self.rates, zero, limits)
-        there = dict(zip(self.plan.moving, now.there, strict=True))
-        there = program.State(there, (), ())
+        params = dict(zip(self.plan.moving, now.there, strict=True))
+        there = program.State(params, (), ())
         yield program.record.trace(self.plan, self.stack.tables, kept, there, np.int32(0))
 
     def advance(self, target: float) -> bool:

@@ -177,7 +177,7 @@ class Learner(Named, ABC):
         if run.symbols and isinstance(run.init, str) and run.init == "zero":
             return run.init  # the model's own, as on the exact path
         given = _last_parameters(run.init) if isinstance(run.init, xr.Dataset) else run.init
-        if not isinstance(given, Mapping):
+        if not isinstance(given, Mapping) or not given:
             raise InputError(f"init: expected arrays by group, or a result, got {given!r}")
         shapes = run_shapes(run, given=False).start
         for name, group in given.items():

@@ -1,27 +1,34 @@
-"""Where training runs are recorded, and how turns are located between records."""
+"""Training runs are recorded where they are quoted, and turns are located between records."""
 
 import numpy as np
 import pytest
 
 from attnlab.auditing.runs import RECORDS, recorded_at
-from attnlab.papers.scan_and_snap.cases import UNEVEN, WEAK, climbed, transition_time
-from attnlab.papers.scan_and_snap.readings import first_turn, logits, run_at
+from attnlab.papers.scan_and_snap.cases import (
+    UNEVEN,
+    WEAK,
+    at_ratios,
+    first_turn,
+    logits,
+    training_path,
+    transition_time,
+)
 from attnlab.simulation import simulate
 
 
 def test_what_is_quoted_at_t0_is_recorded_there():
-    times = climbed(WEAK)["time"].values
+    times = at_ratios(WEAK)["time"].values
     assert {transition_time(WEAK), 10 * transition_time(WEAK)} <= set(times.tolist())
     assert times.size == RECORDS
     assert np.all(np.diff(times) > 0)
     assert times[-1] == WEAK.steps
     elsewhere = WEAK.at(eta_z=WEAK.eta_y / 7.0)  # not a ratio of the ladder
-    assert transition_time(WEAK) in run_at(elsewhere)[0]
+    assert transition_time(WEAK) in training_path(elsewhere)[0]
     assert recorded_at(1e3, exactly=[1e9]) == recorded_at(1e3)
 
 
 def test_a_turn_is_located_between_records():
-    times, z = run_at(UNEVEN)
+    times, z = training_path(UNEVEN)
     turn = first_turn(times, z[:, 0, 1])
     run = simulate(
         UNEVEN.classes,
