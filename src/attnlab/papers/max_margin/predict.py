@@ -125,7 +125,7 @@ class Path(Late):
         W = np.zeros((t.size, *late.direction.shape))
         moved = radii > 0
         # in increasing order, each found from the one before
-        W[moved] = theory.regularisation_path(x, z, facts.data["scores"], radii[moved])
+        W[moved] = theory.regularisation_path(x, z, facts.data["scores"], radii[moved].tolist())
         return W, late.direction
 
 

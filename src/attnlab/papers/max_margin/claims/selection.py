@@ -31,6 +31,7 @@ from ..runs import (
     local,
     wide,
 )
+from ..task import Scores
 
 Found = dict[str, xr.Dataset]
 LONGER = 16_000  # steps, where 2,000 leave a selection that is not locally optimal
@@ -44,7 +45,7 @@ def many() -> Simulation:
     return descent(PUBLISHED, at=(2000,), seeds=MANY)
 
 
-def selecting(scores: str, scale: float) -> Simulation:
+def selecting(scores: Scores, scale: float) -> Simulation:
     """Equal or random scores, from W = 0 or from a start that is `scale` times larger."""
     model = replace(EXACT, scale=scale)
     return descent(replace(SMALL, scores=scores), model, at=(3000,), seeds=60)

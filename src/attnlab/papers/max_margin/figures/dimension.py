@@ -94,7 +94,7 @@ def draw(found: xr.Dataset) -> Figure:
             under = under + share
         axes[2].set_xticks(places, [str(width) for width in found["width"].values])
         axes[0].legend(loc="upper left")
-        axes[2].legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=len(KINDS))
+        axes[2].legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=3, handlelength=1)
         for ax in axes:
             ax.set_xlabel("d")
         for ax in axes[:2]:

@@ -76,7 +76,7 @@ def draw(found: xr.Dataset) -> Figure:
             ax.set(xlim=(-1.1 * rim, 1.1 * rim), ylim=(-1.1 * rim, 1.1 * rim), aspect="equal")
             ax.set_xlabel("first coordinate")
         axes[0].set_ylabel("second coordinate")
-        style.panel_titles(axes, [f"T = {T}" for T in found["T"].values])
+        style.panel_titles(axes.tolist(), [f"T = {T}" for T in found["T"].values])
         style.legend_above(
             figure, axes[0], title="dashed: $W^{mm} z_i$; dots: tokens, filled where selected"
         )

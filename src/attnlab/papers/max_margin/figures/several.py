@@ -59,7 +59,7 @@ def draw(found: xr.Dataset) -> Figure:
         axes[0].set_ylabel("1 - correlation with W")
         kept = found["kept"].sum("seed").values
         titles = [f"d = {d}, {n} kept" for d, n in zip(found["d"].values, kept, strict=True)]
-        style.panel_titles(axes, titles)
+        style.panel_titles(axes.tolist(), titles)
         style.legend_above(figure, axes[0])
     return figure
 
