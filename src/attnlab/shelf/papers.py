@@ -403,7 +403,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The papers that can be used, by year, arXiv number and name; what cannot; what they offer, by kind."""
+    """The usable papers by year, arXiv number and name; what cannot be used; what they offer."""
 
     papers: tuple[Paper, ...]
     faults: tuple[Fault, ...]
