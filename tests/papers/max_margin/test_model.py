@@ -12,13 +12,8 @@ import pytest
 
 from attnlab.files.errors import InputError
 from attnlab.papers.max_margin import theory
-from attnlab.papers.max_margin.model import (
-    CrossAttention,
-    attend,
-    normalised,
-    released,
-    released_factors,
-)
+from attnlab.papers.max_margin.attention import attend
+from attnlab.papers.max_margin.model import CrossAttention, normalised, released, released_factors
 from attnlab.papers.max_margin.task import TokenSelection
 
 TASK = TokenSelection(sequences=6, length=8, vocab_size=10)  # of the published runs

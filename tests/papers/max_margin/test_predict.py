@@ -8,7 +8,7 @@ import pytest
 from attnlab import Population, Record, Simulation, Steps, predict, simulate
 from attnlab.files.errors import InputError
 from attnlab.papers.max_margin.model import CrossAttention, normalised, released
-from attnlab.papers.max_margin.predict import Late, MaxMargin, Path
+from attnlab.papers.max_margin.predict import LateTraining, MaxMargin, RegularisationPath
 from attnlab.papers.max_margin.task import TokenSelection
 
 AT = (0, 10, 100, 1000)
@@ -42,10 +42,12 @@ def from_zero():
 
 def test_each_level_is_nearer_late_and_the_path_is_nearest_at_all_times(from_zero):
     run, trained = from_zero
-    direction, late, path = (errors(run, of, trained) for of in (MaxMargin(), Late(), Path()))
+    direction, late, path = (
+        errors(run, of, trained) for of in (MaxMargin(), LateTraining(), RegularisationPath())
+    )
     assert (path < direction).all() and (path < late).all() and path.max() < 0.12
     assert late[-1] < direction[-1] < 0.1
-    moved = predict(run, theory=Path())["attention"] - trained["attention"]
+    moved = predict(run, theory=RegularisationPath())["attention"] - trained["attention"]
     still = trained["attention"].isel(step=0, drop=True) - trained["attention"]
     assert abs(moved).max() < 0.1 < 0.5 < abs(still).max()
 
@@ -57,7 +59,9 @@ def test_limits_at_no_time_and_after_all_time(from_zero):
     best = trained["attention"].isel(step=-1).argmax("token")
     np.testing.assert_array_equal(said["attention"].isel(step=1).argmax("token"), best)
     np.testing.assert_array_equal(said["attention"].isel(step=1).max("token"), 1)
-    ends = [predict(run, theory=of, at=[np.inf])["direction"] for of in (MaxMargin(), Late())]
+    ends = [
+        predict(run, theory=of, at=[np.inf])["direction"] for of in (MaxMargin(), LateTraining())
+    ]
     np.testing.assert_array_equal(*ends)
     assert said["assumption_holds"].all()
     spread = run_of(scores="random")
@@ -67,7 +71,7 @@ def test_limits_at_no_time_and_after_all_time(from_zero):
 def test_plain_descent_and_random_starts_keep_what_the_start_leaves():
     for run in (run_of(optimizer="sgd", rate=1.0), run_of(CrossAttention())):
         trained = simulate(run, progress=False)
-        direction, late = (errors(run, of, trained) for of in (MaxMargin(), Late()))
+        direction, late = (errors(run, of, trained) for of in (MaxMargin(), LateTraining()))
         assert late[-1] < 0.4 and direction[-1] < 0.4
     assert late[-1] < direction[-1]  # it knows what a random start leaves
 
@@ -88,8 +92,8 @@ def test_factors_grow_as_the_square_of_time():
         (run_of(optimizer="adam"), MaxMargin(), "optimizer"),
         (run_of(optimizer=released), MaxMargin(), "optimizer"),
         (run_of(CrossAttention(width=3), optimizer="sgd"), MaxMargin(), "K and Q"),
-        (run_of(CrossAttention(width=3)), Late(), "width"),
-        (run_of(CrossAttention()), Path(), "scale"),
+        (run_of(CrossAttention(width=3)), LateTraining(), "width"),
+        (run_of(CrossAttention()), RegularisationPath(), "scale"),
         (Simulation("syn-small"), MaxMargin(), "TokenSelection"),
         (replace(run_of(), loss="square"), MaxMargin(), "logistic"),
     ],

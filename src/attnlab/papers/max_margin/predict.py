@@ -1,8 +1,8 @@
 """Levels of the max-margin theory: predictions of attention and of W's direction over time.
 
 `MaxMargin`: W = R w_mm / |w_mm| towards the tokens of highest score, as we know it; R is ours. For
-factors K, Q it is the nuclear solution. `Late` (ours): W has an offset besides, and what the start
-leaves outside the span of the support vectors. `Path`: W is the least loss among weights of the
+factors K, Q it is the nuclear solution. `LateTraining` (ours): W has an offset besides, and what the start
+leaves outside the span of the support vectors. `RegularisationPath`: W is the least loss among weights of the
 norm R, the regularisation path, which late training joins. None of them fits a number.
 """
 
@@ -86,7 +86,7 @@ class MaxMargin(Theory):
         return size[:, None, None] * direction, direction
 
 
-class Late(MaxMargin):
+class LateTraining(MaxMargin):
     """Ours: W = R direction + offset, with what the start leaves outside the span."""
 
     name = "max-margin-late"
@@ -107,7 +107,7 @@ class Late(MaxMargin):
         return late.weights(R) + outside.reshape(late.offset.shape), late.direction
 
 
-class Path(Late):
+class RegularisationPath(LateTraining):
     """W is the least loss at its norm, on the regularisation path (item 3)."""
 
     name = "max-margin-path"

@@ -15,7 +15,7 @@ from attnlab.theory import Check
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL
 
 from .. import theory
-from ..predict import Late, MaxMargin, Path
+from ..predict import LateTraining, MaxMargin, RegularisationPath
 from ..runs import PUBLISHED, compared, descent, equal_scores, instances, local
 
 Found = dict[str, xr.Dataset]
@@ -153,7 +153,10 @@ def mm_levels(found: Found) -> Measurement:
     """
     run = levels()
     trained = found["levels"]
-    said = {of.name: predict(run, theory=of) for of in (MaxMargin(), Late(), Path())}
+    said = {
+        of.name: predict(run, theory=of)
+        for of in (MaxMargin(), LateTraining(), RegularisationPath())
+    }
     direction, attention = (
         {name: _distance(trained[what], of[what]) for name, of in said.items()}
         for what in ("direction", "attention")
