@@ -47,9 +47,9 @@ class CrossAttention(Model):
         Factor of the start; 0 for W = 0.
     arithmetic : {"usual", "accurate", "scaled"}, optional
         How the slope of the attention weights is computed: by automatic differentiation of softmax;
-        without cancellation (`attention.attend`); or like this and multiplied by the inverse of the largest
-        weight that is not a selected token's, for `normalised` steps that go on where those weights
-        underflow.
+        without cancellation (`attention.attend`); or like this and multiplied by the inverse of the
+        largest weight that is not a selected token's, for `normalised` steps that go on where those
+        weights underflow.
     """
 
     width: int | None = None

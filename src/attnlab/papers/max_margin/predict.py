@@ -1,9 +1,10 @@
 """Levels of the max-margin theory: predictions of attention and of W's direction over time.
 
 `MaxMargin`: W = R w_mm / |w_mm| towards the tokens of highest score, as we know it; R is ours. For
-factors K, Q it is the nuclear solution. `LateTraining` (ours): W has an offset besides, and what the start
-leaves outside the span of the support vectors. `RegularisationPath`: W is the least loss among weights of the
-norm R, the regularisation path, which late training joins. None of them fits a number.
+factors K, Q it is the nuclear solution. `LateTraining` (ours): W has an offset besides, and what
+the start leaves outside the span of the support vectors. `RegularisationPath`: W is the least loss
+among weights of the norm R, the regularisation path, which late training joins. None of them fits a
+number.
 """
 
 from __future__ import annotations
