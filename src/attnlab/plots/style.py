@@ -42,7 +42,7 @@ def ordered(count: int) -> list[Any]:
 
 
 def style() -> AbstractContextManager[None]:
-    """Within it, figures are made and saved with attnlab's settings; the caller's stay as is."""
+    """Return a context in which matplotlib has attnlab's settings."""
     import matplotlib
 
     return matplotlib.rc_context(fname=SETTINGS)

@@ -1,18 +1,16 @@
-"""Capture of a model's attention calls: which module attends, with what, and what it makes of it.
+"""Capture of a model's attention calls: the module that attends, its inputs and its output.
 
-Calls of modules are followed by a patch of `nn.Module.__call__`, functions that attend by the
-patches of each `Source`. Nothing is put into modules: hooks would be copied and saved with them.
+`follow` patches `nn.Module.__call__` to see which module runs; `sources.py` patches the functions
+that attend. Nothing is put into modules: hooks would be copied and saved with them.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-import sys
 import threading
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,27 +25,26 @@ from attnlab.observing.call import DROP, AttentionCall
 from attnlab.observing.probe import sequences_read
 
 CHECKED = 8  # queries whose output is computed again
-TF32 = 2.0**-10  # what an accelerator may round the factors of a float32 product to
-# Called with a module and the arguments of its call; returns what is called with its output (None
-# after an error), or None.
+TF32 = 2.0**-10  # rounding of the factors of a float32 product on an accelerator
+# Called with a module and its arguments; returns None, or a function to call with the output (None
+# after an error).
 Begin = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Callable[[Any], None] | None]
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
 Guard = Callable[[], AbstractContextManager[None]]
-SMALL = 8  # modules of one whose output is held while the module around it runs
-CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
-Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, and from what
-_LOCK = threading.RLock()  # functions are replaced for all threads of the process
+SMALL = 8  # modules in a part whose output is held while the module around it runs
+CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in a module's name
+Made = dict[int, tuple[Tensor, Tensor]]  # output and input, by the address of the output
 
 
 @dataclass(frozen=True, eq=False)
 class CapturedCall:
-    """A captured attention call beside the output that the model made of it.
+    """A captured attention call and the output that the model computed from it.
 
-    call: queries, keys and all that decides the attention between them.
-    output: what the model's own function made of it.
-    layer: the name of the module, with #2 for its second call in one forward.
-    kind: the module's class.
-    exact: whether the output is that of the whole map, without dropout.
+    call: queries, keys and everything else that decides the attention weights.
+    output: output of the model's own attention function.
+    layer: name of the module, with #2 for its second call in one forward pass.
+    kind: class name of the module.
+    exact: False where dropout changed the output.
     """
 
     call: AttentionCall
@@ -56,16 +53,12 @@ class CapturedCall:
     kind: str
     exact: bool
 
-    def check(self) -> None:
-        """Refuse a call that does not explain the model's output, at once: see `output_check`."""
-        if (check := self.output_check()) is not None:
-            check.require_match(*check.numbers.tolist())
+    def output_check(self) -> Float[Tensor, " 2"] | None:
+        """Compute the output of eight queries again from the call; return its distance from the
+        model's and the part that rounding explains, or None where that is impossible.
 
-    def output_check(self) -> OutputCheck | None:
-        """Compute the output of eight queries again from the call, for `OutputCheck`.
-
-        A bias, a mask or a normaliser that no source knows of would otherwise make every statistic
-        wrong without a word. Does not synchronise with the device.
+        A bias, a mask or a normaliser that no source knows would otherwise make every statistic
+        silently wrong. Does not synchronise with the device.
         """
         call, value = self.call, self.call.value
         if value is None or not self.exact:
@@ -77,53 +70,41 @@ class CapturedCall:
         seen = logits.isfinite()
         found = _times(_weights(call, logits), value, call)
         wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)
-        # of values that are not finite nothing can be told: the model has diverged
+        # values that are not finite do not count: the model has diverged
         known = seen.any(-1) & value.isfinite().all()
         worst = wrong.masked_fill(~known, 0.0).amax()
         largest = logits.masked_fill(~seen, 0.0).abs().amax()
-        rounding = _rounding(call.query, call.key, value, self.output)
+        # rounding of the coarsest dtype that took part
+        eps = max(torch.finfo(t.dtype).eps for t in (call.query, call.key, value, self.output))
+        rounding = max(eps, 1e-6 if call.query.device.type == "cpu" else TF32)
         bound = rounding * (8 + 2 * largest) * value.abs().amax().float()
-        return OutputCheck(self.layer, self.kind, torch.stack([worst, bound]))
+        return torch.stack([worst, bound])
 
 
-@dataclass(frozen=True, eq=False)
-class OutputCheck:
-    """Difference between a layer's output and ours, and how much of it rounding explains."""
-
-    layer: str
-    kind: str
-    numbers: Float[Tensor, " 2"]
-
-    def require_match(self, wrong: float, bound: float) -> None:
-        """Refuse the layer if rounding does not explain these numbers."""
-        if not (wrong == 0 or wrong <= bound):  # both may be NaN
-            raise InputError(
-                f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
-                "mask than softmax attention to the keys that the mask shows (an additive mask "
-                f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
-                f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
-                "inside the module call attnlab.observing.record(query, key, value, mask=...) with "
-                "what it really uses"
-            )
-
-
-def _rounding(*tensors: Tensor) -> float:
-    """Return the rounding of the coarsest dtype that took part."""
-    coarsest = max(torch.finfo(tensor.dtype).eps for tensor in tensors)
-    return max(coarsest, 1e-6 if tensors[0].device.type == "cpu" else TF32)
+def require_match(layer: str, kind: str, wrong: float, bound: float) -> None:
+    """Refuse a layer if rounding does not explain the difference of its output from ours."""
+    if not (wrong == 0 or wrong <= bound):  # both may be NaN
+        raise InputError(
+            f"model: {layer} ({kind}) makes something else of its queries, keys and "
+            "mask than softmax attention to the keys that the mask shows (an additive mask "
+            f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
+            f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
+            "inside the module call attnlab.observing.record(query, key, value, mask=...) with "
+            "what it really uses"
+        )
 
 
 def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
     """Return the logits of some queries, minus infinity where a key is hidden.
 
-    On purpose not the code that the statistics use: what both say is right.
+    Deliberately independent of the code of the statistics: the two check each other.
     """
     query = call.query[..., rows, :].float()
     logits = _times(query * call.scale, call.key.transpose(-1, -2), call)
     if call.softcap is not None:
         logits = call.softcap * torch.tanh(logits / call.softcap)
     queries, keys = call.query.shape[-2], call.key.shape[-2]
-    place = (rows + keys - queries)[:, None]
+    position = (rows + keys - queries)[:, None]
     key = torch.arange(keys, device=rows.device)[None, :]
     if call.mask is not None:
         mask = call.mask.expand(*call.mask.shape[:-2], queries, keys)[..., rows, :]
@@ -132,29 +113,29 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
         else:
             logits = (logits + mask.float()).masked_fill(_hidden(mask.float()), -torch.inf)
     if call.causal:
-        logits = logits.masked_fill(key > place, -torch.inf)
+        logits = logits.masked_fill(key > position, -torch.inf)
     if call.window is not None:
-        far = (place - key) >= call.window
+        far = (position - key) >= call.window
         logits = logits.masked_fill(
-            far if call.causal else far | (key - place >= call.window), -torch.inf
+            far if call.causal else far | (key - position >= call.window), -torch.inf
         )
     return logits
 
 
 def _hidden(mask: Float[Tensor, "batch head row key"]) -> Tensor:
-    """Return which keys an additive mask hides: see `AttentionCall`.
+    """Return the keys that an additive mask hides: see `AttentionCall`.
 
-    Where it leaves them a weight that matters, the output of the model has it and ours does not.
+    Where these keep a weight that matters, the model's output has it and ours does not.
     """
     ordered, order = mask.sort(dim=-1, descending=True)
     dropped = (ordered.diff(dim=-1) <= -DROP).cumsum(-1) > 0
     hidden = torch.zeros_like(mask, dtype=torch.bool)
     hidden.scatter_(-1, order[..., 1:], dropped)
-    return hidden | (mask <= torch.finfo(torch.float16).min / 2)  # whole rows, which see nothing
+    return hidden | (mask <= torch.finfo(torch.float16).min / 2)  # rows that see nothing
 
 
 def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
-    """Return the softmax, with a learnt logit in the denominator where the head has one."""
+    """Return the softmax, with a learnable sink in the denominator where the head has one."""
     if call.sinks is None:
         return logits.softmax(-1).nan_to_num()
     sinks = call.sinks.float().view(1, -1, 1, 1).expand(*logits.shape[:-1], 1)
@@ -192,7 +173,7 @@ def follow(begin: Begin, module: nn.Module | None = None) -> Callable[[], None]:
             rest = tuple(one for one in _followers.pop(key, ()) if one is not begin)
             if rest:
                 _followers[key] = rest
-            # where another has taken the place since, it calls `_call`: both stay
+            # another patch on top calls `_call`: then both stay
             if not _followers and nn.Module.__call__ is _call and _original is not None:
                 nn.Module.__call__ = _original
                 _original = None
@@ -220,11 +201,10 @@ def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 class Capture:
     """Attention calls of one model in its next forward pass (only_training: of a training).
 
-    Holds the model's modules by identity and name: it lives as long as the forward pass that
-    it captures. Other threads may run other models, or the same one, in the meantime: only what the
-    thread of that forward does is seen, and of that only what modules of the model do: a teacher or
-    a loss that its forward calls is a model of its own. guard: opened around the code that
-    measures, within the model's own forward.
+    It holds the model's modules by identity and name, and lives as long as that forward pass.
+    Other threads may run the same model or others meanwhile: only the thread of that forward pass
+    is seen, and there only modules of the model. A teacher or a loss that its forward pass calls is
+    another model. guard: opened around the code that measures inside the forward pass.
     """
 
     def __init__(
@@ -237,19 +217,19 @@ class Capture:
     ) -> None:
         self.model, self._see, self._guard = model, see, guard
         self.names = {id(module): name for name, module in model.named_modules()}
-        # the modules that run, from the outermost to the innermost; None: of another model
+        # modules that run now, from the outermost to the innermost; None: of another model
         self.running: list[str | None] = []
         self.foreign: set[str] = set()  # classes of other models that attend inside the forward
-        self.ran: dict[str, nn.Module] = {}  # all that ran
-        self.times: Counter[str] = Counter()  # how often each has attended
-        self.alone: set[str] = set()  # those that attend in code of their own
-        self.products: set[tuple[str, tuple[int, ...]]] = set()  # of activations: who, what shape
-        self.muted = False  # within a function that was seen, and while that is measured
-        # whether the module that runs is known to attend to another sequence; None: not known
+        self.ran: dict[str, nn.Module] = {}  # all modules that ran
+        self.times: Counter[str] = Counter()  # number of calls captured of each
+        self.alone: set[str] = set()  # modules that attend in code of their own
+        self.products: set[tuple[str, tuple[int, ...]]] = set()  # of activations: module, shape
+        self.muted = False  # inside a function that is captured as a whole
+        # whether the module that runs attends to another sequence; None: not known
         self.cross: bool | None = None
-        self.sequences = 0  # that the model reads
-        self.appended = 0  # keys that it has put behind those of the sequence
-        self.made: list[Made] = []  # by the modules inside each that runs
+        self.sequences = 0  # number of sequences that the model reads
+        self.appended = 0  # number of keys put behind those of the sequence
+        self.made: list[Made] = []  # outputs inside each module that runs
         self._outermost_foreign = ""
         self.over = False  # the captured forward pass has ended
         # the thread of that forward: this one, or the first that begins a forward of a training
@@ -259,12 +239,17 @@ class Capture:
     def is_active(self) -> bool:
         """True if the code that runs now belongs to the captured forward pass.
 
-        What is computed again in the backward pass runs without the whole model around it.
+        Recomputation in the backward pass runs without the whole model around it.
         """
-        if threading.get_ident() != self.thread:
+        if not (self.in_thread and self.running):
             return False
-        inside = bool(self.running) and self.running[0] == "" and self.running[-1] is not None
+        inside = self.running[0] == "" and self.running[-1] is not None
         return inside and not (self.muted or self.over)
+
+    @property
+    def in_thread(self) -> bool:
+        """True in the thread of the captured forward pass."""
+        return threading.get_ident() == self.thread
 
     @property
     def current(self) -> str:
@@ -273,7 +258,7 @@ class Capture:
 
     @property
     def next_layer(self) -> int:
-        """Number of the layer that attends next: layers are counted as they come."""
+        """Number of the layer that attends next; layers are counted as they come."""
         return self.times.total()
 
     @contextmanager
@@ -283,7 +268,7 @@ class Capture:
             yield
 
     def see(self, name: str, call: AttentionCall, output: Tensor, *, exact: bool) -> None:
-        """Report a call that the module of this name has made."""
+        """Report a call of the module of this name."""
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
         captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__, exact)
@@ -291,19 +276,19 @@ class Capture:
             self._see(captured)
 
     def origins(self, tensor: Tensor) -> list[Tensor]:
-        """Return what a tensor was made from by modules of those that run, the nearest first.
+        """Return the inputs from which modules that run have made a tensor, the nearest first.
 
-        Views share the storage of what they are views of, so that this goes through chunks and
-        transpositions of what a linear layer gave, but not through sums or rotations of it.
+        Views share the storage of their tensor, so that this sees through chunks and transpositions
+        of a linear layer's output, but not through sums or rotations of it.
         """
         found: list[Tensor] = []
-        while (made := self._maker(found[-1] if found else tensor)) is not None:
-            found.append(made)
+        source: Tensor | None = tensor
+        while source is not None:
+            at = _address(source)
+            made = (made[at][1] for made in reversed(self.made) if at in made)
+            if (source := next(made, None)) is not None:
+                found.append(source)
         return found
-
-    def _maker(self, tensor: Tensor) -> Tensor | None:
-        place = _place(tensor)
-        return next((made[place][1] for made in reversed(self.made) if place in made), None)
 
     def comes_from_elsewhere(self, query: Tensor, key: Tensor) -> bool | None:
         """Return whether keys are made from another tensor than queries; None: not known."""
@@ -311,12 +296,12 @@ class Capture:
         if not (first and second):
             return None
         # views of one sequence overlap; two sequences of one tensor do not
-        if _place(first[-1]) == _place(second[-1]):
+        if _address(first[-1]) == _address(second[-1]):
             return not _overlap(first[-1], second[-1])
         return not any(differ_by_positions(*both) for both in itertools.product(first, second))
 
     def outputs(self) -> Iterator[Tensor]:
-        """Yield what modules inside of those that run have made, the latest first."""
+        """Yield outputs of modules inside those that run, the latest first."""
         for made in reversed(self.made):
             yield from (output for output, _ in reversed(made.values()))
 
@@ -325,13 +310,13 @@ class Capture:
         self.alone.add(self.current)
 
     def note_foreign(self) -> None:
-        """Take note that somebody attends, if that is another model inside the forward."""
-        if threading.get_ident() == self.thread and self.running and self.running[-1] is None:
+        """Note that attention runs, if it belongs to another model inside the forward pass."""
+        if self.in_thread and self.running and self.running[-1] is None:
             self.foreign.add(self._outermost_foreign)
 
     def unseen(self) -> dict[str, str]:
-        """Return names and classes of what ran without being captured: modules that attend, by what
-        they do or by the name of their class, and blocks of a stack in which others attend."""
+        """Return names and classes of modules that ran without being captured: those that attend,
+        by their operations or by their class name, and blocks of a stack in which others attend."""
         named = [name for name, module in self.ran.items() if ATTENDS.search(type(module).__name__)]
         known = {*self.times, *self.alone}
         found = set(self.alone)
@@ -369,12 +354,12 @@ class Capture:
             yield
 
     def _enter_foreign(self, module: nn.Module, *_: Any) -> Callable[[Any], None] | None:
-        """Note that a module of another model runs; return what notes its end.
+        """Note that a module of another model runs; return the function that notes its end.
 
-        One without weights, or with weights of the model, may be a part that is made anew in each
-        forward.
+        One without weights, or with weights of the model, may be a part of the model that each
+        forward pass makes anew.
         """
-        if not self.running or id(module) in self.names or threading.get_ident() != self.thread:
+        if not self.running or id(module) in self.names or not self.in_thread:
             return None
         if self.running[-1] is not None:
             weights = {id(weight) for weight in module.parameters()}
@@ -396,8 +381,8 @@ class Capture:
         return partial(self._take_made, args)
 
     def _beginning(self, name: str, module: nn.Module) -> Begin:
-        """Return what follows the calls of a module."""
-        # what a block makes of its input would keep the activations of all blocks alive
+        """Return the function that follows the calls of a module."""
+        # outputs of a whole block would keep the activations of all blocks alive
         is_small = sum(1 for _ in module.modules()) <= SMALL
 
         def begin(
@@ -405,7 +390,7 @@ class Capture:
         ) -> Callable[[Any], None]:
             if self.thread is None and name == "" and trains(self.model):
                 self.thread = threading.get_ident()
-            if threading.get_ident() == self.thread:
+            if self.in_thread:
                 if name == "":
                     self.sequences = sequences_read(self.model, args, kwargs)
                 self.running.append(name)
@@ -414,7 +399,7 @@ class Capture:
             return partial(leave, args)
 
         def leave(given: tuple[Any, ...], output: Any) -> None:
-            if threading.get_ident() != self.thread:
+            if not self.in_thread:
                 return
             if self.running and self.running[-1] == name:
                 self.running.pop()
@@ -427,13 +412,13 @@ class Capture:
         return begin
 
     def _take_made(self, given: tuple[Any, ...], output: Any) -> None:
-        """Note what a module makes of what."""
-        if not self.made or threading.get_ident() != self.thread:
+        """Note a module's output and first argument."""
+        if not self.made or not self.in_thread:
             return
         if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
-            place = _place(output)
-            if place != _place(given[0]):  # it may work in place
-                self.made[-1][place] = (output, given[0])
+            at = _address(output)
+            if at != _address(given[0]):  # it may work in place
+                self.made[-1][at] = (output, given[0])
 
 
 @contextmanager
@@ -449,8 +434,7 @@ def muted(captures: Collection[Capture], on: bool = True) -> Iterator[None]:
 
 
 def trains(model: nn.Module) -> bool:
-    """Check whether a forward pass that begins now is one of a training; generating needs no
-    gradients."""
+    """Check whether a forward pass that begins now trains: generating has no gradients."""
     return model.training and torch.is_grad_enabled()
 
 
@@ -464,8 +448,8 @@ def _is_plain(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
 
 
-def _place(tensor: Tensor) -> int:
-    """Return the address of a tensor's storage; 0 if it has none (a sparse one)."""
+def _address(tensor: Tensor) -> int:
+    """Return the address of a tensor's storage; 0 for sparse and nested tensors."""
     strided = tensor.layout == torch.strided and not tensor.is_nested
     return tensor.untyped_storage().data_ptr() if strided else 0
 
@@ -481,8 +465,8 @@ def _overlap(first: Tensor, second: Tensor) -> bool:
 
 
 def differ_by_positions(first: Tensor, second: Tensor) -> bool:
-    """Check whether two tensors of a batch differ by what is the same in all of its sequences:
-    positions that were added to one of them. A single sequence does not tell."""
+    """Check whether two tensors of a batch differ by the same amount in all sequences: positions
+    were added to one of them. A single sequence does not tell."""
     alike = first.shape == second.shape and first.dtype == second.dtype
     if not (alike and first.ndim >= 3 and first.is_floating_point()):
         return False
@@ -497,69 +481,3 @@ def differ_by_positions(first: Tensor, second: Tensor) -> bool:
 
 def _within(name: str, outer: str) -> bool:
     return name == outer or name.startswith(f"{outer}.")
-
-
-class Source(ABC):
-    """Patches functions that attend during capture, and reports their calls.
-
-    A further source is one file with a subclass that says which functions it patches (`patch`), and
-    its place in `attnlab.observing.capture.SOURCES`. A patch calls the original with the arguments
-    that it was given, returns what that returned, and makes an `AttentionCall` of them for each of
-    `active_captures`.
-    """
-
-    def __init__(self) -> None:
-        self.captures: tuple[Capture, ...] = ()  # never changed in place: all threads go through it
-        self._undo = ExitStack()
-
-    @abstractmethod
-    def patch(self, capture: Capture) -> None:
-        """Replace (`replace`) the functions that the captured model may call."""
-
-    @contextmanager
-    def open(self, capture: Capture) -> Iterator[None]:
-        """Report calls to this capture. The last capture that ends puts everything back.
-
-        Captures may end in any order: each would otherwise put back what it found, which may be
-        the patch of another.
-        """
-        try:
-            with _LOCK:
-                self.captures = (*self.captures, capture)
-                self.patch(capture)
-            yield
-        finally:
-            with _LOCK:
-                self.captures = tuple(one for one in self.captures if one is not capture)
-                if not self.captures:
-                    self._undo.close()
-
-    def active_captures(self) -> list[Capture]:
-        """Return the captures of the forward pass that runs; others note a foreign model."""
-        for capture in self.captures:
-            capture.note_foreign()
-        return [capture for capture in self.captures if capture.is_active]
-
-    def replace_by_name(self, capture: Capture, makers: Mapping[Any, Callable[..., Any]]) -> None:
-        """Replace functions that a model has under names of its own: imported into the files of
-        its classes, or set as attributes of its modules.
-
-        makers: for each function, what makes its stand-in from it, or from it compiled.
-        """
-        homes = {type(module).__module__ for module in capture.model.modules()}
-        files = [sys.modules[name] for name in homes if name in sys.modules]
-        for owner in (*files, *capture.model.modules()):
-            for name, value in list(vars(owner).items()):
-                if not callable(value) or isinstance(value, type):
-                    continue
-                original = getattr(value, "_torchdynamo_orig_callable", value)
-                if isinstance(original, Hashable) and original in makers:
-                    self.replace(owner, name, makers[original](value))
-
-    def replace(self, owner: Any, name: str, value: Any) -> None:
-        """Set an attribute until the last capture ends."""
-        if name in vars(owner):
-            self._undo.callback(setattr, owner, name, vars(owner)[name])
-        else:  # it is inherited
-            self._undo.callback(delattr, owner, name)
-        setattr(owner, name, value)
