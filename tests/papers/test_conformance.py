@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.authoring import requirements
 
-OWN = ("scan_and_snap", "joma", "polarisation", "studies")
+OWN = ("scan_and_snap", "max_margin", "joma", "polarisation", "studies")
 QUICK = (
     "lemma-1",
     "lemma-2",
@@ -19,6 +19,7 @@ QUICK = (
     "joma-linear",
     "joma-delta",
     "joma-tree",
+    "mm-gradient",
     "pol-ntk",
 )
 # requirements that do not apply to a paper; any other that finds nothing to check fails

@@ -395,7 +395,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The papers that can be used, by year and name; what cannot; what they offer, by kind."""
+    """The usable papers by year, arXiv number and name; what cannot be used; what they offer."""
 
     papers: tuple[Paper, ...]
     faults: tuple[Fault, ...]
@@ -590,8 +590,10 @@ def _find(_: str) -> Shelf:  # the environment is what it is kept by
     return Shelf(tuple(ordered), tuple(faults), offers)
 
 
-def _by_year(found: Paper | Fault) -> tuple[int, str]:
-    return (found.year if isinstance(found, Paper) else 0, found.name)
+def _by_year(found: Paper | Fault) -> tuple[int, str, str]:
+    if isinstance(found, Fault):
+        return (0, "", found.name)
+    return (found.year, found.arxiv or "", found.name)  # arXiv's numbers are in order of time
 
 
 def _built_in() -> Iterator[Paper | Fault]:
