@@ -593,7 +593,8 @@ def _find(_: str) -> Shelf:  # the environment is what it is kept by
 def _by_year(found: Paper | Fault) -> tuple[int, str, str]:
     if isinstance(found, Fault):
         return (0, "", found.name)
-    return (found.year, found.arxiv or "", found.name)  # arXiv's numbers are in order of time
+    # numbers of arXiv are in order of time; what has none comes last in its year
+    return (found.year, found.arxiv or "~", found.name)
 
 
 def _built_in() -> Iterator[Paper | Fault]:
