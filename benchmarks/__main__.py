@@ -17,6 +17,7 @@ NAMES = {
     "joint": "a step of Joint against one of Pairwise, and a plain PyTorch loop (or --no-torch)",
     "variants": "a step of each model variant against one of the paper's model",
     "observe": "what observing costs beside a training, beside eager attention, and in memory",
+    "record": "several of these as JSON for this commit, or against another commit",
     "architectures": "whether observe is right about every architecture of transformers; or NAMES",
 }
 

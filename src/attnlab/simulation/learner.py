@@ -1,4 +1,4 @@
-"""Learner: what the trainer runs. Task x Model makes one; closed equations make one directly."""
+"""Learner: the problem that the trainer runs, made of task and model, or of closed equations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Learner(Named, ABC):
     """
 
     uses: ClassVar[Uses] = Uses()
-    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `compiling`
+    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `program.OPTIONS`
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ class Learner(Named, ABC):
         if run.symbols and isinstance(run.init, str) and run.init == "zero":
             return run.init  # the model's own, as on the exact path
         given = _last_parameters(run.init) if isinstance(run.init, xr.Dataset) else run.init
-        if not isinstance(given, Mapping):
+        if not isinstance(given, Mapping) or not given:
             raise InputError(f"init: expected arrays by group, or a result, got {given!r}")
         shapes = run_shapes(run, given=False).start
         for name, group in given.items():

@@ -57,11 +57,11 @@ def facts_of(run: Simulation) -> Iterator[tuple[tuple[int, int], Facts]]:
 def _facts_of_group(stack: Stack, runs: Indices) -> Iterator[tuple[tuple[int, int], Facts]]:
     import jax
 
-    from attnlab.simulation import program
+    from attnlab.simulation.program import begin
 
     run, grid = stack.run, stack.run.grid
     constant = {name: of for name, of in grid.rates().items() if name not in grid.schedules}
-    kept, states = program.begin(*stack.beginning(runs))
+    kept, states = begin(*stack.beginning(runs))
     tables = _at(stack.tables, 0)
     for i, seed in enumerate(runs[1].tolist()):
         drawn, fixed = _at((kept.drawn, kept.fixed), 0, i)

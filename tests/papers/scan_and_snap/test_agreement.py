@@ -6,7 +6,7 @@ from plain import plain
 from scipy.stats import spearmanr, ttest_1samp
 from small_text import ANNOUNCED, read_corpus
 
-from attnlab.papers.scan_and_snap import scores
+from attnlab.papers.scan_and_snap import agreement
 from attnlab.papers.scan_and_snap.agreement import (
     IDF,
     SCORES,
@@ -57,8 +57,8 @@ def test_tf_idf_by_hand(corpus):
     windows = find_windows(corpus, **ASKED)
     classes = classes_of(windows)
     P = classes.probs
-    of_classes = scores.tf_idf_of_classes(classes)
-    of_windows = scores.tf_idf_of_windows(classes, windows)
+    of_classes = agreement.tf_idf_of_classes(classes)
+    of_windows = agreement.tf_idf_of_windows(classes, windows)
     for token, name in enumerate(windows.vocabulary):
         carriers = sum(P[k, token] > 0 for k in range(len(classes)))
         holders = sum(token in row for row in windows.tokens)
@@ -72,7 +72,7 @@ def test_tf_idf_by_hand(corpus):
 def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
     classes = classes_of(find_windows(corpus, **ASKED))
     rates = {"eta_y": 2.0, "eta_z": 0.02, "steps": 300}
-    predicted = scores.eq10(classes, **rates)
+    predicted = agreement.eq10(classes, **rates)
     settings = {"gradient": "population", "what": "logits", "at": (300,), "progress": False}
     run = plain(classes, **rates, **settings).isel(seed=0, step=-1)
     z = run["attention_logits"].values[classes.query_index]

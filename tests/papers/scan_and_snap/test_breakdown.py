@@ -6,7 +6,7 @@ import xarray as xr
 
 from attnlab.papers.scan_and_snap import breakdown
 from attnlab.papers.scan_and_snap.breakdown import KINDS
-from attnlab.papers.scan_and_snap.density import RATIOS, turning_ratio
+from attnlab.papers.scan_and_snap.cases import RISING_RATIOS, turning_ratio
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +56,11 @@ def test_the_ratio_at_which_the_order_turns_grows_with_time(monkeypatch):
 
 
 def test_the_turning_ratio_is_the_lowest_point():
-    curve = (np.log(RATIOS) - np.log(37.0)) ** 2
+    curve = (np.log(RISING_RATIOS) - np.log(37.0)) ** 2
     entropy = xr.DataArray(
         np.stack([curve, curve], axis=1),
         dims=("ratio", "time"),
-        coords={"ratio": RATIOS, "time": [0.0, 1.0]},
+        coords={"ratio": RISING_RATIOS, "time": [0.0, 1.0]},
     )
     assert turning_ratio(entropy, 0.5) == pytest.approx(37.0)
 

@@ -9,7 +9,8 @@ import pytest
 import attnlab
 from attnlab.auditing.clocks import Clock, Factor, Moment
 from attnlab.auditing.document import page
-from attnlab.files.mathematics import typeset_plain
+from attnlab.files.markdown import html
+from attnlab.files.mathematics import dollars, markdown
 from attnlab.tasks.classes import SequenceClasses
 
 # "the" is common; three words of "scored" and three of "elected" follow, then the query.
@@ -76,7 +77,7 @@ def test_of_what_has_not_moved_nothing_is_told():
     conclusion = found.commentary["scan_and_snap"]
     assert (conclusion.claimed, conclusion.as_claimed, conclusion.moved) == (7, 0, 0)
     assert conclusion.astray == ()
-    told = "Of 7 it cannot be told: they have not moved."
+    told = "For 7 we cannot tell: they have not moved."
     assert conclusion.sentences[1] == f"In training 0 of these 7 do what is claimed. {told}"
     assert not any("gains and losses" in sentence for sentence in conclusion.sentences)
     assert {row["as_claimed"] for row in found.rows()} == {None}
@@ -118,7 +119,7 @@ def test_tokens_that_no_theorem_covers_are_counted_with_the_reason():
     assert snap.simulated == Moment(1.0, ">=")
     assert snap.factor("sgd") is None
     assert "It snaps at t >= 1 in training" in found.sentences[-1]
-    assert "by sgd at t >= 1 (cannot be told)" in found.sentences[-1]
+    assert "by sgd at t >= 1 (we cannot tell)" in found.sentences[-1]
     assert "and the run ends at t = 1" in found.sentences[-2]
     assert fastest.simulated.sign == ">="
 
@@ -138,7 +139,10 @@ def test_it_is_in_the_document_and_on_top_of_the_page(outside):
     )
     json.dumps(document, allow_nan=False)
     shown = page(document, picture=b"picture", caption="drawn <so>")
-    places = [shown.index(str(typeset_plain(sentence))) for sentence in told["sentences"]]
+    places = [
+        shown.index(html(markdown(dollars(sentence))).removeprefix("<p>").removesuffix("</p>\n"))
+        for sentence in told["sentences"]
+    ]
     assert places == sorted(places)
     assert places[-1] < shown.index("data:image/png;base64,cGljdHVyZQ==") < shown.index("Fates of")
     assert 'alt="drawn &lt;so&gt;"' in shown

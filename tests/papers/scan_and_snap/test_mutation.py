@@ -11,9 +11,8 @@ import pytest
 
 from attnlab.auditing import Measurement, Verdict, select
 from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK
+from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK, slopes, training_path
 from attnlab.papers.scan_and_snap.claims import attention as attention_claims
-from attnlab.papers.scan_and_snap.readings import run_at, slopes
 from attnlab.theory.comparison import Check
 
 
@@ -130,7 +129,7 @@ def test_a_premise_that_held_would_change_the_verdict_in_training(monkeypatch):
     assert claim.examine().training is Verdict.PREMISE
 
     def as_trained(case, times, path):
-        recorded, z = run_at(case)
+        recorded, z = training_path(case)
         return slopes(recorded, z)[np.searchsorted(recorded, times) - 1]
 
     monkeypatch.setattr(attention_claims, "without_memory", as_trained)

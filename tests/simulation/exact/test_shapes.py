@@ -21,6 +21,7 @@ from attnlab import (
 )
 from attnlab.simulation.exact.learner import CONSTANTS
 from attnlab.simulation.groups import stacks
+from attnlab.simulation.program import begin
 
 CLASSES = attnlab.SequenceClasses(
     [{0: 0.5, 1: 0.3, 2: 0.1, 3: 0.1}, {0: 0.4, 4: 0.4, 5: 0.2}, {6: 0.3, 1: 0.3, 7: 0.4}],
@@ -64,7 +65,7 @@ def check(value):
 def test_shapes_are_as_annotated(case):
     run = CASES[case]
     ((stack,),) = stacks(run)
-    kept, states = stack.begin(next(stack.groups()))
+    kept, states = begin(*stack.beginning(next(stack.groups())))
     # the axes of settings, seeds and learning rates are not those of the values themselves
     layout, source, start = jax.tree.map(lambda leaf: leaf[0], stack.tables)
     constants = jax.tree.map(lambda leaf: leaf[0, 0], kept.fixed[CONSTANTS])

@@ -1,22 +1,27 @@
 """Agreement: do the tokens that the trained model attends to rank as a score said they would?
 
-The slides of "Scan and Snap" call attention a learnable TF-IDF. By Eq. 5 attention is term
-frequency times a learnt weight exp(z), so frequency alone already ranks it well; what is to be
-found out is whether z ranks tokens as an inverse document frequency does, or as Eq. 10 does.
+The slides of "Scan and Snap" call attention a learnable TF-IDF. By Eq. 5 attention is frequency
+times a weight, c proportional to P(l|m,n) exp(z_ml), and training moves the weight alone; frequency
+alone already ranks attention well. What is to be found out is whether z ranks tokens as an inverse
+document frequency does, or as Eq. 10 does. So a score has two parts: a weight, to be compared with
+z, and an attention, to be compared with c.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab import formulas
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
+from attnlab.formulas import Setting
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.measures.received import rank_correlation
 from attnlab.measures.roles import class_count
 from attnlab.papers.scan_and_snap.fit import fit_windows
@@ -28,7 +33,7 @@ from attnlab.tasks.text.classes import classes_of
 from attnlab.tasks.text.corpus import Corpus
 from attnlab.tasks.text.windows import Windows, find_windows
 
-from . import scores
+from . import theory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -139,17 +144,80 @@ def measure(
     return result.assign_attrs(provenance(spec, windows=len(windows), top=top))
 
 
-def score_all(
-    classes: SequenceClasses, windows: Windows, rates: dict[str, Any]
-) -> list[scores.Score]:
-    """In the order of SCORES."""
+class Score(NamedTuple):
+    """A weight and an attention for each token in each class, (K, M)."""
+
+    weight: FloatArray
+    attention: FloatArray
+
+
+# Scores rank tokens; nobody compares their digits.
+_TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
+
+
+def printed(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
+    """Score by the theory as printed: z after `steps` by Eq. 10 with class weight 1 and Eq. 88."""
+    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
+    flow = theory.attention_flow(setting, steps, weight=1.0, form="printed", **_TOLERANCES)
+    return _by_logits(classes, flow.logits)
+
+
+def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
+    """Score by the theory corrected: z by Eq. 10, each class with its own clock, and Eq. 5.
+
+    Eq. 10 speaks of every token. Theorems 2 and 3, its corollaries for distinct tokens, are silent
+    about common ones, and in a text nearly all tokens are common.
+    """
+    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
+    flow = theory.attention_flow(setting, steps, **_TOLERANCES)
+    return _by_logits(classes, flow.logits)
+
+
+def sgd(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
+    """Score by the level "sgd" (ours): the decoder that SGD trains in place of Theorem 1's."""
+    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
+    flow = formulas.sgd_flow(setting, steps, **_TOLERANCES)
+    return _by_logits(classes, flow.logits)
+
+
+def _by_logits(classes: SequenceClasses, z: FloatArray) -> Score:
+    """z of contextual tokens, (query, token), and the attention that they make, over all tokens."""
+    weight, attention = np.zeros((2, len(classes), classes.vocab_size))
+    weight[:, classes.in_play] = z[classes.query_index]
+    attention[:, classes.in_play] = formulas.attention_weights(classes, z)
+    return Score(weight, attention)
+
+
+def frequency(classes: SequenceClasses) -> Score:
+    """P(l|m,n): where attention is before training."""
+    return Score(classes.probs, classes.probs)
+
+
+def tf_idf_of_classes(classes: SequenceClasses) -> Score:
+    """TF-IDF with the classes as documents: idf = ln(K / number of classes that have the token)."""
+    P = classes.probs
+    return _tf_idf(P, (P > 0).sum(axis=0), documents=len(classes))
+
+
+def tf_idf_of_windows(classes: SequenceClasses, windows: Windows) -> Score:
+    """TF-IDF with the windows as documents: idf = ln(N / number of windows with the token)."""
+    return _tf_idf(classes.probs, (windows.counts() > 0).sum(axis=0), documents=len(windows))
+
+
+def _tf_idf(P: FloatArray, having: IntArray, documents: int) -> Score:
+    idf = np.log(documents / np.maximum(having, 1))  # a token that none has is in no support
+    return Score(np.broadcast_to(idf, P.shape), P * idf)
+
+
+def score_all(classes: SequenceClasses, windows: Windows, rates: dict[str, Any]) -> list[Score]:
+    """Return the scores in the order of SCORES."""
     return [
-        scores.printed(classes, **rates),
-        scores.eq10(classes, **rates),
-        scores.sgd(classes, **rates),
-        scores.frequency(classes),
-        scores.tf_idf_of_classes(classes),
-        scores.tf_idf_of_windows(classes, windows),
+        printed(classes, **rates),
+        eq10(classes, **rates),
+        sgd(classes, **rates),
+        frequency(classes),
+        tf_idf_of_classes(classes),
+        tf_idf_of_windows(classes, windows),
     ]
 
 
@@ -175,7 +243,7 @@ def _train(
 
 
 def _compare(
-    classes: SequenceClasses, trained: list[xr.Dataset], held: list[scores.Score], top: int
+    classes: SequenceClasses, trained: list[xr.Dataset], held: list[Score], top: int
 ) -> xr.Dataset:
     seeds = trained[0].sizes["seed"]
     shape = (len(TRAININGS), len(TARGETS), len(TOKENS), len(SCORES), seeds, len(classes))
@@ -218,25 +286,25 @@ def _compare(
     )
 
 
-def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[NDArray[np.int64], ...]:
-    """Of class k all tokens, and its most frequent; in the order of TOKENS."""
+def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[IntArray, ...]:
+    """Return all tokens of class k, and its most frequent ones, in the order of TOKENS."""
     support = classes.support(k)
     most = max(2, round(FREQUENT * support.size))  # one alone has no rank
     return support, support[np.argsort(-classes.probs[k, support], kind="stable")[:most]]
 
 
 def recall_at(target: NDArray[Any], score: NDArray[Any], *, top: int) -> float:
-    """The share of the target's `top` largest that are among the score's; ties by position."""
+    """Return the share of the target's `top` largest that are also the score's; ties by order."""
     first = [set(np.argsort(-values, kind="stable")[:top].tolist()) for values in (target, score)]
     return len(first[0] & first[1]) / len(first[0])
 
 
 def summarise(result: xr.Dataset) -> xr.Dataset:
-    """Means over seeds and classes over (training, target, tokens, score), with their uncertainty.
+    """Return means over seeds and classes, with their uncertainty.
 
-    `*_low`, `*_high`: a 95 % t-interval over queries, because the classes of one query share its z;
-    NaN for one query. `*_seed_sd`: the standard deviation over seeds of the mean over classes.
-    `queries`: how many there are.
+    Dims: training, target, tokens, score. `*_low`, `*_high`: a 95 % t-interval over queries,
+    because the classes of one query share its z; NaN for one query. `*_seed_sd`: the standard
+    deviation over seeds of the mean over classes. `queries`: the number of queries.
     """
     out: dict[str, Any] = {}
     for name in MEASURES:
@@ -250,8 +318,8 @@ def summarise(result: xr.Dataset) -> xr.Dataset:
     return found.assign_attrs(queries=np.unique(result["query_token"]).size)
 
 
-def by_query(values: xr.DataArray) -> NDArray[np.float64]:
-    """Means over the seeds and classes of each query, along the last axis."""
+def by_query(values: xr.DataArray) -> FloatArray:
+    """Return means over the seeds and classes of each query, along the last axis."""
     of_class = values.mean("seed").transpose(..., "sequence_class").values
     query = values["query_token"].values
     return np.stack([of_class[..., query == token].mean(axis=-1) for token in np.unique(query)], -1)
@@ -265,8 +333,8 @@ def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple
     return float(mean), float(half)
 
 
-def t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean along the last axis, and half of its interval."""
+def t_interval(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean along the last axis, and half of its interval."""
     from scipy.stats import t
 
     n = values.shape[-1]
@@ -277,7 +345,7 @@ def t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
 
 
 def in_words(result: xr.Dataset) -> str:
-    """Is attention a learnable TF-IDF? What the numbers say, for the model on the real windows."""
+    """Say whether attention is a learnable TF-IDF, for the model on the real windows."""
     found = summarise(result)
     c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
     c = c.to_series()
@@ -295,7 +363,7 @@ def in_words(result: xr.Dataset) -> str:
 
 
 def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
-    """What becomes of the tokens that every class has."""
+    """Say what becomes of the tokens that every class has."""
     shared = np.flatnonzero(carriers == result.sizes["sequence_class"])
     if not shared.size:
         return ""
@@ -307,7 +375,7 @@ def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
 
 
 def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
-    """What ranks z, and how an inverse document frequency compares with Eq. 10."""
+    """Say what ranks z, and how an inverse document frequency compares with Eq. 10."""
     cell = {"training": "windows", "target": "logits", "tokens": tokens}
     z = found.sel(cell)["rank_correlation"].to_series()
     low = found.sel(cell)["rank_correlation_low"].to_series()
@@ -315,16 +383,16 @@ def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
     mean, half = difference(result, best, THEORY, **cell)
     by = f"{mean:+.2f}"
     if abs(mean) > half:
-        beside = f"{'more' if mean > 0 else 'less'} so than"
+        than = f"{'more' if mean > 0 else 'less'} so than"
     else:  # NaN, of one query, tells nothing
-        beside = "and we cannot tell whether more or less so than"
+        than = "and we cannot tell whether more or less so than"
     if np.isfinite(half):
         by += f" ± {half:.2f}"
     return (
         f"{THEORY} ranks it with {z[THEORY]:.2f} (as printed {z[PRINTED]:.2f}, with {SGD} "
         f"{z[SGD]:.2f}), the idf of classes with {z[IDF[0]]:.2f}, that of windows with "
         f"{z[IDF[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
-        f"inverse document frequency, {beside} it is the z of {THEORY} ({by})"
+        f"inverse document frequency, {than} it is the z of {THEORY} ({by})"
     )
 
 
@@ -347,30 +415,18 @@ def draw(found: xr.Dataset, top: int) -> Figure:
                 ends = [one[f"{quantity}_{end}"].values for end in ("low", "high")]
                 low, high = np.clip(ends, *BOUNDS[quantity])
                 reach = np.abs([mean - low, high - mean])
-                ax.errorbar(
-                    mean,
-                    row + 0.2 * (i - 1),
-                    xerr=reach,
-                    linestyle="none",
-                    marker=style.MARKERS[i],
-                    color=style.ordered(len(TRAINED_ON))[i],
-                    capsize=2,
-                    label=words,
-                )
+                colour = style.ordered(len(TRAINED_ON))[i]
+                styles: Any = {"color": colour, "marker": style.MARKERS[i], "linestyle": "none"}
+                ax.errorbar(mean, row + 0.2 * (i - 1), xerr=reach, capsize=2, label=words, **styles)
             ax.axvline(0, color=style.OUTLINE, linewidth=0.6)
             ax.set_xlabel(ROWS[quantity, tokens].format(top=top))
         axes[0][0].set_yticks(row, names)
         axes[0][0].invert_yaxis()
         style.panel_titles(axes.ravel(), [*TARGET_WORDS.values()] * len(ROWS))
         handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside upper center",
-            ncols=3,
-            title_fontsize=7.5,
-            title=f"trained on; bars: 95 % t-interval over {found.attrs['queries']} queries",
-        )
+        title = f"trained on; bars: 95 % t-interval over {found.attrs['queries']} queries"
+        above: Any = {"loc": "outside upper center", "ncols": 3, "title_fontsize": 7.5}
+        figure.legend(handles, labels, title=title, **above)
     return figure
 
 

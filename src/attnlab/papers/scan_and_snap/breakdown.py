@@ -1,4 +1,4 @@
-"""Where theory breaks: how far prediction is from training, over one knob at a time.
+"""Maps of where theory breaks: how far prediction is from training, over one setting at a time.
 
 Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways, and the
 next level of the theory in the first of them:
@@ -24,19 +24,15 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing.runs import ratios, trained
-from attnlab.simulation import simulate
+from attnlab.formulas.checks import FloatArray
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case
 
-from . import theory
-from .cases import transition_time
-from .density import TURNS, densities, turning_ratio
+from . import cases, theory
 from .hypotheses import FAST
-from .readings import gain_error, logits, most_and_least_frequent, reduced
 
 M = 1000
 RATIOS = (0.25, 1.0, 4.0, FAST, 150.0, 1000.0)
@@ -76,23 +72,21 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
     )
 
 
-def predictions(case: Case, time: float) -> dict[str, NDArray[np.float64]]:
+def predictions(case: Case, time: float) -> dict[str, FloatArray]:
     """Logits (Q, L) at `time`, by the kind of error that they are for."""
     at = np.array([time])
     sgd = formulas.sgd_flow(case, at, rtol=1e-7, atol=1e-10)
-    return {"speed": reduced(case, at).logits[0], "sgd_speed": sgd.logits[0]}
+    return {"speed": cases.eq_10(case, at).logits[0], "sgd_speed": sgd.logits[0]}
 
 
-def errors(
-    case: Case, predicted: Mapping[str, NDArray[np.float64]], z: NDArray[np.float64]
-) -> dict[str, float]:
-    """The errors of `predictions`, given the logits (Q, L) of training at the same time."""
-    n, high, _ = most_and_least_frequent(case)
+def errors(case: Case, predicted: Mapping[str, FloatArray], z: FloatArray) -> dict[str, float]:
+    """Return the errors of `predictions`, given the logits (Q, L) of training at the same time."""
+    n, high, _ = cases.most_and_least_frequent(case)
     dominant = case.psi[n], high
     fates = theory.token_fates(case)
     return {
         **{kind: float(path[dominant] / z[dominant]) for kind, path in predicted.items()},
-        "gain": float(gain_error(case, z)),
+        "gain": float(cases.gain_error(case, z)),
         "fate": float((z * fates < 0)[fates != 0].mean()),
     }
 
@@ -121,31 +115,19 @@ def ratio_map() -> xr.Dataset:
     cells: dict[tuple[float, float], dict[str, float]] = {}
     for prob in COMMON:
         case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
-        time = 10 * transition_time(case)
+        time = 10 * cases.transition_time(case)
         rates = ratios(*RATIOS, eta_y=ETA_Y)
         at = trained(case.classes, rates, case.steps, exactly=(time,)).sel(time=time)
         for i, ratio in enumerate(RATIOS):
-            z = logits(case, at.isel(run=i))
+            z = cases.logits(case, at.isel(run=i))
             here = case.at(eta_z=ETA_Y / ratio)
             cells[ratio, prob] = errors(here, predictions(here, time), z)
     return _table(cells, "ratio", "eta_Y / eta_Z: two classes, the joint flow at 10 t_0")
 
 
-def _stepped(case: Case, steps: int, **settings: Any) -> NDArray[np.float64]:
+def _stepped(case: Case, steps: int, **settings: Any) -> FloatArray:
     """Return the logits after plain steps, the mean over seeds."""
-    result = simulate(
-        case.classes,
-        eta_y=case.eta_y,
-        eta_z=case.eta_z,
-        steps=steps,
-        momentum=0.0,
-        what="logits",
-        at=[0, steps],
-        dtype="float64",
-        progress=False,
-        **settings,
-    )
-    return logits(case, result.isel(step=-1).mean("seed"))
+    return cases.logits(case, cases.train_steps(case, steps, **settings).isel(step=-1).mean("seed"))
 
 
 def class_map() -> xr.Dataset:
@@ -154,7 +136,7 @@ def class_map() -> xr.Dataset:
     for K in CLASSES:
         for prob in COMMON:
             case = Case(graded(K, prob), ETA_Y, ETA_Z, 1e6)
-            steps = round(10 * transition_time(case))
+            steps = round(10 * cases.transition_time(case))
             z = _stepped(case, steps, gradient="population")
             cells[K, prob] = errors(case, predictions(case, steps), z)
     title = "Number of classes K: expected-gradient steps to 10 t_0, eta_Y / eta_Z = 30"
@@ -167,7 +149,7 @@ def length_map() -> xr.Dataset:
     # A rarer token needs a sampler of another shape, and that another compilation.
     for prob in COMMON[-3:]:
         case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
-        steps = round(10 * transition_time(case))
+        steps = round(10 * cases.transition_time(case))
         predicted = predictions(case, steps)  # the theory has no length
         for length in LENGTHS:
             z = _stepped(case, steps, length=length, batch_size=64, seeds=16)
@@ -177,18 +159,21 @@ def length_map() -> xr.Dataset:
 
 
 def clock_map() -> xr.Dataset:
-    """The ratio at which the order of Section 6 (c) turns, over eta_Z t and overlap, K = 2."""
+    """Return the ratio at which Section 6 (c)'s order turns, over eta_Z t and overlap, K = 2."""
     eta_z = 1e-3
-    columns = [densities(graded(2, prob), eta_z=eta_z) for prob in COMMON]
+    columns = [cases.densities(graded(2, prob), eta_z=eta_z) for prob in COMMON]
     return xr.Dataset(
         {
             "turn": (
                 ("clock", "common_prob"),
-                [[turning_ratio(column, clock / eta_z) for column in columns] for clock in TURNS],
+                [
+                    [cases.turning_ratio(column, clock / eta_z) for column in columns]
+                    for clock in cases.TURNS
+                ],
                 {"caption": TURN, "wrong": "factor"},
             )
         },
-        {"clock": list(TURNS), "common_prob": list(COMMON)},
+        {"clock": list(cases.TURNS), "common_prob": list(COMMON)},
         {"title": "eta_Z t: two classes, the joint flow at eta_Z = 0.001"},
     )
 

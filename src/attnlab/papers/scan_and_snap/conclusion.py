@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Trial
 from attnlab.auditing.clocks import Clock
 from attnlab.auditing.document import hypothesis_document, number
 from attnlab.auditing.tokens import agreement, seen_roles
+from attnlab.formulas.checks import IntArray
 from attnlab.theory import Case, Hypothesis
 
 from . import theory
@@ -24,7 +24,7 @@ from .predict import Level
 FEW = 3  # tokens that are named
 
 
-def claimed_fates(case: Case) -> NDArray[np.int64]:
+def claimed_fates(case: Case) -> IntArray:
     """Return Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
     fates = theory.token_fates(case)
     if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
@@ -34,12 +34,12 @@ def claimed_fates(case: Case) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Conclusion:
-    """Of how many tokens the theorems speak, how many do what is claimed, and whose clock is off.
+    """Summary of an audit: what the theorems claim, what tokens do, and whose clock is off.
 
     tokens: those that a query sees, counted under each query. claimed: those of which Theorem 2 or
     Corollary 2 says that they gain or lose. unclaimed: why they say nothing of the others.
     as_claimed: of how many training agrees. astray: those that do the opposite, in words, furthest
-    off first. moved: how many tokens have moved at all; of the others nothing can be told.
+    off first. moved: how many tokens have moved at all; for the others we cannot tell.
     asked: what the theorems ask for, each with its value here. signs: of how many tokens a theory
     has the right sign of z, by its name. transition: t_0' and t_0 of Lemma 9. end: of the run.
     clocks: when attention is fastest and when it snaps, each in the class where theories
@@ -59,20 +59,20 @@ class Conclusion:
     end: float
     clocks: tuple[Clock, ...]
     queries: int
-    signs_claimed: NDArray[np.int64] = field(repr=False)
+    signs_claimed: IntArray = field(repr=False)
     assumptions: tuple[Hypothesis, ...] = field(repr=False)
 
     @property
     def failing(self) -> tuple[Hypothesis, ...]:
-        """What is asked for and does not hold, in the order of the source."""
+        """Hypotheses that do not hold, in the order of the source."""
         return tuple(part for part in self.asked if not part.holds)
 
     @property
     def sentences(self) -> list[str]:
         """All of it in words."""
-        told = [self._speaks(), self._behaves(), self._asks(), self._signs()]
-        told += [self._clock(clock) for clock in self.clocks]
-        return [sentence for sentence in told if sentence]
+        every = [self._speaks(), self._behaves(), self._asks(), self._signs()]
+        every += [self._clock(clock) for clock in self.clocks]
+        return [sentence for sentence in every if sentence]
 
     def __str__(self) -> str:
         """The sentences, a line each."""
@@ -109,10 +109,10 @@ class Conclusion:
         said = [f"In training {self.as_claimed} of these {self.claimed} do what is claimed."]
         still = self.claimed - self.as_claimed - len(self.astray)
         if still:
-            said.append(f"Of {still} it cannot be told: they have not moved.")
+            said.append(f"For {still} we cannot tell: they have not moved.")
         if self.astray:
-            told, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
-            said.append(f"Not so: {told}{f'; and {more} more' if more > 0 else ''}.")
+            named, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
+            said.append(f"Not so: {named}{f'; and {more} more' if more > 0 else ''}.")
         return " ".join(said)
 
     def _asks(self) -> str:
@@ -134,7 +134,7 @@ class Conclusion:
 
     def _clock(self, clock: Clock) -> str:
         said = "".join(
-            f", by {name} {moment} ({clock.factor(name) or 'cannot be told'})"
+            f", by {name} {moment} ({clock.factor(name) or 'we cannot tell'})"
             for name, moment in clock.predicted.items()
         )
         where = f'in training (class {clock.sequence_class}, next "{clock.next}")'
@@ -184,7 +184,7 @@ def conclude(
 
 
 def _why_not(trial: Trial, fates: xr.Dataset) -> str:
-    """Why the theorems say nothing of some tokens; empty where they speak of all."""
+    """Say why the theorems say nothing of some tokens; empty where they speak of all."""
     silent = fates["claimed"].values == 0
     distinct, common = (int((silent & (fates["role"].values == role)).sum()) for role in (1, 2))
     reasons = []

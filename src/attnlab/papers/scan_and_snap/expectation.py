@@ -1,4 +1,4 @@
-"""Theory beside measurement: which tokens should gain attention in the first layer, and do they?
+"""Theory and measurement: which tokens should gain attention in the first layer, and do they?
 
 A text's frequent bigrams are sequence classes (`attnlab.tasks.text.classes`), and Eq. 10 of "Scan
 and Snap" says which of their tokens gain. The theory is of one layer without positions. So the
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.measures.received import rank_correlation
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.text.classes import classes_of
@@ -35,7 +35,7 @@ LEVEL = 0.05  # of the test
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """How scores rank the tokens that gained attention in the first layer.
+    """Rank correlations of scores with what tokens gained in the first layer.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Expectation:
     expected: tuple[str, ...]
 
     def in_words(self) -> list[str]:
-        """Whether the tokens that gained are those that theory expects."""
+        """Say whether the tokens that gained are those that theory expects."""
         mean, p = self.correlation[THEORY]
         found = "there is no sign of it"
         if p < LEVEL:
@@ -77,17 +77,7 @@ class Expectation:
 
 
 def expectation(
-    dataset: xr.Dataset,
-    text: Any = None,
-    *,
-    names: Any = None,
-    queries: int = 5,
-    following: int = 4,
-    context: int = 35,
-    min_count: int = 10,
-    eta_y: float = 10.0,
-    eta_z: float = 1.0,
-    steps: int = 1000,
+    dataset: xr.Dataset, text: Any = None, *, names: Any = None, **choice: Any
 ) -> Expectation:
     """Hold what theories expect of a text against what an observed model's first layer did.
 
@@ -101,18 +91,10 @@ def expectation(
     names : tokenizer or sequence of str, optional
         A tokenizer, or the names of tokens in the order of their ids; without it a token is called
         by its number.
-    queries : int, optional
-        How many query words.
-    following : int, optional
-        Next words of each.
-    context : int, optional
-        Words before a pair that count.
-    min_count : int, optional
-        Rarer pairs and words are left out.
-    eta_y, eta_z : float, optional
-        Learning rates at which the theories are read.
-    steps : int, optional
-        How long their runs are.
+    **choice : optional
+        Which classes of the text, and at which learning rates and for how many steps theories are
+        read: `queries`, `following`, `context`, `min_count`, `eta_y`, `eta_z` and `steps`, as
+        `attnlab.papers.scan_and_snap.agreement.measure` explains them.
 
     Returns
     -------
@@ -125,17 +107,7 @@ def expectation(
             "or more"
         )
     tokens = dataset["token"].values
-    of_text, ids, expected = _scored(
-        tokens if text is None else text,
-        names,
-        queries=queries,
-        following=following,
-        context=context,
-        min_count=min_count,
-        eta_y=eta_y,
-        eta_z=eta_z,
-        steps=steps,
-    )
+    of_text, ids, expected = _scored(tokens if text is None else text, names, **choice)
     start, end = dataset["received_start"].values, dataset["received_end"].values
     gained, numbers, gains = [], [], np.zeros((2, ids.size))
     for sequence, before, after in zip(tokens, start, end, strict=True):
@@ -203,8 +175,8 @@ def permutation_test(
     return float(mean[0]), float(np.mean(np.abs(mean) >= np.abs(mean[0]) - 1e-12))
 
 
-def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
-    """What theory says beside a dataset, in words for its page; where it cannot, why.
+def sentences(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
+    """Say for the page of a dataset what theory expects; where it cannot, why.
 
     Of one moment alone nothing is known that gained; then it is what the theory expects of the
     text.
@@ -228,19 +200,15 @@ def _scored(
     text: Any,
     names: Any,
     *,
-    queries: int = 5,
-    following: int = 4,
     context: int = 35,
-    min_count: int = 10,
     eta_y: float = 10.0,
     eta_z: float = 1.0,
     steps: int = 1000,
-) -> tuple[SequenceClasses, NDArray[np.int64], Float[Any, "score token"]]:
-    """The classes of a text, the ids of their tokens, and each of SCORES of them."""
+    **choice: int,
+) -> tuple[SequenceClasses, IntArray, Float[Any, "score token"]]:
+    """Return the classes of a text, the ids of their tokens, and each of SCORES of them."""
     corpus, id_of = corpus_of_ids(text, names=names, context=context)
-    windows = find_windows(
-        corpus, queries=queries, following=following, context=context, min_count=min_count
-    )
+    windows = find_windows(corpus, context=context, **choice)
     of_text = classes_of(windows)
     held = score_all(of_text, windows, {"eta_y": eta_y, "eta_z": eta_z, "steps": steps})
     ids = np.array([id_of[name] for name in of_text.names or ()])
@@ -249,7 +217,7 @@ def _scored(
 
 def _gain(
     sequence: Int[Any, " key"], before: Float[Any, " key"], after: Float[Any, " key"], ids: Any
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """ln of how many times more attention each token gets; NaN where the sequence has it not."""
     same = sequence[None, :] == ids[:, None]  # token key
     known = same & np.isfinite(before) & np.isfinite(after)
@@ -260,14 +228,14 @@ def _gain(
     return np.where(np.isfinite(gain), gain, np.nan)
 
 
-def _of_tokens(of_text: SequenceClasses, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A score of tokens, over the classes that have them; NaN for tokens of none."""
+def _of_tokens(of_text: SequenceClasses, weight: FloatArray) -> FloatArray:
+    """Return a score of tokens, over the classes that have them; NaN for tokens of none."""
     share = of_text.prior[:, None] * of_text.probs
     with np.errstate(invalid="ignore"):
         return (share * weight).sum(axis=0) / np.where(share.any(axis=0), share.sum(axis=0), np.nan)
 
 
-def _most(of_text: SequenceClasses, values: NDArray[np.float64]) -> tuple[str, ...]:
+def _most(of_text: SequenceClasses, values: FloatArray) -> tuple[str, ...]:
     order = np.argsort(-values, kind="stable")
     order = order[np.isfinite(values[order])][:MOST_NAMED]
     names = of_text.names or ()

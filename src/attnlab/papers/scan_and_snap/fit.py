@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.formulas.checks import FloatArray
 from attnlab.models.base import Params
 from attnlab.simulation import Batches, Diverged, Learner, Record, Simulation, Steps, simulate
 from attnlab.simulation.exact.gradient import Block, Parameters, Rows, loss, loss_and_gradient
@@ -140,9 +141,7 @@ def fit_windows(
     )
 
 
-def _attention(
-    windows: Windows, classes: SequenceClasses, logits: NDArray[Any]
-) -> NDArray[np.float64]:
+def _attention(windows: Windows, classes: SequenceClasses, logits: NDArray[Any]) -> FloatArray:
     """Return attention to each token, mean over the windows of each class: (seed, class, token)."""
     counts = windows.counts()
     attention = np.zeros((len(logits), len(classes), classes.vocab_size))

@@ -42,32 +42,19 @@ def zero_decoder(case: Case) -> tuple[Hypothesis, ...]:
 def fast_decoder(case: Case) -> tuple[Hypothesis, ...]:
     """eta_Y >> eta_Z."""
     ratio = case.eta_y / case.eta_z if case.eta_z > 0 else np.inf
-    # The ratio of rates given in decimals, which may miss the bound in the last bit.
-    return (
-        Hypothesis(
-            "Assumption 1(c)",
-            "eta_Y >> eta_Z: their ratio",
-            float(f"{ratio:.12g}"),
-            much_greater(FAST),
-            1,
-        ),
-    )
+    ratio = float(f"{ratio:.12g}")  # of rates in decimals, it may miss the bound in the last bit
+    says = "eta_Y >> eta_Z: their ratio"
+    return (Hypothesis("Assumption 1(c)", says, ratio, much_greater(FAST), 1),)
 
 
 def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
     """Assumption 2, part by part (at the start: overlaps shrink in training)."""
-    parts = theory.assumption_2(theory.correlation(case), M=case.M)
-    source = "Assumption 2"
+    vocabulary, largest, smallest, _ = theory.assumption_2(theory.correlation(case), M=case.M)
+    source, floor = "Assumption 2", "all |lambda_i(E)| >= 6/sqrt(M)"
     return (
-        Hypothesis(source, "M >> K^2: M/K^2", parts.vocabulary.value, much_greater(MUCH), 1),
-        Hypothesis(source, "|lambda_1(E)| < 1/K", parts.largest.value, BELOW, parts.largest.bound),
-        Hypothesis(
-            source,
-            "all |lambda_i(E)| >= 6/sqrt(M)",
-            parts.smallest.value,
-            AT_LEAST,
-            parts.smallest.bound,
-        ),
+        Hypothesis(source, "M >> K^2: M/K^2", vocabulary.value, much_greater(MUCH), 1),
+        Hypothesis(source, "|lambda_1(E)| < 1/K", largest.value, BELOW, largest.bound),
+        Hypothesis(source, floor, smallest.value, AT_LEAST, smallest.bound),
     )
 
 
@@ -96,19 +83,17 @@ def large_vocabulary(case: Case) -> tuple[Hypothesis, ...]:
 
 def rate_window(case: Case) -> tuple[Hypothesis, ...]:
     """M^-0.99 << eta_Y < 1."""
+    floor, says = case.M**-0.99, "eta_Y >> M^-0.99: eta_Y"
     return (
-        Hypothesis(
-            "Theorem 1", "eta_Y >> M^-0.99: eta_Y", case.eta_y, much_greater(MUCH), case.M**-0.99
-        ),
+        Hypothesis("Theorem 1", says, case.eta_y, much_greater(MUCH), floor),
         Hypothesis("Theorem 1", "eta_Y < 1", case.eta_y, BELOW, 1),
     )
 
 
 def many_steps(case: Case) -> tuple[Hypothesis, ...]:
     """t >> K^2."""
-    return (
-        Hypothesis("Theorem 1", "t >> K^2: t/K^2", case.steps / case.K**2, much_greater(MUCH), 1),
-    )
+    ratio = case.steps / case.K**2
+    return (Hypothesis("Theorem 1", "t >> K^2: t/K^2", ratio, much_greater(MUCH), 1),)
 
 
 def single_common_token(case: Case) -> tuple[Hypothesis, ...]:
@@ -132,13 +117,12 @@ def equal_norms(case: Case) -> tuple[Hypothesis, ...]:
 
 def symmetric_classes(case: Case) -> tuple[Hypothesis, ...]:
     """Hypotheses 2 and 3 of Corollary 2: matching distinct tokens, shared common probabilities."""
-    found = theory.corollary_2(case)
-    apart = {
-        "symmetry: mismatch of distinct tokens": found.asymmetry,
-        "P(l|n) = rho_l: mismatch of common tokens": found.spread,
-    }
-    return tuple(
-        Hypothesis("Corollary 2", says, value, AT_MOST, EQUALS) for says, value in apart.items()
+    found, source = theory.corollary_2(case), "Corollary 2"
+    symmetry = "symmetry: mismatch of distinct tokens"
+    shared = "P(l|n) = rho_l: mismatch of common tokens"
+    return (
+        Hypothesis(source, symmetry, found.asymmetry, AT_MOST, EQUALS),
+        Hypothesis(source, shared, found.spread, AT_MOST, EQUALS),
     )
 
 
@@ -151,11 +135,15 @@ def distinct_tokens(case: Case) -> tuple[Hypothesis, ...]:
     return (Hypothesis("Theorem 2(b)", says, least, ABOVE, 0),)
 
 
-# What Eq. 10 stands on, what training adds to it, and all that Theorem 1 asks for.
+# What the decoder's solution asks for; what Eq. 10 stands on, what training adds to it, all that
+# Theorem 1 asks for, and what other statements do.
+DECODER = (weak_correlations, uniform_classes)
 EQ_10 = (query_from_next, uniform_classes, weak_correlations)
 ASSUMPTION_1 = (long_sequences, fast_decoder)
 THEOREM_1 = (*ASSUMPTION_1, *EQ_10, large_vocabulary, rate_window, many_steps)
 COROLLARY_2 = (*EQ_10, single_query, symmetric_classes)
+RATES_CHANGED = (*ASSUMPTION_1, rate_window, weak_correlations)
+WITH_RESIDUAL = (*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual)
 SECTION_6 = (single_query, single_common_token, equal_norms)
 
 # What `attnlab audit CLASSES` reports.

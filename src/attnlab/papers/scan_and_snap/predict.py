@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended, Pairwise
 from attnlab.simulation import Simulation
 from attnlab.theory import Case, ClassTheory, Hypothesis
@@ -53,7 +53,7 @@ class _Eq10(Level):
         for classes in run.sets:
             classes.require_psi("Eq. 10")
 
-    def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+    def predict(self, case: Case, t: FloatArray) -> Mapping[str, Labelled]:
         # as printed, the weight of a class is 1 instead of its share of the steps
         weight = 1.0 if self.form == "printed" else None
         flow = theory.attention_flow(case, t, z0=case.z0, weight=weight, form=self.form)

@@ -1,32 +1,42 @@
-"""Eq. 10 and its solution: velocity against brute force, flow against its exact consequences."""
+"""Eq. 10 and its solution, the signs of its velocity (Theorem 2, Corollary 2), and Theorem 3."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 from attnlab.formulas import Setting, logit_gradient, sample_gradient, unit_attention
 from attnlab.papers.scan_and_snap.theory import (
+    assumption_2,
     attention_flow,
     attention_path,
     attention_velocity,
     back_gradient,
     beta,
+    common_token_margin,
+    corollary_2,
     correlation,
     decoder_weights,
+    distinct_growth,
+    gain_invariant,
     gamma,
+    growth_bounds,
+    growth_factor,
     h,
     reduced_time,
+    relative_gain,
+    sign_fates,
+    token_fates,
     xi,
 )
 
-exact = settings(max_examples=40, derandomize=True, database=None)
+exact = settings(max_examples=60, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
 RATES = {"eta_y": 0.5, "eta_z": 0.3}
 
 
-@exact
+@settings(exact, max_examples=40)
 @given(seed=seeds, K=st.integers(2, 6))
 def test_velocity_is_eq_97_and_eq_96(random_classes, seed, K):
     rng = np.random.default_rng(seed)
@@ -155,3 +165,187 @@ def test_an_explicit_solver_gives_the_same_path(syn_small, monkeypatch):
     monkeypatch.setattr("attnlab.formulas.solving.MOST_IMPLICIT", 0)
     explicit = attention_path(Setting(syn_small, M=200), **given)
     np.testing.assert_allclose(explicit.logits, default.logits, atol=1e-6)
+
+
+# Two common tokens (0 and 1) of unequal probability, one distinct token each.
+COUNTEREXAMPLE = np.array([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]])
+
+
+@exact
+@given(seed=seeds, K=st.integers(2, 6))
+def test_theorem_2a_distinct_tokens_gain(random_classes, seed, K):
+    P = random_classes(seed, K=K, overlap=0.1)
+    queries = np.random.default_rng(seed).integers(0, 2, K)
+    psi = np.unique(queries, return_inverse=True)[1]
+    assume(correlation(P).sum(1).max() < 1)
+    v = attention_velocity(Setting(P, psi=psi, M=1000), np.zeros((psi.max() + 1, P.shape[1])))
+    assert np.all(v[token_fates(Setting(P, psi=psi)) > 0] > 0)
+
+
+@exact
+@given(seed=seeds, K=st.integers(2, 5), p=st.floats(0.05, 0.6))
+def test_theorem_2b_the_single_common_token_loses(one_common, seed, K, p):
+    rng = np.random.default_rng(seed)
+    P = one_common(K, 3, p) * rng.uniform(0.5, 1.5, (K, 1 + 3 * K))
+    psi = np.unique(rng.integers(0, 2, K), return_inverse=True)[1]
+    z = rng.normal(size=(psi.max() + 1, P.shape[1]))
+    v = attention_velocity(Setting(P, psi=psi, M=1000), z)
+    fates = token_fates(Setting(P, psi=psi))
+    assert fates[psi[0], 0] == -1
+    assert np.all(v[fates < 0] < 0)
+    if correlation(Setting(P, psi=psi), z).sum(1).max() < 1:
+        assert np.all(v[fates > 0] > 0)
+
+
+def test_theorem_2a_fails_with_the_printed_beta_at_tiny_overlap(one_common):
+    P = one_common(2, 2, 0.015)
+    assert 0 < correlation(P)[0, 1] < 1 / 1000
+    v = attention_velocity(Setting(P, M=1000), np.zeros(5), form="printed")[0]
+    assert np.all(v[1:] < 0)
+    assert v[0] > 0
+    v = attention_velocity(Setting(P, M=1000), np.zeros(5))[0]
+    assert np.all(v[1:] > 0)
+    assert v[0] < 0
+
+
+def test_a_class_without_overlap_does_not_move():
+    P = np.array([[0.5, 0.5, 0, 0, 0], [0.5, 0, 0.5, 0, 0], [0, 0, 0, 0.3, 0.7]])
+    v = attention_velocity(Setting(P, M=100), np.zeros(5))[0]
+    np.testing.assert_allclose(v[3:], 0.0, atol=1e-16)
+    np.testing.assert_array_equal(token_fates(P)[0], [-1, 1, 1, 0, 0])
+
+
+def test_a_common_token_can_grow_though_assumption_2_holds():
+    E = correlation(COUNTEREXAMPLE)
+    assert E[0, 1] == pytest.approx(23 / 66, rel=1e-12)
+    assert assumption_2(E, M=1000).holds
+    margin = common_token_margin(COUNTEREXAMPLE)
+    v = attention_velocity(Setting(COUNTEREXAMPLE, M=1000), np.zeros(4))[0]
+    assert margin[1] == pytest.approx(0.16816, abs=1e-4)
+    assert v[1] == pytest.approx(8.0e-4, rel=0.05)
+    assert margin[0] < 0
+    assert v[0] < 0
+    assert np.all(np.isnan(margin[2:]))
+    assert token_fates(COUNTEREXAMPLE)[0].tolist() == [0, 0, 1, 1]
+
+
+@exact
+@given(seed=seeds)
+def test_criterion_for_two_classes_decides_every_common_token(seed):
+    rng = np.random.default_rng(seed)
+    P = np.hstack([rng.uniform(0.01, 1, (2, 4)) ** 3, np.eye(2)])
+    v = attention_velocity(Setting(P, M=500), np.zeros(6))[0, :4]
+    assert np.array_equal(v > 0, common_token_margin(P)[:4] > 0)
+    with pytest.raises(ValueError, match="exactly 2 classes"):
+        common_token_margin(np.eye(3))
+
+
+def test_the_criterion_decides_the_first_move_and_not_the_end():
+    P = np.array([[0.33, 0.28, 0.07, 0.32, 0.0], [0.19, 0.04, 0.29, 0.0, 0.48]])
+    assert assumption_2(correlation(P), M=1000).holds
+    assert common_token_margin(P)[1] == pytest.approx(0.0355, abs=1e-4)
+    path = attention_path(Setting(P, M=1000), [0.0, 1.0, 100.0])
+    v = attention_velocity(Setting(P, M=1000), path.logits)[:, 0, 1]
+    assert v[0] > 0 > v[-1]
+    assert path.logits[-1, 0, 1] < 0
+    now = [common_token_margin(P, z)[1] for z in path.logits]
+    assert np.array_equal(np.sign(v), np.sign(now))
+
+
+def test_corollary_2_along_the_flow():
+    shared, own = np.array([0.05, 0.1, 0.25]), np.array([0.4, 0.2])
+    P = np.zeros((3, 9))
+    for n in range(3):
+        P[n, :3] = shared
+        P[n, 3 + 2 * n : 5 + 2 * n] = own
+    assert corollary_2(P).holds
+    path = attention_path(Setting(P, M=2000), [0.0, 1.0, 10.0, 100.0])
+    v = attention_velocity(Setting(P, M=2000), path.logits)
+    assert np.all(v[:, 0, :3] < 0)
+
+
+def test_corollary_2_conditions_one_by_one(syn_small):
+    assert corollary_2(syn_small).holds
+    assert not corollary_2(Setting(syn_small, psi=[0, 1])).single_query
+    assert not corollary_2(syn_small, z0=np.ones(30)).zero_start
+    assert not corollary_2(COUNTEREXAMPLE).shared_probability
+    assert not corollary_2(COUNTEREXAMPLE).symmetric
+
+
+@exact
+@given(seed=seeds)
+def test_sign_descent_moves_rare_tokens_up(random_classes, seed):
+    """Eq. 4 with the same g for every token of a class."""
+    P = random_classes(seed, K=3, overlap=0.3)
+    first = logit_gradient(unit_attention(P), (P > 0).astype(float))
+    np.testing.assert_array_equal(np.sign(first), sign_fates(P))
+
+
+def test_sign_descent_leaves_even_classes_alone():
+    np.testing.assert_array_equal(sign_fates([[0.25, 0.25, 0.5, 0.0]]), [[1, 1, -1, 0]])
+    assert not sign_fates([[0.5, 0.5]]).any()
+
+
+TAU = np.array([0.0, 0.5, 5.0, 50.0, 500.0])
+
+
+@pytest.fixture(scope="module")
+def path(syn_small):
+    return attention_path(Setting(syn_small, M=30), TAU)
+
+
+def test_relative_gain_is_its_definition(syn_small):
+    gain = relative_gain(syn_small, reference=[19, 29])
+    f = unit_attention(syn_small)
+    assert gain[0, 12] == pytest.approx(f[0, 12] ** 2 / f[0, 19] ** 2 - 1)
+    assert gain[0, 19] == 0.0
+    assert gain[0, 25] == -1.0
+    assert np.all(np.isnan(relative_gain(syn_small, reference=25)[0]))
+
+
+def test_eq_11_along_the_flow(syn_small, path):
+    for n, tokens in ((0, slice(10, 20)), (1, slice(20, 30))):
+        for reference in (10 * (n + 1), 10 * (n + 1) + 6):
+            now = relative_gain(syn_small, path.logits, reference=reference)[:, n, tokens]
+            start = relative_gain(syn_small, reference=reference)[n, tokens]
+            growth = growth_factor(path.logits)[:, 0, tokens]
+            np.testing.assert_allclose(now, start * growth, rtol=1e-9, atol=1e-11)
+
+
+def test_invariant(syn_small, path):
+    value = gain_invariant(syn_small, path.logits)[:, 0, 10:20]
+    differences = value - value[:, -1:]
+    np.testing.assert_allclose(
+        differences, np.broadcast_to(differences[0], differences.shape), rtol=1e-9
+    )
+
+
+def test_growth_of_one_token_gives_all_others(syn_small, path):
+    chi = growth_factor(path.logits)[:, 0]
+    gain = -relative_gain(syn_small, reference=19)[0, 10:19]
+    # r_{l0/l} from r_{l/l0}: 1 + r_{l0/l} = 1 / (1 + r_{l/l0}).
+    gain = 1 / (1 - gain) - 1
+    np.testing.assert_allclose(distinct_growth(chi[:, 19:20], gain), chi[:, 10:19], rtol=1e-9)
+    assert distinct_growth(np.inf, 1.0) == 2.0
+
+
+def test_eq_12_and_monotone_dominance(one_common):
+    P = one_common(3, 5, 0.3, rising=True)
+    path = attention_path(Setting(P, M=1000), TAU)
+    f = unit_attention(P, path.logits)
+    dominant = 5
+    assert np.all(np.diff(f[:, 0, dominant]) > 0)
+    lower, upper = growth_bounds(path.growth_bound[:, 0], f[0, 0, dominant] ** 2)
+    chi = growth_factor(path.logits[:, 0, dominant])
+    assert np.all(lower[1:] < chi[1:])
+    assert np.all(chi[1:] < upper[1:])
+    assert lower[0] == chi[0] == upper[0] == 1.0
+
+
+def test_speed_of_a_distinct_token_is_its_squared_weight(syn_small):
+    # Against the summary's "lower-frequency tokens gain faster".
+    v = attention_velocity(Setting(syn_small, M=30), np.zeros(30))[0, 10:20]
+    f = unit_attention(syn_small)[0, 10:20]
+    np.testing.assert_allclose(v / v[0], (f / f[0]) ** 2, rtol=1e-12)
+    # Against the slides: rare distinct tokens gain too, they only gain less.
+    assert np.all(v > 0)

@@ -3,82 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.files.errors import InputError
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
-from .. import theory
-from ..cases import SYMMETRIC, UNEVEN, WEAK, climbed, clock, transition_time
+from .. import cases, theory
+from ..cases import SYMMETRIC, UNEVEN, WEAK
 from ..hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
-from ..readings import (
-    first_turn,
-    gain_error,
-    in_both_forms,
-    logits,
-    most_and_least_frequent,
-    reduced,
-    run_at,
-    slopes,
-)
+from . import in_both_forms, in_training
 
 TIMES = np.geomspace(1.0, 1e7, 60)
-# How near Eq. 10 must be to training to count as a description of it.
-DESCRIBES = 0.25
+# How near Eq. 10 must be to training to count as a description of it, a premise of what follows.
+PREMISE: Any = {"relation": LEADING, "tolerance": 0.25, "form": "premise"}
 
 
 def eq_10_in_training(s: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
-    times, path = run_at(s)
-    late = times >= transition_time(s)
+    times, path = cases.training_path(s)
+    t0 = cases.transition_time(s)
+    late = times >= t0
     if not late.any():
-        raise InputError(
-            f"steps: train beyond t_0 = {transition_time(s):.4g} to compare the two from there on"
-        )
-    eq_10, in_training = (
-        np.linalg.norm(z, axis=(1, 2)) for z in (reduced(s, times[late]).logits, path[late])
+        raise InputError(f"steps: train beyond t_0 = {t0:.4g} to compare the two from there on")
+    by_eq_10, trained_size = (
+        np.linalg.norm(z, axis=(1, 2)) for z in (cases.eq_10(s, times[late]).logits, path[late])
     )
-    check = Check(
-        "size of z from t_0 on, Eq. 10",
-        eq_10,
-        in_training,
-        LEADING,
-        tolerance=DESCRIBES,
-        form="premise",
-        training=True,
-    )
-    return check, float((eq_10 / in_training)[0])
+    check = in_training("size of z from t_0 on, Eq. 10", by_eq_10, trained_size, **PREMISE)
+    return check, float((by_eq_10 / trained_size)[0])
 
 
 @claim(
     "lemma-4",
     sources="Lemma 4, Eqs. 10, 94-96",
-    statement=r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
-    r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)",
+    statement=(
+        r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
+        r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)"
+    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     tolerance=1e-13,
     general=True,
-    code=("attention_velocity", "attention_flow"),
-    test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
     number="as printed, {:.3g} times too fast when t counts steps",
     training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
+    code=("attention_velocity", "attention_flow"),
+    test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
 )
 def lemma_4(s: Case) -> Measurement:
     """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
     the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
     that class n gets. The tolerance is rounding; in training 25 % count as a description.
     """
-    t = transition_time(s)
+    t = cases.transition_time(s)
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
     f = formulas.unit_attention(s, z)
@@ -87,7 +72,7 @@ def lemma_4(s: Case) -> Measurement:
     for n in range(s.K):
         step = formulas.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n).logits
         mean[s.psi[n]] += s.classes.prior[n] * step
-    speed = theory.gamma(t, **clock(s))
+    speed = theory.gamma(t, **cases.clock(s))
     predicted = {
         form: speed * theory.attention_velocity(s, z, weight=weight)
         for form, weight in (("printed", 1.0), ("corrected", None))
@@ -104,9 +89,7 @@ def lemma_4(s: Case) -> Measurement:
     )
 
 
-def without_memory(
-    s: Case, times: NDArray[np.float64], path: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
     """Return dz/dt along a path of z, (time, Q, L), with SGD's decoder trained at each z anew.
 
     Trained by Eq. 7 at the attention of that time alone, Y lies in the span of the current f_n, so
@@ -128,18 +111,20 @@ def without_memory(
 @claim(
     "theorem-2",
     sources="Theorem 2, Eqs. 97-100",
-    statement=r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
-    r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if "
-    r"some class of $m$ has a distinct one",
+    statement=(
+        r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;"
+        r" (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if some "
+        r"class of $m$ has a distinct one"
+    ),
     relation=ABOVE,
     case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     general=True,
-    figure="fig2",
-    code=("token_fates", "attention_velocity", "gradient_coefficients"),
-    test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
     number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
     training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
+    code=("token_fates", "attention_velocity", "gradient_coefficients"),
+    test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
+    figure="fig2",
 )
 def theorem_2(s: Case) -> Measurement:
     """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
@@ -150,38 +135,31 @@ def theorem_2(s: Case) -> Measurement:
     claimed = fates != 0
     if not claimed.any():
         raise InputError("classes: Theorem 2 says nothing of these; give classes that overlap")
-    path = reduced(s, TIMES).logits
+    path = cases.eq_10(s, TIMES).logits
     velocity = theory.attention_velocity(s, path)
     along = (velocity * fates)[:, claimed]
-    times, z = run_at(s)
-    trained_along = (slopes(times, z) * fates)[:, claimed]
+    times, z = cases.training_path(s)
+    trained_along = (cases.slopes(times, z) * fates)[:, claimed]
     start = (theory.attention_velocity(s, 0 * path[0]) * fates)[claimed]
     last = times.size - 2  # of the intervals between records
-    first = min(int(np.searchsorted(times, transition_time(s))), last)
+    first = min(int(np.searchsorted(times, cases.transition_time(s))), last)
     late = np.unique(np.geomspace(first, last, 6).astype(int))
     between = np.sqrt(times[late] * times[late + 1])
     anew = without_memory(s, between, (z[late] + z[late + 1]) / 2.0)
     anew_along = (anew * fates)[:, claimed]
-    turns = [_first_against(times, run, fates) for run in logits(s, climbed(s))]
-    told = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
+    memoryless = "velocity with a decoder that has no memory, from t_0 on"
+    turns = [_first_against(times, run, fates) for run in cases.logits(s, cases.at_ratios(s))]
+    when = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
     return Measurement(
         Check("velocity along its fate, Eq. 10", 0.0, along),
         Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
-        Check("velocity along its fate, training", 0.0, trained_along, training=True),
-        Check(
-            "velocity with a decoder that has no memory, from t_0 on",
-            trained_along[late],
-            anew_along,
-            LEADING,
-            tolerance=DESCRIBES,
-            form="premise",
-            training=True,
-        ),
+        in_training("velocity along its fate, training", 0.0, trained_along),
+        in_training(memoryless, trained_along[late], anew_along, **PREMISE),
         number=float(start.min()),
         training_number=_first_against(times, z, fates),
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
-        f"{told}, for eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')} (to t = {times[-1]:.0e}); at "
+        f"{when}, for eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')} (to t = {times[-1]:.0e}); at "
         f"{s.eta_y / s.eta_z:.3g} token {s.classes.in_play[column]} rises to z = "
         f"{z[:, row, column].max():+.4f} and ends at {z[-1, row, column]:+.4f}. The form of Eq. 9 "
         "and xi_n > 0, from which the signs follow, hold for a decoder that SGD trains at the "
@@ -191,39 +169,39 @@ def theorem_2(s: Case) -> Measurement:
     )
 
 
-def _first_against(
-    times: NDArray[np.float64], path: NDArray[np.float64], fates: NDArray[np.int64]
-) -> float:
+def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> float:
     """Return when the first logit turns against its fate; infinity where none does."""
-    return min(first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
+    return min(cases.first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
 
 
 @claim(
     "corollary-2",
-    sources=("Corollary 2", "poster and slides, (a)"),
-    statement=r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ "
-    r"for any $l \in G_{CT}$",
+    sources=["Corollary 2", "poster and slides, (a)"],
+    statement=(
+        r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any $l"
+        r" \in G_{CT}$"
+    ),
     relation=BELOW,
     case=SYMMETRIC,
     hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
     general=True,
-    code=("corollary_2", "attention_velocity"),
-    test="test_fates.py::test_corollary_2_along_the_flow",
     number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
     training_number="in training the common token that loses least ends at z = {:.2g}",
+    code=("corollary_2", "attention_velocity"),
+    test="test_attention.py::test_corollary_2_along_the_flow",
 )
 def corollary_2(s: Case) -> Measurement:
     """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
     """
     common = np.flatnonzero(formulas.token_roles(s).common)
-    velocity = theory.attention_velocity(s, reduced(s, TIMES).logits)
+    velocity = theory.attention_velocity(s, cases.eq_10(s, TIMES).logits)
     falling = velocity[:, 0, common]
-    times, z = run_at(s)
-    in_training = slopes(times, z)[:, 0, common]
+    times, z = cases.training_path(s)
+    slope_of_common = cases.slopes(times, z)[:, 0, common]
     return Measurement(
         Check("velocity of common tokens, Eq. 10", 0.0, falling),
-        Check("velocity of common tokens, training", 0.0, in_training, training=True),
+        in_training("velocity of common tokens, training", 0.0, slope_of_common),
         number=float(falling[0].max()),
         training_number=float(z[-1, 0, common].max()),
     )
@@ -232,52 +210,39 @@ def corollary_2(s: Case) -> Measurement:
 @claim(
     "theorem-3",
     sources="Theorem 3, Eqs. 11, 108-111",
-    statement=r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for "
-    r"distinct tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := "
-    r"f_{nl}^2(t)/f_{nl'}^2(t) - 1$",
+    statement=(
+        r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct "
+        r"tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$"
+    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     tolerance=1e-8,
     general=True,
-    figure="fig4",
-    code=("relative_gain", "growth_factor", "gain_invariant"),
-    test="test_gain.py::test_eq_11_along_the_flow",
     training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
+    code=("relative_gain", "growth_factor", "gain_invariant"),
+    test="test_attention.py::test_eq_11_along_the_flow",
+    figure="fig4",
 )
 def theorem_3(s: Case) -> Measurement:
     """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
     ODE solver; in training 1 % of r/r_0 - 1, and an error that goes as eta_Z/eta_Y.
     """
-    n, _, low = most_and_least_frequent(s)
+    n, _, low = cases.most_and_least_frequent(s)
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
-    z = reduced(s, TIMES).logits
+    z = cases.eq_10(s, TIMES).logits
     gain = theory.relative_gain(s, z, reference=low)[:, n, tokens]
     start = theory.relative_gain(s, reference=low)[n, tokens]
     predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
-    late = climbed(s).sel(time=10 * transition_time(s))
-    errors = gain_error(s, logits(s, late))
+    late = cases.at_ratios(s).sel(time=10 * cases.transition_time(s))
+    errors = cases.gain_error(s, cases.logits(s, late))
     rate = slope(TRAINED_RATIOS[2:], errors[2:])
-    small = 0.01
+    small, error = 0.01, "Eq. 11's error"
     return Measurement(
         Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
-        Check(
-            "exponent of Eq. 11's error in eta_Y/eta_Z",
-            -1.0,
-            rate,
-            LEADING,
-            tolerance=0.1,
-            training=True,
-        ),
-        Check(
-            "Eq. 11's error at eta_Y/eta_Z = 30",
-            small,
-            errors[3],
-            AT_MOST,
-            tolerance=0.0,
-            training=True,
-        ),
+        in_training(f"exponent of {error} in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1),
+        in_training(f"{error} at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
         f"{listed(errors, '.1%')} at eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')}",
@@ -288,24 +253,26 @@ def theorem_3(s: Case) -> Measurement:
 @claim(
     "eq-12",
     sources="Theorem 3, Eq. 12",
-    statement=r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := "
-    r"\eta_Z \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases",
+    statement=(
+        r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z "
+        r"\int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases"
+    ),
     relation=AT_MOST,
     case=WEAK,
-    hypotheses=EQ_10,
+    hypotheses=(*EQ_10,),
     tolerance=1e-9,
-    figure="fig3",
-    code=("growth_bounds", "attention_flow"),
-    test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="ln chi ends at {:.3g} of the upper bound 2 B_n",
+    code=("growth_bounds", "attention_flow"),
+    test="test_attention.py::test_eq_12_and_monotone_dominance",
+    figure="fig3",
 )
 def eq_12(s: Case) -> Measurement:
     """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
     Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds
     meet.
     """
-    n, high, _ = most_and_least_frequent(s)
-    flow = reduced(s, TIMES)
+    n, high, _ = cases.most_and_least_frequent(s)
+    flow = cases.eq_10(s, TIMES)
     B = flow.growth_bound[:, n]
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
     f = formulas.unit_attention(s, flow.logits)[:, n, high]

@@ -7,32 +7,20 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
+from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
-from .. import theory
-from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK, climbed, clock, two_by_hand
+from .. import cases, theory
+from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK
 from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, single_common_token, single_query
-from ..readings import (
-    as_dataset,
-    both_paths,
-    by_frequency,
-    falling,
-    first_turn,
-    logits,
-    mean_entropy,
-    most_and_least_frequent,
-    on_both_paths,
-    reduced,
-    run_at,
-)
+from . import falling, in_training, on_both_paths
 from .attention import TIMES
 
 
@@ -42,24 +30,24 @@ from .attention import TIMES
     statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
     relation=ABOVE,
     case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
+    hypotheses=(*ASSUMPTION_1,),
     general=True,
-    figure="fig4",
-    code=("attention_flow", "relative_gain"),
-    test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
     training_number="in training it keeps {:.2g} of it",
+    code=("attention_flow", "relative_gain"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    figure="fig4",
 )
 def frequency_bias(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
     joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
     """
-    n, _, _ = most_and_least_frequent(s)
-    tokens = by_frequency(s, n)
+    n, _, _ = cases.most_and_least_frequent(s)
+    tokens = cases.by_frequency(s, n)
     # an order needs unequal probabilities
     tokens = tokens[np.append(True, np.diff(s.P[n, tokens]) > 0)]
     rising, share = {}, {}
-    for name, path in both_paths(s).items():
+    for name, path in cases.both_paths(s).items():
         rising[name] = np.diff(path[-1, s.psi[n], tokens])
         c = formulas.attention_weights(s, path)[:, n]
         rarest = c[:, tokens[0]] / c[:, tokens[-1]]
@@ -71,7 +59,7 @@ def frequency_bias(s: Case) -> Measurement:
     )
 
 
-def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
     top = np.where(formulas.token_roles(s).distinct, s.P, 0.0).argmax(axis=1)
     return np.asarray(formulas.attention_weights(s, z)[..., np.arange(s.K), top])
@@ -84,43 +72,39 @@ def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     relation=ABOVE,
     case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    figure="fig2",
-    code=("attention_weights", "attention_flow"),
-    test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
     training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
+    code=("attention_weights", "attention_flow"),
+    test="test_attention.py::test_eq_12_and_monotone_dominance",
+    figure="fig2",
 )
 def distinct_attention(s: Case) -> Measurement:
     """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
     t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
     """
-    times, z = run_at(s)
-    paths = both_paths(s, TIMES)
+    times, z = cases.training_path(s)
+    paths = cases.both_paths(s, TIMES)
     gained = {name: np.diff(_dominant_attention(s, of), axis=0) for name, of in paths.items()}
-    ladder = np.diff(_dominant_attention(s, logits(s, climbed(s))), axis=1)
+    gains = np.diff(_dominant_attention(s, cases.logits(s, cases.at_ratios(s))), axis=1)
     attention = _dominant_attention(s, z)[:, 0]
-    late = climbed(LATE)
-    rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
-    turns = [first_turn(late["time"].values, path) for path in rare]
-    rung = TRAINED_RATIOS.index(FAST)
+    late = cases.at_ratios(LATE)
+    rare = _dominant_attention(LATE, cases.logits(LATE, late))[..., 1]
+    turns = [cases.first_turn(late["time"].values, path) for path in rare]
+    above_start = f"attention at t = {LATE.steps:.0e} above the start, where it turns, training"
+    fast = TRAINED_RATIOS.index(FAST)
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
-        Check(
-            f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
-            rare[:, 0],
-            rare[:, -1],
-            training=True,
-        ),
-        number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
+        in_training(above_start, rare[:, 0], rare[:, -1]),
+        number=float(_dominant_attention(s, cases.eq_10(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
         f"{attention[-1]:.3f} by t = {times[-1]:.0e} while its logit ends at {z[-1, 0, 1]:+.4f}, "
         f"because the common token's falls faster. It can fall, much later: {LATE.classes.origin}, "
-        f"attention to token 2 rises from {rare[rung, 0]:.3f} to {rare[rung].max():.3f}, at t = "
-        f"{turns[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
+        f"attention to token 2 rises from {rare[fast, 0]:.3f} to {rare[fast].max():.3f}, at t = "
+        f"{turns[fast]:.1e}, and is {rare[fast, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
         f"{listed(turned, 'g')} it turns at t = {listed(turned.values(), '.1e')}",
-        holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
+        holds_from=holds_from([bool((gain > 0).all()) for gain in gains]),
     )
 
 
@@ -131,11 +115,11 @@ def distinct_attention(s: Case) -> Measurement:
     relation=BELOW,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    figure="fig2",
-    code=("attention_weights", "attention_flow"),
-    test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="it keeps {:.2g} of its attention to t = 10^7",
     training_number="in training it keeps {:.2g} to t = 10^10",
+    code=("attention_weights", "attention_flow"),
+    test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
+    figure="fig2",
 )
 def discriminative_bias(s: Case) -> Measurement:
     """Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint
@@ -144,7 +128,7 @@ def discriminative_bias(s: Case) -> Measurement:
     common = int(np.flatnonzero(formulas.token_roles(s).common)[0])
     weights = {
         name: formulas.attention_weights(s, path)[:, 0, common]
-        for name, path in both_paths(s, TIMES).items()
+        for name, path in cases.both_paths(s, TIMES).items()
     }
     kept = {name: float(c[-1] / s.P[0, common]) for name, c in weights.items()}
     return Measurement(
@@ -159,10 +143,10 @@ def discriminative_bias(s: Case) -> Measurement:
 PAIRS = 200
 
 
-def random_pairs(M: int) -> NDArray[np.float64]:
+def random_pairs(M: int) -> FloatArray:
     """Draw `PAIRS` pairs of classes that share three tokens, (pair, class, token), seed 27."""
     rng = np.random.default_rng(27)
-    pairs: list[NDArray[np.float64]] = []
+    pairs: list[FloatArray] = []
     while len(pairs) < PAIRS:
         rows = rng.dirichlet(np.ones(4), 2)
         P = np.hstack([rows[:, :3], np.diag(rows[:, 3])])
@@ -174,17 +158,19 @@ def random_pairs(M: int) -> NDArray[np.float64]:
 @claim(
     "several-common-tokens",
     sources='Section 5, "the condition can be a bit involved"',
-    statement=r"$K = 2$ equally frequent classes of one query: the first move of a common token "
-    r"$l$ is a loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start",
+    statement=(
+        r"$K = 2$ equally frequent classes of one query: the first move of a common token $l$ is a "
+        r"loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start"
+    ),
     relation=EQUAL,
     case=TURNING,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
-    ours=True,
-    figure="fig2",
-    code=("common_token_margin", "attention_velocity"),
-    test="test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
     number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
     training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
+    code=("common_token_margin", "attention_velocity"),
+    test="test_attention.py::test_criterion_for_two_classes_decides_every_common_token",
+    figure="fig2",
+    ours=True,
 )
 def several_common_tokens(s: Case) -> Measurement:
     """Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
@@ -199,7 +185,7 @@ def several_common_tokens(s: Case) -> Measurement:
     first = [theory.attention_velocity(of, rest)[0, :3] for of in settings]
     end = [theory.attention_flow(of, s.steps).logits[0, :3] for of in settings]
     trained = simulate(
-        [two_by_hand(P.tolist(), s.M) for P in pairs],
+        [cases.two_by_hand(P.tolist(), s.M) for P in pairs],
         **rates,
         time=s.steps,
         what="logits",
@@ -208,16 +194,12 @@ def several_common_tokens(s: Case) -> Measurement:
         progress=False,
     )["attention_logits"].isel(seed=0, query=0, token=slice(3))
     first_trained, end_trained = trained.isel(time=1).values, trained.isel(time=2).values
+    signs = np.sign(first_trained)
     turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
-    _, z = run_at(s)
+    _, z = cases.training_path(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-        Check(
-            f"sign of z at t = 0.01, {PAIRS} random pairs, training",
-            predicted,
-            np.sign(first_trained),
-            training=True,
-        ),
+        in_training(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
         number=float(turned),
         training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
@@ -235,12 +217,12 @@ def several_common_tokens(s: Case) -> Measurement:
     statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
     relation=ABOVE,
     case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    figure="fig4",
-    code=("attention_flow", "snapping"),
-    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    hypotheses=(*ASSUMPTION_1,),
     number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
     training_number="{:.3g} of 10 are left at t = 10^6 in training",
+    code=("attention_flow", "snapping"),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig4",
 )
 def no_winner_takes_all(s: Case) -> Measurement:
     """Check that the effective number of distinct tokens stays above 2, and changes about
@@ -248,33 +230,19 @@ def no_winner_takes_all(s: Case) -> Measurement:
     be left; an exponent below 0.05 is logarithmic to the eye.
     """
     times = np.geomspace(1.0, 1e12, 40)
-    path = as_dataset(s, times, reduced(s, times).logits)
-    run = climbed(s).sel(ratio=FAST)
-    checks, left = [], {}
+    path = cases.as_dataset(s, times, cases.eq_10(s, times).logits)
+    run = cases.at_ratios(s).sel(ratio=FAST)
+    left, exponents = {}, {}
     for name, result in (("Eq. 10", path), ("training", run)):
-        entropy = mean_entropy(result)
+        entropy = cases.mean_entropy(result)
         left[name] = float(np.exp(entropy[-1]))
         decades = [entropy.interp(time=result["time"][-1] / 10.0**i) for i in (2, 1, 0)]
         moved = [float(abs(later - sooner)) for sooner, later in pairwise(decades)]
-        checks += [
-            Check(
-                f"effective distinct tokens at the end, {name}",
-                2.0,
-                left[name],
-                training=name == "training",
-            ),
-            Check(
-                f"exponent in t of what a decade moves, {name}",
-                0.0,
-                slope([1.0, 10.0], moved),
-                SETTLES,
-                relative=False,
-                tolerance=0.05,
-                training=name == "training",
-            ),
-        ]
+        exponents[name] = slope([1.0, 10.0], moved)
+    settles: dict[str, Any] = {"relation": SETTLES, "relative": False, "tolerance": 0.05}
     return Measurement(
-        *checks,
+        *on_both_paths("effective distinct tokens at the end", 2.0, left),
+        *on_both_paths("exponent in t of what a decade moves", 0.0, exponents, **settles),
         number=left["Eq. 10"],
         training_number=left["training"],
         note="at finite t: by Theorems 3 and 4 B_n goes to infinity, so that the limit is one-hot",
@@ -284,29 +252,31 @@ def no_winner_takes_all(s: Case) -> Measurement:
 @claim(
     "scan-and-snap",
     sources="Theorem 4 (scanning, snapping)",
-    statement=r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as "
-    r"$O(\ln t)$ from $t_0$ on",
+    statement=(
+        r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ "
+        r"from $t_0$ on"
+    ),
     relation=SETTLES,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
-    figure="fig3",
-    code=("growth_factor", "attention_flow"),
-    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
     training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
+    code=("growth_factor", "attention_flow"),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig3",
 )
 def scan_and_snap(s: Case) -> Measurement:
     """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
     """
-    t0_prime, t0 = theory.transition_times(**clock(s))
-    times, path = run_at(s)
-    _, high, _ = most_and_least_frequent(s)
-    checks, quicker, fastest = [], {}, {}
-    for name, z in (("Eq. 10", reduced(s, times).logits), ("training", path)):
+    t0_prime, t0 = theory.transition_times(**cases.clock(s))
+    times, path = cases.training_path(s)
+    _, high, _ = cases.most_and_least_frequent(s)
+    quicker, fastest, powers, exponents = {}, {}, {}, {}
+    for name, z in (("Eq. 10", cases.eq_10(s, times).logits), ("training", path)):
         chi = theory.growth_factor(z[:, 0, high])
         early = (times > 0) & (times <= t0_prime)
-        power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))
+        powers[name] = (np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))).max()
         # From t_0 on, at times between the records as well: d chi/d ln t.
         late = np.geomspace(t0, times[-1], 1000)
         spline = scipy.interpolate.CubicSpline(np.log(times[1:]), chi[1:])
@@ -314,25 +284,12 @@ def scan_and_snap(s: Case) -> Measurement:
         quicker[name] = float(per_fold.max() / per_fold[0])
         fastest[name] = float(late[per_fold.argmax()])
         last = late >= times[-1] / 10.0
-        checks += [
-            Check(
-                f"exponent of chi in t up to t_0', {name}",
-                1.0,
-                float(power.max()),
-                AT_MOST,
-                training=name == "training",
-            ),
-            Check(
-                f"exponent of chi's growth per e-fold of t, last decade, {name}",
-                0.0,
-                slope(late[last], per_fold[last]),
-                relative=False,
-                training=name == "training",
-            ),
-        ]
+        exponents[name] = slope(late[last], per_fold[last])
+    late_growth = "exponent of chi's growth per e-fold of t, last decade"
     done = float(path[times == t0, 0, high].item() / path[-1, 0, high])
     return Measurement(
-        *checks,
+        *on_both_paths("exponent of chi in t up to t_0'", 1.0, powers, AT_MOST),
+        *on_both_paths(late_growth, 0.0, exponents, relative=False),
         number=quicker["Eq. 10"],
         training_number=quicker["training"],
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "

@@ -10,13 +10,14 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
 
 from .. import theory
 from ..cases import WEAK
 from ..hypotheses import MUCH, large_vocabulary, many_steps, uniform_classes
-from ..readings import FORMS
+from . import by_form
 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])
@@ -24,9 +25,7 @@ DELTA = np.array([0.01, 0.1, 0.5])
 GRID = (STEPS, CLASSES, DELTA)
 
 
-def coverage(
-    N: NDArray[np.float64], K: NDArray[np.float64], radius: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
     """P(|N_n - ceil(N/K)| <= radius) exactly, for N_n binomial with N draws of probability 1/K."""
     centre = np.ceil(N / K)
     visits = scipy.stats.binom(N, 1.0 / K)
@@ -38,15 +37,17 @@ def coverage(
 @claim(
     "lemma-10",
     sources="Lemma 10, Eqs. 58, 59",
-    statement=r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
-    r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$",
+    statement=(
+        r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
+        r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$"
+    ),
     relation=AT_MOST,
     case=WEAK,
     hypotheses=(uniform_classes,),
     tolerance=1e-9,
+    number="the least room above 1 - delta is {:.2g}",
     code=("visits_radius",),
     test="test_concentration.py::test_lemma_10_covers",
-    number="the least room above 1 - delta is {:.2g}",
 )
 def lemma_10(s: Case) -> Measurement:
     """Compare the stated probability, at least 1 - delta, with the radius's exact coverage, from
@@ -67,9 +68,9 @@ def lemma_10(s: Case) -> Measurement:
     relation=BELOW,
     case=WEAK,
     hypotheses=(many_steps,),
+    number="right minus left is at least {:.2g}",
     code=("visits_radius",),
     test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
-    number="right minus left is at least {:.2g}",
 )
 def eq_58(s: Case) -> Measurement:
     """Compare both sides for N from 10 K^2 = 40 on (N >> K^2, as in Appendix D.1). The inequality
@@ -77,29 +78,31 @@ def eq_58(s: Case) -> Measurement:
     """
     N, delta = MUCH * s.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
-    right, middle = (theory.visits_radius(n, delta=d, form=form) for form in FORMS)
-    few = [float(theory.visits_radius(8, delta=0.5, form=form)) for form in FORMS]
+    right, middle = by_form(theory.visits_radius, n, delta=d).values()
+    few = by_form(theory.visits_radius, 8, delta=0.5)
     return Measurement(
         Check("middle < right", right, middle),
         number=float((right - middle).min()),
         note="it needs N ln(2/delta) > 11.66, which N >> K^2 gives; N = 8, delta = 0.5: the "
-        f"middle is {few[1]:.4f}, the right-hand side {few[0]:.4f}",
+        f"middle is {few['corrected']:.4f}, the right-hand side {few['printed']:.4f}",
     )
 
 
 @claim(
     "remark-4",
     sources="Remark 4, Eq. 60",
-    statement=r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least "
-    r"$1 - \delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
-    r"\ln(1/\delta)} \right\rceil$",
+    statement=(
+        r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 - "
+        r"\delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
+        r"\ln(1/\delta)} \right\rceil$"
+    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, many_steps),
     tolerance=1e-9,
+    number="the least room above 1 - delta is {:.2g}",
     code=("visits_radius",),
     test="test_concentration.py::test_lemma_10_covers",
-    number="the least room above 1 - delta is {:.2g}",
 )
 def remark_4(s: Case) -> Measurement:
     """Compare the stated probability with the exact coverage of Delta (with ln(1/delta), where
@@ -130,9 +133,9 @@ class Strayed(NamedTuple):
     """A class seen `stray` N/K visits less than the average N/K: what Lemma 11 speaks of, over M
     (from 10^3 to 10^9) and N/K (from 5 to 500). Above the average both deviations are smaller."""
 
-    theta: NDArray[np.float64]
-    sigma: NDArray[np.float64]
-    radius: NDArray[np.float64]
+    theta: FloatArray
+    sigma: FloatArray
+    radius: FloatArray
     bound: theory.Deviations
     late: NDArray[np.bool_]
 
@@ -142,7 +145,7 @@ ETA_Y = 0.9
 
 
 def strayed(stray: float) -> Strayed:
-    """The deviations themselves, and what is printed of them."""
+    """Return the deviations themselves, and the printed bounds on them."""
     M, mean = np.meshgrid(VOCABULARIES, MEANS, indexing="ij")
     radius = stray * mean
     low, centre = (M * theory.h(v, M=M, eta_y=ETA_Y) for v in (mean - radius, mean))
@@ -158,17 +161,19 @@ def strayed(stray: float) -> Strayed:
 @claim(
     "lemma-11",
     sources="Lemma 11, Eqs. 61-65",
-    statement=r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert "
-    r"\lesssim h(\bar N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
-    r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
-    r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$",
+    statement=(
+        r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim h(\bar"
+        r" N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
+        r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
+        r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$"
+    ),
     relation=up_to(3.0),
     case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
     tolerance=1e-12,
+    number="sigma' is at most {:.3g} times eta_Y Delta/3",
     code=("decoder_deviations", "h"),
     test="test_concentration.py::test_lemma_11_below_the_mean",
-    number="sigma' is at most {:.3g} times eta_Y Delta/3",
 )
 def lemma_11(s: Case) -> Measurement:
     """Compare the bounds on theta and sigma', for every N_n within Delta of the mean, with both at
@@ -176,20 +181,12 @@ def lemma_11(s: Case) -> Measurement:
     """
     found, far = strayed(STRAY), strayed(3 * STRAY)
     third = ETA_Y * far.radius / 3.0
+    bound, sigma, late = found.bound.sigma, found.sigma, found.late
     return Measurement(
         Check("theta over Delta/(N/K) (Eq. 61)", found.bound.theta, found.theta),
-        Check(
-            "sigma' below eta_Y Delta/3, N < t_0",
-            found.bound.sigma[~found.late],
-            found.sigma[~found.late],
-            AT_MOST,
-        ),
-        Check(
-            "sigma' over Delta/(N/K), N >= t_0",
-            found.bound.sigma[found.late],
-            found.sigma[found.late],
-        ),
-        number=float((found.sigma / found.bound.sigma)[~found.late].max()),
+        Check("sigma' below eta_Y Delta/3, N < t_0", bound[~late], sigma[~late], AT_MOST),
+        Check("sigma' over Delta/(N/K), N >= t_0", bound[late], sigma[late]),
+        number=float((sigma / bound)[~late].max()),
         note="Eq. 65 is proved for N_n above the mean; below it, for any Delta, 1/3 becomes 1 "
         f"(sigma' <= eta_Y Delta by Eq. 45): at Delta = 0.3 N/K sigma' reaches "
         f"{(far.sigma / third).max():.2f} times eta_Y Delta/3",
@@ -203,9 +200,9 @@ def lemma_11(s: Case) -> Measurement:
     relation=much_smaller(MUCH),
     case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
+    number="sigma' is at most {:.2g} ln M",
     code=("h",),
     test="test_concentration.py::test_lemma_11_below_the_mean",
-    number="sigma' is at most {:.2g} ln M",
 )
 def eq_62(s: Case) -> Measurement:
     """Compare ln M with sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. It is
@@ -219,15 +216,17 @@ def eq_62(s: Case) -> Measurement:
 @claim(
     "lemma-12",
     sources="Lemma 12, Eqs. 66-69",
-    statement=r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - "
-    r"\delta$ $\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for "
-    r"all $n$",
+    statement=(
+        r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ "
+        r"$\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all "
+        r"$n$"
+    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, many_steps),
+    number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
     code=("visit_deviations", "h"),
     test="test_concentration.py::test_lemma_11_corrected_bounds_every_count",
-    number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
 )
 def lemma_12(s: Case) -> Measurement:
     """Compare the bound, with constant 1 and probability 1 - delta for all K deviations, with 4,000
@@ -251,17 +250,19 @@ def lemma_12(s: Case) -> Measurement:
 @claim(
     "corollary-1-sigma",
     sources="Corollary 1, after Eq. 71",
-    statement=r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert "
-    r"\lesssim \eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim "
-    r"\frac{K}{\sqrt N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln "
-    r"\frac{1}{\delta}} + \frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$",
+    statement=(
+        r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert \lesssim "
+        r"\eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim \frac{K}{\sqrt "
+        r"N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln \frac{1}{\delta}} + "
+        r"\frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$"
+    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, large_vocabulary),
     tolerance=1e-9,
+    number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
     code=("h", "visit_deviations"),
     test="test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
-    number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
 )
 def corollary_1_sigma(s: Case) -> Measurement:
     """Compare both bounds, with constant 1 and probability at least 1 - delta, with their exact

@@ -11,22 +11,23 @@ from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
-from .. import theory
-from ..cases import FAINT, FIG3, SYN_SMALL, WEAK, climbed
+from .. import cases, theory
+from ..cases import FAINT, FIG3, SYN_SMALL, WEAK
 from ..hypotheses import fast_decoder, weak_correlations
-from ..readings import FORMS, in_both_forms, logits, on_both_paths, reduced
+from . import by_form, in_both_forms, on_both_paths
 
 SAMPLES = 200
 
 
 @cache
-def random_attention() -> tuple[NDArray[np.float64], ...]:
+def random_attention() -> tuple[FloatArray, ...]:
     """F for 200 random sets of 2 to 6 classes, rows f_n, with |lambda_1(E)| below 1/K."""
     rng = np.random.default_rng(5)
-    found: list[NDArray[np.float64]] = []
+    found: list[FloatArray] = []
     while len(found) < SAMPLES:
         K = int(rng.integers(2, 7))
         shared = rng.uniform(0, 1, (K, 4)) * (rng.random((K, 4)) < 0.6) * rng.uniform(0.02, 0.5)
@@ -37,40 +38,41 @@ def random_attention() -> tuple[NDArray[np.float64], ...]:
 
 
 @cache
-def random_correlations() -> tuple[NDArray[np.float64], ...]:
+def random_correlations() -> tuple[FloatArray, ...]:
     """E of each set of `random_attention`."""
     return tuple(theory.gram(f) for f in random_attention())
 
 
-def radius(E: NDArray[np.float64]) -> float:
-    """The largest |eigenvalue|."""
+def radius(E: FloatArray) -> float:
+    """Return the largest |eigenvalue|."""
     return float(np.abs(np.linalg.eigvalsh(E)).max())
 
 
 def tightest(predicted: Iterable[float], measured: Iterable[float]) -> float:
-    """The largest measurement over its bound, where that is above 0."""
+    """Return the largest measurement over its bound, where that is above 0."""
     return float(max(m / p for p, m in zip(predicted, measured, strict=True) if p > 0))
 
 
 def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
-    """A bound for each set, and how near to it the nearest comes."""
+    """Compare each set with its bound, and say how near the nearest comes."""
     return Measurement(Check(about, bound, size, AT_MOST), number=tightest(bound, size))
 
 
 @claim(
     "assumption-2",
     sources="Assumption 2",
-    statement=r"$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < "
-    r"\frac{1}{K}$ and $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the "
-    r"paper's own Fig. 3",
+    statement=(
+        r"$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and "
+        r"$\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3"
+    ),
     relation=ABOVE,
     case=FIG3,
     hypotheses=(weak_correlations,),
-    ours=True,
-    figure="fig3",
-    code=("assumption_2", "correlation"),
-    test="test_correlations.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
     number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
+    code=("assumption_2", "correlation"),
+    test="test_decoder.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
+    figure="fig3",
+    ours=True,
 )
 def assumption_2(s: Case) -> Measurement:
     """Check whether the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet each part,
@@ -96,9 +98,9 @@ def assumption_2(s: Case) -> Measurement:
     relation=ABOVE,
     case=WEAK,
     hypotheses=(weak_correlations,),
-    code=("gram", "unit_attention"),
-    test="test_correlations.py::test_f_has_full_column_rank",
     number="in 200 random sets the smallest singular value is {:.3g}",
+    code=("gram", "unit_attention"),
+    test="test_decoder.py::test_f_has_full_column_rank",
 )
 def full_rank(s: Case) -> Measurement:
     """Check that the smallest singular value of F is above 0, for 200 random sets of 2 to 6 classes
@@ -106,15 +108,10 @@ def full_rank(s: Case) -> Measurement:
     """
     least = [float(np.linalg.svd(f, compute_uv=False).min()) for f in random_attention()]
     floor = [float(np.sqrt(1.0 - radius(E))) for E in random_correlations()]
+    smallest = "smallest singular value of F"
     return Measurement(
-        Check("smallest singular value of F", 0.0, least, ABOVE, tolerance=0.0),
-        Check(
-            "smallest singular value of F above sqrt(1 - |lambda_1|)",
-            floor,
-            least,
-            AT_LEAST,
-            tolerance=1e-12,
-        ),
+        Check(smallest, 0.0, least, ABOVE, tolerance=0.0),
+        Check(f"{smallest} above sqrt(1 - |lambda_1|)", floor, least, AT_LEAST, tolerance=1e-12),
         number=min(least),
         note="|lambda_1| < 1/K alone gives it: the eigenvalues of F^T F = I + E are at least "
         "1 - 1/K; neither M >> K^2 nor the floor 6/sqrt(M) is needed",
@@ -124,24 +121,26 @@ def full_rank(s: Case) -> Measurement:
 @claim(
     "assumption-2-floor",
     sources="Assumption 2, Theorem 1(a)",
-    statement=r"Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all "
-    r"$i$, stays met while attention learns ($\xi_n(t) > 0$ at any $t$)",
+    statement=(
+        r"Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, "
+        r"stays met while attention learns ($\xi_n(t) > 0$ at any $t$)"
+    ),
     relation=AT_LEAST,
     case=WEAK,
     hypotheses=(weak_correlations, fast_decoder),
-    ours=True,
-    code=("assumption_2", "correlation"),
-    test="test_correlations.py::test_overlaps_pass_below_the_floor_along_eq_10",
     number="under Eq. 10 overlaps pass below it at t = {:.3g}",
     training_number="in training they are still {:.2f} times the floor at t = 10^10",
+    code=("assumption_2", "correlation"),
+    test="test_decoder.py::test_overlaps_pass_below_the_floor_along_eq_10",
+    ours=True,
 )
 def assumption_2_floor(s: Case) -> Measurement:
     """Compare the floor with the smallest |eigenvalue| of E along Eq. 10 to t = 10^6 and in the
     joint flow to 10^10, where common tokens lose attention.
     """
     t = np.geomspace(1.0, 1e6, 61)
-    result = climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
-    paths = {"Eq. 10": reduced(s, t).logits, "training": logits(s, result)}
+    result = cases.at_ratios(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
+    paths = {"Eq. 10": cases.eq_10(s, t).logits, "training": cases.logits(s, result)}
     least = {
         name: np.abs(np.linalg.eigvalsh(theory.correlation(s, z))).min(-1)
         for name, z in paths.items()
@@ -161,16 +160,17 @@ def assumption_2_floor(s: Case) -> Measurement:
 @claim(
     "e-prime",
     sources="Appendix D.1 against Lemma 14",
-    statement=r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F "
-    r"E' e_n) = e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is "
-    r"lost)",
+    statement=(
+        r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) "
+        r"= e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost)"
+    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(weak_correlations,),
     tolerance=1e-13,
-    code=("e_prime",),
-    test="test_correlations.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
     number="if D.1 has a minus, as we infer, Eq. 30 is off by {:.3g} (twice f_1.f_2)",
+    code=("e_prime",),
+    test="test_decoder.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
 )
 def e_prime(s: Case) -> Measurement:
     """Compare F^T (F - F E') with I for two classes; the corrected form has E' = I - (I + E)^-1.
@@ -178,11 +178,11 @@ def e_prime(s: Case) -> Measurement:
     """
     f, E, eye = formulas.unit_attention(s), theory.correlation(s), np.eye(s.K)
 
-    def moved(Ep: NDArray[Any]) -> NDArray[np.float64]:
+    def moved(Ep: NDArray[Any]) -> FloatArray:
         return np.asarray(f @ (f.T - f.T @ Ep))
 
-    by_form = {form: moved(theory.e_prime(E, form=form)) for form in FORMS}
-    checks = in_both_forms("F^T (F - F E') = I", eye, by_form, relative=False)
+    identity = {form: moved(Ep) for form, Ep in by_form(theory.e_prime, E).items()}
+    checks = in_both_forms("F^T (F - F E') = I", eye, identity, relative=False)
     missed, inverse, rho = checks[0].error, np.linalg.inv(eye + E), E.max()
     # In our text of D.1 the operator is lost: the other two that it could be are tried as well.
     others = {"plus": inverse + eye, "nothing": inverse}
@@ -204,9 +204,9 @@ def e_prime(s: Case) -> Measurement:
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"),
-    test="test_correlations.py::test_lemmas_13_to_17",
     number="the left side is at most {:.3g} times the right (two classes: equal)",
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_13(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
@@ -219,13 +219,15 @@ def lemma_13(s: Case) -> Measurement:
 @claim(
     "lemma-14",
     sources="Lemma 14, Eqs. 75-77",
-    statement=r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the "
-    r"eigenvalues $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$",
+    statement=(
+        r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues"
+        r" $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$"
+    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-13,
     code=("e_prime", "spectrum_bounds"),
-    test="test_correlations.py::test_lemmas_13_to_17",
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_14(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
@@ -244,14 +246,16 @@ def lemma_14(s: Case) -> Measurement:
 @claim(
     "lemma-15",
     sources="Lemma 15, Eq. 78",
-    statement=r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le "
-    r"\frac{\lvert \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$",
+    statement=(
+        r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le \frac{\lvert "
+        r"\lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$"
+    ),
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"),
-    test="test_correlations.py::test_lemmas_13_to_17",
     number="the left side is at most {:.3g} times the right (two classes: equal)",
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_15(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
@@ -268,9 +272,9 @@ def lemma_15(s: Case) -> Measurement:
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"),
-    test="test_correlations.py::test_lemmas_13_to_17",
     number="the largest E'_ii of a class with overlap is {:.1e}",
+    code=("e_prime", "spectrum_bounds"),
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_16(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
@@ -291,15 +295,19 @@ def lemma_16(s: Case) -> Measurement:
 @claim(
     "lemma-17",
     sources="Lemma 17, Eq. 80",
-    statement=r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 "
-    r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$",
+    statement=(
+        r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 "
+        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
+    ),
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
+    number=(
+        "the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not lambda_1 < "
+        "1)"
+    ),
     code=("e_prime", "spectrum_bounds"),
-    test="test_correlations.py::test_lemmas_13_to_17",
-    number="the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not "
-    "lambda_1 < 1)",
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_17(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
@@ -310,9 +318,7 @@ def lemma_17(s: Case) -> Measurement:
     return _below("max |E' - E|", bound, gap)
 
 
-def brute_gradient(
-    f: NDArray[np.float64], growth: NDArray[np.float64], M: int
-) -> NDArray[np.float64]:
+def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
     """g_n = Y (e_n - alpha_n) for Theorem 5's Y, one row per class, with no coefficient in it."""
     Y = theory.decoder_weights(f, growth, M=M)
     logits = f @ Y
@@ -324,15 +330,17 @@ def brute_gradient(
 @claim(
     "eq-90",
     sources="Eq. 90 (proof of Theorem 1)",
-    statement=r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - "
-    r"1/K} \lvert \lambda_1 \rvert \le \frac{1}{K-1}$",
+    statement=(
+        r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} "
+        r"\lvert \lambda_1 \rvert \le \frac{1}{K-1}$"
+    ),
     relation=AT_MOST,
     case=WEAK,
     hypotheses=(weak_correlations,),
     tolerance=1e-13,
-    code=("e_prime", "gram"),
-    test="test_correlations.py::test_lemmas_13_to_17",
     number="in 200 random sets the largest |E'_kn| is {:.3g} times 1/(K-1)",
+    code=("e_prime", "gram"),
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def eq_90(s: Case) -> Measurement:
     """Compare all four terms of the three inequalities for 200 random sets of 2 to 6 classes with
@@ -354,14 +362,16 @@ def eq_90(s: Case) -> Measurement:
 @claim(
     "eq-88",
     sources="Eq. 88",
-    statement=r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + "
-    r"\sum_{k \ne n} (1+\theta_k) E'_{kn'})]$",
+    statement=(
+        r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + \sum_{k "
+        r"\ne n} (1+\theta_k) E'_{kn'})]$"
+    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-12,
-    code=("beta", "iota", "xi", "back_gradient"),
-    test="test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
     number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
+    code=("beta", "iota", "xi", "back_gradient"),
+    test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
 )
 def eq_88(s: Case) -> Measurement:
     """Compare the coefficients of g_n with Y (e_n - alpha_n) by brute force, for three random
@@ -375,13 +385,11 @@ def eq_88(s: Case) -> Measurement:
     theta, sigma = theory.visit_deviations(visits, M=M, eta_y=eta_y)
     speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
-    predicted = {
-        form: theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form) for form in FORMS
-    }
+    predicted = by_form(theory.back_gradient, f, M=M, theta=theta, sigma=sigma)
     overlap = theory.correlation(FAINT.P)
-    faint = {form: theory.xi(overlap, M=FAINT.M, form=form) for form in FORMS}
+    faint = by_form(theory.xi, overlap, M=FAINT.M)
     pair = np.array([[0.0, 0.3], [0.3, 0.0]])
-    wrong, right = (theory.beta(pair, M=30, form=form)[0, 1] for form in FORMS)
+    wrong, right = (beta[0, 1] for beta in by_form(theory.beta, pair, M=30).values())
     return Measurement(
         *in_both_forms("g_n / gamma", predicted, g, relative=False),
         number=float(wrong),

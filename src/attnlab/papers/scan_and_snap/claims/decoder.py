@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to, within
 
-from .. import theory
-from ..cases import WEAK, climbed, clock, transition_time
-from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
-from ..readings import FORMS, in_both_forms
+from .. import cases, theory
+from ..cases import WEAK
+from ..hypotheses import (
+    DECODER,
+    FAST,
+    large_vocabulary,
+    rate_window,
+    uniform_classes,
+    weak_correlations,
+)
+from . import by_form, in_both_forms, in_training
 from .correlation import radius, random_attention, tightest
 
 
-def modified_update(
-    f: NDArray[np.float64], visits: NDArray[np.int64], *, M: int, eta_y: float
-) -> NDArray[np.float64]:
+def modified_update(f: FloatArray, visits: IntArray, *, M: int, eta_y: float) -> FloatArray:
     """Y (L, M) after batch-1 steps of Eq. 26 on the classes listed in `visits`, from 0."""
     K = len(f)
     Y = np.zeros((f.shape[1], M))
@@ -35,16 +40,18 @@ def modified_update(
 @claim(
     "lemma-3",
     sources="Lemma 3, Eqs. 8, 26-30",
-    statement=r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
-    r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
-    r"\mathbb{I}(j = n) (e_n - \alpha_n)$",
+    statement=(
+        r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
+        r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
+        r"\mathbb{I}(j = n) (e_n - \alpha_n)$"
+    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(weak_correlations,),
     tolerance=1e-13,
+    number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
     code=("e_prime", "unit_attention"),
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
-    number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
 )
 def lemma_3(s: Case) -> Measurement:
     """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
@@ -64,14 +71,15 @@ def lemma_3(s: Case) -> Measurement:
 @claim(
     "small-modification",
     sources="Lemma 3, after Eq. 8",
-    statement=r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as "
-    r"well",
+    statement=(
+        r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as well"
+    ),
     relation=up_to(2.0),
     case=WEAK,
     hypotheses=(weak_correlations,),
-    code=("e_prime", "gram", "plain_coefficients"),
-    test="test_correlations.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
     number="it is below 2/sqrt(3) = {:.4g} times |lambda_1| (beta changes by far more: theorem-1)",
+    code=("e_prime", "gram", "plain_coefficients"),
+    test="test_decoder.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
 )
 def small_modification(s: Case) -> Measurement:
     """Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and
@@ -83,18 +91,14 @@ def small_modification(s: Case) -> Measurement:
     sets = [(f, theory.gram(f)) for f in (*random_attention(), extreme)]
     size = [float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()) for f, E in sets]
     largest = np.array([radius(E) for _, E in sets])
+    bound = largest / np.sqrt(1.0 - largest**2)
+    sharper = "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)"
     rho = float(theory.correlation(s)[0, 1])
-    of_sgd = theory.plain_coefficients(transition_time(s), **clock(s), rho=rho).beta
+    of_sgd = theory.plain_coefficients(cases.transition_time(s), **cases.clock(s), rho=rho).beta
     effect = theory.beta(theory.correlation(s), M=s.M)[0, 1] / of_sgd
     return Measurement(
         Check("|F E' e_n| over |lambda_1|", largest, size),
-        Check(
-            "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
-            largest / np.sqrt(1.0 - largest**2),
-            size,
-            AT_MOST,
-            tolerance=1e-12,
-        ),
+        Check(sharper, bound, size, AT_MOST, tolerance=1e-12),
         number=tightest(largest, size),
         note="|F E' e_n|^2 is a mean of lambda^2/(1 + lambda) with mean lambda 0, hence at most "
         "lambda_1^2/(1 - lambda_1^2); with |lambda_1| < 1/K this is below K^2/(K^2 - 1) "
@@ -110,9 +114,9 @@ def small_modification(s: Case) -> Measurement:
     statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
     relation=BELOW,
     case=WEAK,
+    number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
     code=("plain_decoder", "h", "h_inverse"),
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
-    number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
 )
 def after_eq_30(s: Case) -> Measurement:
     """Compare the rate with the term to that without it: the rates that explain the own logit under
@@ -122,35 +126,27 @@ def after_eq_30(s: Case) -> Measurement:
     # Equal overlaps and K = M, where Remark 1's argument is right: w_n = (M-1) h(t/K; rate) zeta_n.
     K, rho, eta_y, t = 20, 0.1, 0.5, np.geomspace(1.0, 1e4, 12)
 
-    def rate(own: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The learning rate with which the modified update would have got so far."""
+    def rate(own: FloatArray) -> FloatArray:
+        """Return the learning rate with which the modified update would have got so far."""
         return np.asarray(K * theory.h_inverse(own / (K - 1.0), M=K, eta_y=1.0) / t)
 
     with_term = rate((K - 1.0) * theory.h(t / K, M=K, eta_y=eta_y))
     without = rate(np.asarray(theory.plain_decoder(t, K=K, M=K, rho=rho, eta_y=eta_y).own))
+    about, right = "rate with the term against without it", without / (1.0 - rho)
     return Measurement(
-        Check("rate with the term against without it", without, with_term),
-        Check(
-            "rate with the term against without it, over 1 - rho",
-            without / (1.0 - rho),
-            with_term,
-            EQUAL,
-            tolerance=1e-6,
-            form="corrected",
-        ),
+        Check(about, without, with_term),
+        Check(f"{about}, over 1 - rho", right, with_term, EQUAL, tolerance=1e-6, form="corrected"),
         number=float((with_term / without)[-1]),
         note="the plain update has the effective rate (1 - rho) eta_Y, as Remark 1 says; with "
         "-F E' e_n it is eta_Y",
     )
 
 
-def plain_flow(
-    E: NDArray[np.float64], t: NDArray[np.float64], *, M: int, eta_y: float
-) -> NDArray[np.float64]:
+def plain_flow(E: FloatArray, t: FloatArray, *, M: int, eta_y: float) -> FloatArray:
     """W (time, K, M) of Eq. 7 in the flow, all K x M logits integrated; t in batch-1 steps."""
     K = len(E)
 
-    def velocity(_: float, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def velocity(_: float, w: FloatArray) -> FloatArray:
         error = np.eye(K, M) - scipy.special.softmax(w.reshape(K, M), axis=-1)
         return np.asarray((eta_y / K * (np.eye(K) + E) @ error).ravel())
 
@@ -163,15 +159,17 @@ def plain_flow(
 @claim(
     "y-star",
     sources="Section 4, before Lemma 3",
-    statement=r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite "
-    r"entries and is not reached in finite steps",
+    statement=(
+        r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite entries and"
+        r" is not reached in finite steps"
+    ),
     relation=ABOVE,
     case=WEAK,
     hypotheses=(uniform_classes,),
-    code=("h", "decoder_error"),
-    test="test_growth.py::test_h_obeys_its_differential_equation",
     number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
     training_number="in training the loss is {:.1e} at t = 10^10",
+    code=("h", "decoder_error"),
+    test="test_growth.py::test_h_obeys_its_differential_equation",
 )
 def y_star(s: Case) -> Measurement:
     """Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
@@ -180,18 +178,12 @@ def y_star(s: Case) -> Measurement:
     """
     t = np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
-    per_fold = np.diff(own) / np.diff(np.log(t))
-    result = climbed(s).sel(ratio=FAST)
-    loss = result["loss"].values
+    per_fold = float((np.diff(own) / np.diff(np.log(t)))[-1])
+    loss = cases.at_ratios(s).sel(ratio=FAST)["loss"].values
+    late = "growth of the own logit per e-fold of t, late"
     return Measurement(
-        Check(
-            "growth of the own logit per e-fold of t, late",
-            1.0,
-            float(per_fold[-1]),
-            LEADING,
-            tolerance=0.01,
-        ),
-        Check("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0, training=True),
+        Check(late, 1.0, per_fold, LEADING, tolerance=0.01),
+        in_training("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0),
         number=float(own[-1]),
         training_number=float(loss[-1]),
     )
@@ -200,11 +192,13 @@ def y_star(s: Case) -> Measurement:
 @claim(
     "theorem-5",
     sources="Theorem 5, Eq. 70",
-    statement=r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = "
-    r"\operatorname{diag}(\theta_1, \ldots, \theta_K)$ solves the modified update (Eq. 26)",
+    statement=(
+        r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, "
+        r"\ldots, \theta_K)$ solves the modified update (Eq. 26)"
+    ),
     relation=EQUAL,
     case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes),
+    hypotheses=(*DECODER,),
     tolerance=1e-12,
     code=("decoder_weights",),
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
@@ -218,30 +212,26 @@ def theorem_5(s: Case) -> Measurement:
     visits = rng.integers(0, len(f), 300)
     counts = np.bincount(visits, minlength=len(f))
     predicted = theory.decoder_weights(f, theory.h_star(counts, M=M, eta_y=eta_y), M=M)
-    return Measurement(
-        Check(
-            "Y after 300 random visits",
-            predicted,
-            modified_update(f, visits, M=M, eta_y=eta_y),
-            relative=False,
-        )
-    )
+    updated = modified_update(f, visits, M=M, eta_y=eta_y)
+    return Measurement(Check("Y after 300 random visits", predicted, updated, relative=False))
 
 
 @claim(
     "corollary-1",
     sources="Corollary 1, Eqs. 71-73",
-    statement=r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
-    r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert x_{T+1} "
-    r"- \alpha_n \rVert_2 \le \epsilon$",
+    statement=(
+        r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
+        r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert "
+        r"x_{T+1} - \alpha_n \rVert_2 \le \epsilon$"
+    ),
     relation=up_to(1.0),
     case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes, large_vocabulary, rate_window),
+    hypotheses=(*DECODER, large_vocabulary, rate_window),
     tolerance=1e-8,
-    code=("decoder_error", "steps_to_error"),
-    test="test_decoder.py::test_corollary_1_steps",
     number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
     training_number="the loss falls as t^{:.2f}",
+    code=("decoder_error", "steps_to_error"),
+    test="test_decoder.py::test_corollary_1_steps",
 )
 def corollary_1(s: Case) -> Measurement:
     """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
@@ -251,20 +241,16 @@ def corollary_1(s: Case) -> Measurement:
     K, M, y = s.K, s.M, s.eta_y
     t = np.geomspace(1, 1e6, 20)
     W = np.array([theory.class_logits(theory.h(step / K, M=M, eta_y=y), M=M)[0] for step in t])
-    miss = np.eye(1, M) - scipy.special.softmax(W, axis=-1)
+    miss = np.linalg.norm(np.eye(1, M) - scipy.special.softmax(W, axis=-1), axis=-1)
+    error = theory.decoder_error(t, **cases.clock(s))
     epsilon = np.geomspace(1e-6, 0.1, 11)
-    printed, exact = (theory.steps_to_error(epsilon, **clock(s), form=form) for form in FORMS)
-    late = climbed(s).sel(ratio=100.0, time=slice(1e3 * transition_time(s), None))
+    printed, exact = by_form(theory.steps_to_error, epsilon, **cases.clock(s)).values()
+    late = cases.at_ratios(s).sel(ratio=100.0, time=slice(1e3 * cases.transition_time(s), None))
     rate = slope(late["time"], late["loss"])
     return Measurement(
-        Check(
-            "|e_n - alpha_n| (Eq. 71)",
-            theory.decoder_error(t, **clock(s)),
-            np.linalg.norm(miss, axis=-1),
-            EQUAL,
-        ),
+        Check("|e_n - alpha_n| (Eq. 71)", error, miss, EQUAL),
         Check("steps to reach epsilon", printed, exact),
-        Check("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05, training=True),
+        in_training("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05),
         number=float((printed / exact)[2]),
         training_number=rate,
     )
@@ -273,16 +259,20 @@ def corollary_1(s: Case) -> Measurement:
 @claim(
     "remark-1",
     sources="Remark 1, Eqs. 40-43",
-    statement=r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: "
-    r"$w_n(N) = (1-\rho) (M-1) h^*(N/K) \zeta_n$",
+    statement=(
+        r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) ="
+        r" (1-\rho) (M-1) h^*(N/K) \zeta_n$"
+    ),
     relation=EQUAL,
     case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes),
+    hypotheses=(*DECODER,),
     tolerance=1e-6,
+    number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
+    training_number=(
+        "loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate"
+    ),
     code=("plain_decoder",),
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
-    number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
-    training_number="loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate",
 )
 def remark_1(s: Case) -> Measurement:
     """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
@@ -290,42 +280,33 @@ def remark_1(s: Case) -> Measurement:
     only). The tolerance is that of the two solvers.
     """
     rho, eta_y, t = 0.1, 0.5, np.geomspace(1, 1e4, 12)
-    cases = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
+    sizes = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
     checks: list[Check] = []
     own_logit: dict[str, float] = {}
-    for name, (K, M) in cases.items():
+    for name, (K, M) in sizes.items():
         W = plain_flow(rho * (1.0 - np.eye(K)), t, M=M, eta_y=eta_y)
-        said = {
-            form: theory.plain_decoder(t, K=K, M=M, rho=rho, eta_y=eta_y, form=form)[:2]
-            for form in FORMS
-        }
+        found = by_form(theory.plain_decoder, t, K=K, M=M, rho=rho, eta_y=eta_y)
+        said = {form: (of.own, of.other) for form, of in found.items()}
         checks += in_both_forms(f"w_n, {name}", said, [W[:, 0, 0], W[:, 0, 1]], relative=False)
         own_logit |= {form: float(own[-1]) for form, (own, _) in said.items()}  # of the last case
-    run = trained(s.classes, ((s.eta_y, 0.0),), s.steps, exactly=(transition_time(s),))
+    run = trained(s.classes, ((s.eta_y, 0.0),), s.steps, exactly=(cases.transition_time(s),))
     result = run.isel(run=0, time=slice(1, None))
     times, loss = result["time"].values, result["loss"].values
     overlap = float(theory.correlation(s)[0, 1])
     predicted = {}
-    for form in FORMS:
-        w = theory.plain_decoder(times, **clock(s), rho=overlap, form=form)
+    for form, w in by_form(theory.plain_decoder, times, **cases.clock(s), rho=overlap).items():
         odds = (s.K - 1) * np.exp(w.other - w.own) + (s.M - s.K) * np.exp(w.outside - w.own)
         predicted[form] = np.log1p(odds)
     checks += in_both_forms("loss with Z fixed", predicted, loss, training=True)
     # What the remark concludes: Theorem 1's decoder at the learning rate (1 - rho) eta_Y.
     own = s.M * theory.h(times / s.K, M=s.M, eta_y=(1.0 - overlap) * s.eta_y)
     effective = np.log1p((s.M - 1.0) * np.exp(-own)) / loss
-    late = times >= transition_time(s)
+    late = times >= cases.transition_time(s)
     too_large = predicted["printed"] / loss
+    concluded = "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on"
     return Measurement(
         *checks,
-        Check(
-            "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on",
-            1.0,
-            effective[late],
-            within(2.0),
-            tolerance=0.0,
-            training=True,
-        ),
+        in_training(concluded, 1.0, effective[late], within(2.0), tolerance=0.0),
         number=own_logit["printed"] / own_logit["corrected"],
         training_number=float(too_large[-1]),
         note=f"K = M = 20, rho = 0.1, eta_Y = 0.5, t = 10^4: own logit "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy
@@ -11,13 +12,13 @@ import xarray as xr
 from attnlab import measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
-from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
+from .. import cases
 from ..cases import WEAK
 from ..classes import syn_medium, syn_small
-from ..readings import as_dataset, mean_entropy, reduced
+from . import in_training
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
@@ -26,7 +27,13 @@ SYN_MEDIUM = Case(syn_medium(num_last=5), 2.0, 1.0, 100.0, 128.0)
 SYN_SMALL_AS_PRINTED = Case(syn_small(), 10.0, 1.0, 100.0, 128.0)
 ETA_Y = (1.0, 10.0)
 MOMENTUM = 0.9
-SEEDS = 4
+PROTOCOL: dict[str, Any] = {
+    "length": 128,
+    "batch_size": 128,
+    "momentum": MOMENTUM,
+    "seeds": 4,
+    "dtype": "float32",
+}
 RATIOS = np.array([1.0, 2.0, 5.0, 10.0])
 ETA_Z = np.array([0.5, 1.0, 2.0])
 # Where the descent of recall is measured, and the thresholds, in units of 1/tokens.
@@ -39,19 +46,15 @@ def syn_medium_runs() -> xr.Dataset:
     """Train the runs of Fig. 6 (5 queries); return their end, over (ratio, eta_z, seed)."""
     s, steps = SYN_MEDIUM, int(SYN_MEDIUM.steps)
     eta_z = xr.DataArray(ETA_Z, dims="eta_z")
-    run = simulate(
-        s.classes,
-        length=int(s.length),
-        batch_size=128,
+    run = cases.train_steps(
+        s,
+        steps,
+        **PROTOCOL,
         eta_y=xr.DataArray(RATIOS, dims="ratio") * eta_z,
         eta_z=eta_z,
-        steps=steps,
-        momentum=MOMENTUM,
         init="uniform",
-        seeds=SEEDS,
         what=("attention", "logits"),
         at=[steps],
-        progress=False,
     )
     return run.isel(step=0).assign_coords(ratio=RATIOS, eta_z=ETA_Z)
 
@@ -67,13 +70,15 @@ def recall_falls() -> xr.DataArray:
 @claim(
     "fig4-eta-y",
     sources="Section 8, Fig. 4",
-    statement=r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse",
+    statement=(
+        r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse"
+    ),
     relation=BELOW,
     case=SYN_SMALL_AS_PRINTED,
-    figure="fig4",
-    code=("attention_flow",),
-    test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
+    code=("attention_flow",),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig4",
 )
 def fig4_eta_y(s: Case) -> Measurement:
     """Check that entropy falls, and that eta_Y = 10 has a faster loss and a higher entropy than 1,
@@ -81,15 +86,13 @@ def fig4_eta_y(s: Case) -> Measurement:
     counts.
     """
     run = syn_small_runs()
-    entropy = mean_entropy(run).mean("seed").transpose("eta_y", "step").values
+    entropy = cases.mean_entropy(run).mean("seed").transpose("eta_y", "step").values
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
-        Check(
-            "entropy at the end, against the start", entropy[:, 0], entropy[:, -1], training=True
-        ),
-        Check("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1], training=True),
-        Check("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE, training=True),
+        in_training("entropy at the end, against the start", entropy[:, 0], entropy[:, -1]),
+        in_training("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1]),
+        in_training("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE),
         training_number=float(fast[-1] - slow[-1]),
         note=f"entropy over distinct tokens goes from {slow[0]:.3f} to {slow[-1]:.3f} at eta_Y = "
         f"{ETA_Y[0]:g}, to {fast[-1]:.3f} at {ETA_Y[1]:g}; the loss after 10 steps is "
@@ -100,36 +103,31 @@ def fig4_eta_y(s: Case) -> Measurement:
 @claim(
     "fig6-threshold",
     sources="Section 8, Fig. 6",
-    statement=r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx "
-    r"2$",
+    statement=(
+        r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$"
+    ),
     relation=ABOVE,
     case=SYN_MEDIUM,
-    figure="fig6",
-    code=("attention_flow",),
-    test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
     training_number="training has {:.3f} there, its lowest",
+    code=("attention_flow",),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig6",
 )
 def fig6_threshold(s: Case) -> Measurement:
     """Check that entropy over distinct tokens rises from ratio 2 to 10 in Fig. 6's own runs (5
     queries, eta_Z = 1), 4 seeds, and by Eq. 10 at the same rates. Only the order counts: the steps
     are 0.04 and the standard error is 0.005.
     """
-    entropy = mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
+    entropy = cases.mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
     boost, at = 1.0 / (1.0 - MOMENTUM), np.array([s.steps])
     fast = [s.at(eta_y=boost * y, eta_z=boost * s.eta_z) for y in RATIOS * s.eta_z]
-    paths = [as_dataset(of, at, reduced(of, at).logits) for of in fast]
-    eq_10 = [float(mean_entropy(path)[0]) for path in paths]
+    paths = [cases.as_dataset(of, at, cases.eq_10(of, at).logits) for of in fast]
+    eq_10 = [float(cases.mean_entropy(path)[0]) for path in paths]
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
-        Check("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:], training=True),
-        Check(
-            "entropy falls from ratio 1 to 2, training",
-            entropy[0],
-            entropy[1],
-            BELOW,
-            training=True,
-        ),
+        in_training("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
+        in_training("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW),
         number=eq_10[1],
         training_number=float(entropy[1]),
         note=f"entropy at eta_Y/eta_Z = 1, 2, 5, 10: {listed(entropy, '.3f')} in training, "
@@ -140,20 +138,9 @@ def fig6_threshold(s: Case) -> Measurement:
 @cache
 def syn_small_runs() -> xr.Dataset:
     """Train the runs of Fig. 4 on Syn-Small, eta_Z = 1, over (eta_y, seed, step)."""
-    s = SYN_SMALL_AS_PRINTED
-    return simulate(
-        s.classes,
-        length=int(s.length),
-        batch_size=128,
-        eta_y=list(ETA_Y),
-        eta_z=s.eta_z,
-        steps=int(s.steps),
-        momentum=MOMENTUM,
-        seeds=SEEDS,
-        what=("attention", "loss"),
-        at=[0, 10, int(s.steps)],
-        progress=False,
-    )
+    s, steps = SYN_SMALL_AS_PRINTED, int(SYN_SMALL_AS_PRINTED.steps)
+    settings = {"eta_y": list(ETA_Y), "what": ("attention", "loss"), "at": [0, 10, steps]}
+    return cases.train_steps(s, steps, **PROTOCOL, **settings)
 
 
 @claim(
@@ -162,19 +149,19 @@ def syn_small_runs() -> xr.Dataset:
     statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$",
     relation=BELOW,
     case=SYN_MEDIUM,
-    figure="fig6",
-    code=("attention_flow",),
-    test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
     training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
+    code=("attention_flow",),
+    test="test_growth.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig6",
 )
 def fig6_eta_z(s: Case) -> Measurement:
     """Check that entropy over distinct tokens falls with eta_Z at a fixed ratio in Fig. 6's own
     runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps
     are 0.03 and more, the standard error is 0.005.
     """
-    entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
+    entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
-        Check("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:], training=True),
+        in_training("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
     )
 
@@ -185,10 +172,10 @@ def fig6_eta_z(s: Case) -> Measurement:
     statement=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
     relation=BELOW,
     case=SYN_MEDIUM,
-    figure="fig11",
+    training_number="the factor at ratio 2 is {:.2f} times that at 10",
     code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
-    training_number="the factor at ratio 2 is {:.2f} times that at 10",
+    figure="fig11",
 )
 def fig11_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a
@@ -197,7 +184,7 @@ def fig11_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(eta_z=s.eta_z).values[1:]
     return Measurement(
-        Check("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:], training=True),
+        in_training("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:]),
         training_number=float(fall[0] / fall[-1]),
     )
 
@@ -208,10 +195,10 @@ def fig11_recall(s: Case) -> Measurement:
     statement=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
     relation=ABOVE,
     case=SYN_MEDIUM,
-    figure="fig12",
+    training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
     code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
-    training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
+    figure="fig12",
 )
 def fig12_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a larger
@@ -219,7 +206,7 @@ def fig12_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(ratio=5.0).values
     return Measurement(
-        Check("fall of recall at a larger eta_Z", fall[:-1], fall[1:], training=True),
+        in_training("fall of recall at a larger eta_Z", fall[:-1], fall[1:]),
         training_number=float(fall[-1] / fall[0]),
     )
 
@@ -230,21 +217,21 @@ def fig12_recall(s: Case) -> Measurement:
     statement="A sparser attention map gives a slower descent of the recall-threshold line",
     relation=AT_LEAST,
     case=SYN_MEDIUM,
-    figure="fig11",
+    training_number="rank correlation {:.2f} over twelve runs, not for every pair",
     code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
-    training_number="rank correlation {:.2f} over twelve runs, not for every pair",
+    figure="fig11",
 )
 def recall_sparsity(s: Case) -> Measurement:
     """Measure the rank correlation of a low entropy and a slow descent over twelve runs (four
     ratios, three eta_Z). It is read as a tendency: 0.7.
     """
-    entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
+    entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     fall = recall_falls().values
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)
     return Measurement(
-        Check("rank correlation of sparsity and descent", 0.7, rank, training=True),
+        in_training("rank correlation of sparsity and descent", 0.7, rank),
         training_number=rank,
         note="not for every pair: twelve runs of Syn-Medium, from the lowest entropy over distinct "
         f"tokens to the highest, fall by {listed(sparser, '.2f')}",
@@ -257,11 +244,12 @@ def recall_sparsity(s: Case) -> Measurement:
     statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
     relation=BELOW,
     case=WEAK,
-    figure="fig7",
-    code=("attention_flow",),
-    test="tests/papers/scan_and_snap/test_text_figures.py::"
-    "test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds",
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
+    code=("attention_flow",),
+    test=(
+        "tests/papers/scan_and_snap/test_text_figures.py::test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds"
+    ),
+    figure="fig7",
 )
 def fig7_freezes(s: Case) -> Measurement:
     """Measure nothing here: Fig. 7 measures whether entropy falls, and attention weights stop
@@ -274,14 +262,17 @@ def fig7_freezes(s: Case) -> Measurement:
 @claim(
     "fig10-rate",
     sources="Appendix G, Fig. 10",
-    statement="On WikiText a larger learning rate gives lower entropy of attention after training",
+    statement=(
+        "On WikiText a larger learning rate gives lower entropy of attention after training"
+    ),
     relation=BELOW,
     case=WEAK,
-    figure="fig10",
-    code=("attention_flow",),
-    test="tests/papers/scan_and_snap/test_text_figures.py::"
-    "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
+    code=("attention_flow",),
+    test=(
+        "tests/papers/scan_and_snap/test_text_figures.py::test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise"
+    ),
+    figure="fig10",
 )
 def fig10_rate(s: Case) -> Measurement:
     """Measure nothing here: Fig. 10 measures whether entropy on the validation text falls with the
@@ -297,11 +288,12 @@ def fig10_rate(s: Case) -> Measurement:
     statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
     relation=BELOW,
     case=WEAK,
-    figure="fig10",
-    code=("attention_flow",),
-    test="tests/papers/scan_and_snap/test_text_figures.py::"
-    "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="open: not tried on WikiText-103",
+    code=("attention_flow",),
+    test=(
+        "tests/papers/scan_and_snap/test_text_figures.py::test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise"
+    ),
+    figure="fig10",
 )
 def fig10_wikitext_103(s: Case) -> Measurement:
     """Measure nothing: whether entropy on the validation text falls with the rate, 1 layer, 5

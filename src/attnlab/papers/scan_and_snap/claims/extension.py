@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
+from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
-from .. import theory
-from ..cases import RATES, SYN_SMALL, WEAK, climbed, transition_time
-from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, weak_correlations_with_residual
-from ..readings import FORMS, logits, mean_entropy, reduced
+from .. import cases, theory
+from ..cases import RATES, SYN_SMALL, WEAK
+from ..hypotheses import ASSUMPTION_1, FAST, WITH_RESIDUAL
+from . import by_form, in_training, on_both_paths
 from .model import complex_slope, mean_likelihood, unit
 
 # Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
@@ -52,14 +53,14 @@ def _with_residual(s: Case) -> xr.Dataset:
     return trained(s.classes, RESIDUAL_RATES, s.steps, model=Extended(residual=True))
 
 
-def _angles(s: Case, form: Form) -> NDArray[np.float64]:
+def _angles(s: Case, form: Form) -> FloatArray:
     """1 - cosine between the path of z in training and the first velocity, at each record past
     the transition t_0, all runs."""
     velocity = theory.residual_velocity(s, np.zeros((2, s.P.shape[1])), form=form)
     angles = []
     for i, (eta_y, _) in enumerate(RESIDUAL_RATES):
         run = _with_residual(s).isel(run=i)
-        z = logits(s, run.sel(time=slice(transition_time(s.at(eta_y=eta_y)), None)))
+        z = cases.logits(s, run.sel(time=slice(cases.transition_time(s.at(eta_y=eta_y)), None)))
         along = (z * velocity).sum(axis=(1, 2))
         angles.append(1.0 - along / np.sqrt((z**2).sum(axis=(1, 2)) * (velocity**2).sum()))
     return np.concatenate(angles)
@@ -68,14 +69,16 @@ def _angles(s: Case, form: Form) -> NDArray[np.float64]:
 @claim(
     "residual-exact",
     sources="Section 7, residue connection",
-    statement=r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} "
-    r"= \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$",
+    statement=(
+        r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} = "
+        r"\frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$"
+    ),
     relation=EQUAL,
     case=TWO_QUERIES,
     tolerance=1e-12,
-    ours=True,
     code=("residual_beta", "residual_velocity", "residual_correlation"),
-    test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    ours=True,
 )
 def residual_exact(s: Case) -> Measurement:
     """Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
@@ -104,35 +107,30 @@ def residual_exact(s: Case) -> Measurement:
 @claim(
     "residual-beta",
     sources="Section 7, residue connection",
-    statement=r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) "
-    r"= \psi(n'))$",
+    statement=(
+        r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) = "
+        r"\psi(n'))$"
+    ),
     relation=within(4.0),
     case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
-    code=("residual_beta", "residual_velocity"),
-    test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    hypotheses=(*WITH_RESIDUAL,),
     number="as an order of magnitude: it is {:.2g} times the right one",
     training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
+    code=("residual_beta", "residual_velocity"),
+    test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
 )
 def residual_beta(s: Case) -> Measurement:
     """Compare the size of beta within a query with the exact beta (residual-exact), and the
     direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
     path 1 - cosine must be below 0.05.
     """
-    printed, right = (theory.residual_beta(s, form=form) for form in FORMS)
+    printed, right = by_form(theory.residual_beta, s).values()
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
     angles = _angles(s, "printed")
+    direction = "1 - cosine of the path of z with the printed direction, training"
     return Measurement(
         Check("beta of classes that share a query", printed[same], right[same]),
-        Check(
-            "1 - cosine of the path of z with the printed direction, training",
-            0.0,
-            angles,
-            LEADING,
-            relative=False,
-            tolerance=0.05,
-            training=True,
-        ),
+        in_training(direction, 0.0, angles, LEADING, relative=False, tolerance=0.05),
         number=float(printed[0, 1] / right[0, 1]),
         training_number=float(angles.max()),
         note=f"M = {s.M}: within a query beta = {right[0, 1]:.3f} (printed {printed[0, 1]:.3f}), "
@@ -158,15 +156,17 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
 @claim(
     "residual-local-roles",
     sources="Section 7, residue connection",
-    statement=r'With a residual connection Theorem 2 "now applies within each subset" '
-    r"$\psi^{-1}(m)$ of a query",
+    statement=(
+        r'With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a'
+        r" query"
+    ),
     relation=ABOVE,
     case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
-    code=("local_roles", "residual_velocity"),
-    test="test_residual.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
+    hypotheses=(*WITH_RESIDUAL,),
     number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
     training_number="trained, no locally distinct token ends below z = {:+.3g}",
+    code=("local_roles", "residual_velocity"),
+    test="test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
 )
 def residual_local_roles(s: Case) -> Measurement:
     """Check that logits of tokens that are distinct within a query rise: their velocity with the
@@ -177,12 +177,12 @@ def residual_local_roles(s: Case) -> Measurement:
     rows, columns = np.nonzero(distinct)
     local = velocity[s.psi[rows], columns]
     weight = _residual_weight(s, int(columns[local.argmin()]), 10.0)
-    moved = logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
+    moved = cases.logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
     plain = trained(s.classes, RESIDUAL_RATES, s.steps).isel(time=-1)
-    without = logits(s, plain)[:, s.psi[rows], columns]
+    without = cases.logits(s, plain)[:, s.psi[rows], columns]
     return Measurement(
         Check("velocity of locally distinct tokens", 0.0, local),
-        Check("their z after training", 0.0, moved, training=True),
+        in_training("their z after training", 0.0, moved),
         number=float(local.min()),
         training_number=float(moved.min()),
         note="P rows (.15,0,.28,0,.57,0,0,0), (.15,0,0,.28,0,.57,0,0), (0,.15,.28,0,0,0,.57,0), "
@@ -200,14 +200,16 @@ def residual_local_roles(s: Case) -> Measurement:
 @claim(
     "position-bias",
     sources="Section 7, positional encoding; Section 5, initial value as prior",
-    statement=r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) "
-    r"\exp(z_0)$, is a prior on the contextual tokens",
+    statement=(
+        r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, is"
+        r" a prior on the contextual tokens"
+    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=3e-3,
-    code=("logit_prior", "position_prior"),
-    test="test_priors.py::test_position_bias_needs_tokens_that_depend_on_position",
     number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
+    code=("logit_prior", "position_prior"),
+    test="test_extensions.py::test_position_bias_needs_tokens_that_depend_on_position",
 )
 def position_bias(s: Case) -> Measurement:
     """Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
@@ -217,7 +219,7 @@ def position_bias(s: Case) -> Measurement:
     t = np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s, bias[None])
-    start = reduced(s, t, z0=bias[None]).logits
+    start = cases.eq_10(s, t, z0=bias[None]).logits
     same = theory.attention_flow(formulas.Setting.of(s, P=prior), t).logits
 
     # Positions: two halves of a long sequence, the nearer one with bias 1.
@@ -225,6 +227,8 @@ def position_bias(s: Case) -> Measurement:
     halves = np.stack([s.P, s.P[:, ::-1]])
     counts = np.array([rng.multinomial(500_000, half[0]) for half in halves])
     seen = (counts * np.exp([[0.0], [1.0]])).sum(0)
+    prior_of_halves = theory.position_prior(halves, np.array([0.0, 1.0]))[0]
+    same_everywhere = "P with a position bias, the same tokens at all positions"
     cancelled = theory.position_prior(np.stack([s.P, s.P]), np.array([0.0, 1.0])) - s.P
     # (sum w)^2/sum w^2 positions that count: half of them for the bias on halves, few for ALiBi.
     slope, lengths = 0.5, np.array([10**3, 10**4, 10**5])
@@ -236,6 +240,7 @@ def position_bias(s: Case) -> Measurement:
         )
     )
 
+    share, of_alibi = on_halves / lengths, 1.0 / np.tanh(slope / 2.0)
     full = np.zeros(s.M)
     full[s.classes.in_play] = bias
     rates = ((s.eta_y, s.eta_z),)
@@ -243,46 +248,19 @@ def position_bias(s: Case) -> Measurement:
     rows = [dict(zip(s.classes.in_play.tolist(), row, strict=True)) for row in prior.tolist()]
     reweighted = SequenceClasses(rows, s.classes.query, s.classes.next_token, vocab_size=s.M)
     plain = trained(reweighted, rates, s.steps).isel(run=0)
+    moved, ends = cases.logits(s, plain) + bias, cases.logits(s, biased)
     return Measurement(
         Check("z from a biased start", same + bias, start, relative=False, tolerance=1e-7),
-        Check(
-            "attention with a position bias",
-            theory.position_prior(halves, np.array([0.0, 1.0]))[0],
-            seen / seen.sum(),
-            relative=False,
-        ),
-        Check(
-            "P with a position bias, the same tokens at all positions",
-            0.0,
-            cancelled,
-            relative=False,
-            tolerance=1e-12,
-        ),
-        Check(
-            "positions that count over T, bias on halves",
-            on_halves[0] / lengths[0],
-            on_halves / lengths,
-            tolerance=1e-9,
-        ),
-        Check(
-            "positions that count, ALiBi of slope 1/2",
-            1.0 / np.tanh(slope / 2.0),
-            alibi,
-            tolerance=1e-9,
-        ),
-        Check(
-            "z from a biased start, training",
-            logits(s, plain) + bias,
-            logits(s, biased),
-            relative=False,
-            tolerance=1e-6,
-            training=True,
-        ),
+        Check("attention with a position bias", prior_of_halves, seen / seen.sum(), relative=False),
+        Check(same_everywhere, 0.0, cancelled, relative=False, tolerance=1e-12),
+        Check("positions that count over T, bias on halves", share[0], share, tolerance=1e-9),
+        Check("positions that count, ALiBi of slope 1/2", of_alibi, alibi, tolerance=1e-9),
+        in_training("z from a biased start, training", moved, ends, relative=False, tolerance=1e-6),
         number=float(alibi[-1]),
         note="where P is the same at all positions a bias changes mean attention by "
         f"{np.abs(cancelled).max():.0g}. For T to infinity attention of one sequence is that mean "
         "only if no position keeps weight: a bias of 1 on the nearer half leaves "
-        f"{on_halves[-1] / lengths[-1]:.2f} T positions that count, ALiBi of slope 1/2 "
+        f"{share[-1]:.2f} T positions that count, ALiBi of slope 1/2 "
         f"{alibi[-1]:.2f} at any T",
     )
 
@@ -294,10 +272,12 @@ def position_bias(s: Case) -> Measurement:
     relation=EQUAL,
     case=WEAK,
     tolerance=0.5,
-    code=("dominant_tokens", "head_flows"),
-    test="test_priors.py::test_heads_are_flows_from_different_starts",
-    number="three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)",
+    number=(
+        "three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)"
+    ),
     training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
+    code=("dominant_tokens", "head_flows"),
+    test="test_extensions.py::test_heads_are_flows_from_different_starts",
 )
 def heads_as_starts(s: Case) -> Measurement:
     """Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
@@ -320,34 +300,23 @@ def heads_as_starts(s: Case) -> Measurement:
     alone = [trained(s.classes, rates, s.steps, tuple(head[0])) for head in together]
     ends = {
         "Eq. 10": [flow.logits[0] for flow in flows],
-        "training": [logits(s, run.isel(run=0, time=-1)) for run in alone],
+        "training": [cases.logits(s, run.isel(run=0, time=-1)) for run in alone],
     }
     start = tuple(tuple(map(tuple, head)) for head in together.tolist())
     for combine in ("average", "concatenate"):
         run = trained(s.classes, rates, s.steps, start, Extended(heads=3, combine=combine))
-        ends[f"training together, {combine}"] = list(logits(s, run.isel(run=0, time=-1)))
-    checks, kept = [], []
-    for name, final in ends.items():
-        weights = formulas.attention_weights(s, np.array(final))
-        winner = [
+        ends[f"training together, {combine}"] = list(cases.logits(s, run.isel(run=0, time=-1)))
+    found = {
+        name: [
             [tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
-            for head in weights
+            for head in formulas.attention_weights(s, np.array(final))
         ]
-        training = name != "Eq. 10"
-        checks.append(
-            Check(
-                f"the winner of each head, {name}",
-                predicted,
-                winner,
-                relative=False,
-                tolerance=0.5,
-                training=training,
-            )
-        )
-        kept += [len({head[0] for head in winner})] if training else []
+        for name, final in ends.items()
+    }
+    kept = [len({head[0] for head in heads}) for name, heads in found.items() if name != "Eq. 10"]
     winners = float(np.unique(predicted[:, 0]).size)
     return Measurement(
-        *checks,
+        *on_both_paths("the winner of each head", predicted, found, relative=False),
         Check("different winners for class 0", 1.0, winners, ABOVE, tolerance=0.0),
         number=winners,
         training_number=float(min(kept)),
@@ -360,15 +329,15 @@ def heads_as_starts(s: Case) -> Measurement:
     statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
     relation=BELOW,
     case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    code=("attention_flow",),
-    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    hypotheses=(*ASSUMPTION_1,),
     number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
+    code=("attention_flow",),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
 )
 def multilayer_remark(s: Case) -> Measurement:
     """Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class.
     Nothing is compared: the remark on future work says what may happen, with no rate, time or data
     named, and an example cannot refute a possibility.
     """
-    run = climbed(s).sel(ratio=FAST)
-    return Measurement(number=float(np.exp(mean_entropy(run)[-1])))
+    run = cases.at_ratios(s).sel(ratio=FAST)
+    return Measurement(number=float(np.exp(cases.mean_entropy(run)[-1])))

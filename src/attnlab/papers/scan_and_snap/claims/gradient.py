@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, within
 
-from .. import theory
-from ..cases import FIG3, WEAK, climbed, clock, transition_time
-from ..hypotheses import MUCH, THEOREM_1, large_vocabulary, uniform_classes, weak_correlations
-from ..readings import FORMS, in_both_forms, logits, most_and_least_frequent, reduced
+from .. import cases, theory
+from ..cases import FIG3, WEAK
+from ..hypotheses import DECODER, MUCH, THEOREM_1, large_vocabulary
+from . import FORMS, by_form, in_both_forms
 from .correlation import brute_gradient, random_correlations
 
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
@@ -26,48 +26,45 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
 @claim(
     "theorem-1",
     sources="Theorem 1, Eq. 9",
-    statement=r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - "
-    r"\sum_{n' \ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: "
-    r"our question)",
+    statement=(
+        r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' "
+        r"\ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: our "
+        r"question)"
+    ),
     relation=EQUAL,
     case=WEAK,
-    hypotheses=THEOREM_1,
+    hypotheses=(*THEOREM_1,),
     tolerance=1e-12,
-    code=("back_gradient", "beta", "plain_coefficients"),
-    test="test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
     number="with the printed beta, g_n is off by {:.2g} gamma (two classes, M = 1000)",
     training_number="at t_0, ratio 1000, Eq. 10 has {:.3g} times the dominant logit of training",
+    code=("back_gradient", "beta", "plain_coefficients"),
+    test="test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
 )
 def theorem_1(s: Case) -> Measurement:
     """Compare g_n with Y (e_n - alpha_n) by brute force, and z with the joint flow at eta_Y/eta_Z =
     1000; the corrected form has Eq. 88's beta, in training SGD's own beta. The tolerance is the
     rounding of matrix products.
     """
-    f, t = formulas.unit_attention(s), transition_time(s)
+    f, t = formulas.unit_attention(s), cases.transition_time(s)
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
-    g = brute_gradient(f, growth, s.M) / theory.gamma(t, **clock(s))
-    said = {form: theory.back_gradient(f, M=s.M, form=form) for form in FORMS}
+    g = brute_gradient(f, growth, s.M) / theory.gamma(t, **cases.clock(s))
+    said = by_form(theory.back_gradient, f, M=s.M)
     on_paper = in_both_forms("g_n / gamma (Eq. 9)", said, g, relative=False)
     slow = s.at(eta_z=s.eta_y / SLOWEST)
     times, trained_z = trained_growth(slow)
-    _, high, _ = most_and_least_frequent(s)
-    theorem = reduced(slow, times).logits[:, 0, high]
+    _, high, _ = cases.most_and_least_frequent(s)
+    theorem = cases.eq_10(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
+    paths = {"printed": theorem, "corrected": plain}
+    dominant = "z of the dominant token at eta_Y/eta_Z = 1000"
     at = times.tolist().index(t)
-    z = logits(s, climbed(s).sel(time=t))
+    z = cases.logits(s, cases.at_ratios(s).sel(time=t))
     slower = (s.at(eta_z=s.eta_y / ratio) for ratio in TRAINED_RATIOS)
-    eq_10 = np.array([reduced(of, np.array([t])).logits[0] for of in slower])
+    eq_10 = np.array([cases.eq_10(of, np.array([t])).logits[0] for of in slower])
     size_ahead = np.linalg.norm(eq_10, axis=(1, 2)) / np.linalg.norm(z, axis=(1, 2))
     return Measurement(
         *on_paper,
-        *in_both_forms(
-            "z of the dominant token at eta_Y/eta_Z = 1000",
-            {"printed": theorem, "corrected": plain},
-            trained_z,
-            LEADING,
-            tolerance=0.05,
-            training=True,
-        ),
+        *in_both_forms(dominant, paths, trained_z, LEADING, tolerance=0.05, training=True),
         number=on_paper[0].error,
         training_number=float(theorem[at] / trained_z[at]),
         note=f"two classes, f_1.f_2 = {theory.correlation(s)[0, 1]:.3f}, M = {s.M}: at t_0 "
@@ -79,14 +76,14 @@ def theorem_1(s: Case) -> Measurement:
     )
 
 
-def trained_growth(s: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def trained_growth(s: Case) -> tuple[FloatArray, FloatArray]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
-    t0 = transition_time(s)
-    result = climbed(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
-    return result["time"].values, logits(s, result)[:, 0, most_and_least_frequent(s)[1]]
+    t0 = cases.transition_time(s)
+    result = cases.at_ratios(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
+    return result["time"].values, cases.logits(s, result)[:, 0, cases.most_and_least_frequent(s)[1]]
 
 
-def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
+def plain_growth(s: Case, times: FloatArray, token: int) -> FloatArray:
     """z of a distinct token of class 0 by Eq. 98 with SGD's own beta, attention held at its start.
 
     Two classes: dz/dt = (eta_Z/K) f_l^2 gamma beta f_1.f_2.
@@ -95,21 +92,23 @@ def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.
     share = float(formulas.unit_attention(s)[0, token] ** 2)
     grid = np.concatenate([np.geomspace(times[0] * 1e-4, times[0], 400)[:-1], times])
     fine = np.unique(np.concatenate([grid, np.geomspace(times[0], times[-1], 4000)]))
-    beta = theory.plain_coefficients(fine, **clock(s), rho=rho).beta
-    speed = s.eta_z / s.K * share * rho * theory.gamma(fine, **clock(s)) * beta
+    beta = theory.plain_coefficients(fine, **cases.clock(s), rho=rho).beta
+    speed = s.eta_z / s.K * share * rho * theory.gamma(fine, **cases.clock(s)) * beta
     return np.interp(times, fine, scipy.integrate.cumulative_simpson(speed, x=fine, initial=0.0))
 
 
 @claim(
     "eq-86",
     sources="Eq. 86",
-    statement=r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
-    r"(1+\theta_k) E'_{kn}\right]$",
+    statement=(
+        r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
+        r"(1+\theta_k) E'_{kn}\right]$"
+    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-11,
     code=("iota",),
-    test="test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
+    test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
 )
 def eq_86(s: Case) -> Measurement:
     """Compare the coefficient of f_n in g_n / gamma with that of Y (e_n - alpha_n) by brute force,
@@ -122,18 +121,15 @@ def eq_86(s: Case) -> Measurement:
     speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
     along = np.linalg.lstsq(f.T, g.T, rcond=None)[0]
-    return Measurement(
-        Check(
-            "iota_n", theory.iota(theory.gram(f), M=M, theta=theta, sigma=sigma), np.diagonal(along)
-        )
-    )
+    predicted = theory.iota(theory.gram(f), M=M, theta=theta, sigma=sigma)
+    return Measurement(Check("iota_n", predicted, np.diagonal(along)))
 
 
 # |delta_1| << 1 in Eqs. 87 and 89, read as a tenth at most.
 STRAY, LARGE = 1.0 / MUCH, 1000.0
 
 
-def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
     """Return M |delta_2| of Eq. 87 and M |delta_3| of Eq. 89, the largest of each of 200 sets."""
     rng = np.random.default_rng(19)
     found = []
@@ -151,14 +147,16 @@ def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 @claim(
     "eq-87",
     sources="Eq. 87 and the line after Eq. 89",
-    statement=r"$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert "
-    r"\delta_2 \rvert < \frac{3}{M}$",
+    statement=(
+        r"$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert \delta_2 "
+        r"\rvert < \frac{3}{M}$"
+    ),
     relation=BELOW,
     case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
-    code=("iota", "beta"),
-    test="test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
+    hypotheses=(*DECODER, large_vocabulary),
     number="in 200 random sets the remainder is at most {:.3g}/M",
+    code=("iota", "beta"),
+    test="test_decoder.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
 )
 def eq_87(s: Case) -> Measurement:
     """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
@@ -171,14 +169,16 @@ def eq_87(s: Case) -> Measurement:
 @claim(
     "eq-89",
     sources="Eq. 89 and the line after Eq. 89",
-    statement=r"$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert "
-    r"\delta_3 \rvert < \frac{3}{M}$",
+    statement=(
+        r"$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert \delta_3 "
+        r"\rvert < \frac{3}{M}$"
+    ),
     relation=BELOW,
     case=WEAK,
-    hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
-    code=("iota", "beta"),
-    test="test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
+    hypotheses=(*DECODER, large_vocabulary),
     number="in 200 random sets the remainder is at most {:.3g}/M",
+    code=("iota", "beta"),
+    test="test_decoder.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
 )
 def eq_89(s: Case) -> Measurement:
     """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
@@ -192,7 +192,7 @@ def eq_89(s: Case) -> Measurement:
     )
 
 
-def overlapping() -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def overlapping() -> list[tuple[FloatArray, FloatArray]]:
     """E and its |eigenvalues| of the random sets in which none is near 0, where bounds say much."""
     sets = [(E, np.abs(np.linalg.eigvalsh(E))) for E in random_correlations()]
     return [(E, size) for E, size in sets if size.min() > 0.01]
@@ -201,14 +201,16 @@ def overlapping() -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
 @claim(
     "theorem-1a",
     sources="Theorem 1(a), Eqs. 91-93",
-    statement=r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ "
-    r"for every class $n$ and all $t$",
+    statement=(
+        r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for "
+        r"every class $n$ and all $t$"
+    ),
     relation=ABOVE,
     case=WEAK,
-    hypotheses=THEOREM_1,
-    code=("xi",),
-    test="test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
+    hypotheses=(*THEOREM_1,),
     number="above 0: with the printed beta the least xi_n/gamma is {:.4g} times min lambda^2",
+    code=("xi",),
+    test="test_decoder.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
 )
 def theorem_1a(s: Case) -> Measurement:
     """Check that xi_n is positive under Assumption 2 along Eq. 10, and for random classes with M
@@ -220,7 +222,7 @@ def theorem_1a(s: Case) -> Measurement:
         form: np.array([(theory.xi(E, M=M, form=form) / floor).min() for E, floor, M in sets])
         for form in FORMS
     }
-    E = theory.correlation(s, reduced(s, np.geomspace(1, 1e6, 20)).logits)
+    E = theory.correlation(s, cases.eq_10(s, np.geomspace(1, 1e6, 20)).logits)
     return Measurement(
         Check("xi_n / gamma > 0 along Eq. 10", 0.0, theory.xi(E, M=s.M, form="printed"), ABOVE),
         *in_both_forms("xi_n / gamma > 0, random classes", 0.0, least, ABOVE),
@@ -231,14 +233,16 @@ def theorem_1a(s: Case) -> Measurement:
 @claim(
     "eq-93",
     sources="Eq. 93, first inequality (proof of Theorem 1a)",
-    statement=r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert "
-    r"\lambda_i(E) \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
+    statement=(
+        r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert \lambda_i(E) "
+        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
+    ),
     relation=AT_LEAST,
     case=WEAK,
     tolerance=1e-12,
-    code=("e_prime", "gram"),
-    test="test_correlations.py::test_lemmas_13_to_17",
     number="two classes, f_1.f_2 = 0.276: the printed bound is {:.2g} too large (harmless)",
+    code=("e_prime", "gram"),
+    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def eq_93(s: Case) -> Measurement:
     """Compare the lower bound with -E'_nn for 200 random sets of 2 to 6 classes; the corrected form
@@ -247,15 +251,10 @@ def eq_93(s: Case) -> Measurement:
     left = np.array([-np.diagonal(theory.e_prime(E)).max() for E, _ in overlapping()])
     floor, radius = np.array([(size.min() ** 2, size.max()) for _, size in overlapping()]).T
     rho = float(theory.correlation(s)[0, 1])
+    printed, right = floor / (1 - radius), floor / (1 + radius)
     return Measurement(
-        Check("above min lambda^2/(1 - |lambda_1|)", floor / (1 - radius), left, AT_LEAST),
-        Check(
-            "above min lambda^2/(1 + |lambda_1|)",
-            floor / (1 + radius),
-            left,
-            AT_LEAST,
-            form="corrected",
-        ),
+        Check("above min lambda^2/(1 - |lambda_1|)", printed, left, AT_LEAST),
+        Check("above min lambda^2/(1 + |lambda_1|)", right, left, AT_LEAST, form="corrected"),
         number=rho**2 / (1 - rho) - rho**2 / (1 - rho**2),
         note=f"two classes, f_1.f_2 = {rho:.3f}: the sum is {rho**2 / (1 - rho**2):.4f}, the "
         f"printed lower bound {rho**2 / (1 - rho):.4f}; the next line, with 1/2, is right",
@@ -265,14 +264,16 @@ def eq_93(s: Case) -> Measurement:
 @claim(
     "theorem-1b",
     sources="Theorem 1(b), Theorem 4",
-    statement=r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
-    r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
-    r"M}\right)$",
+    statement=(
+        r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
+        r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
+        r"M}\right)$"
+    ),
     relation=SETTLES,
     case=FIG3,
-    code=("gamma_stages",),
-    test="test_speed.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
     number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
+    code=("gamma_stages",),
+    test="test_growth.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
 )
 def theorem_1b(s: Case) -> Measurement:
     """Check that gamma over the rate does not grow between 10^5 and 10^6 t_0, for M from 10^3 to
@@ -281,13 +282,13 @@ def theorem_1b(s: Case) -> Measurement:
     K, y, M = s.K, s.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
 
-    def constant(t: NDArray[np.float64], form: str) -> NDArray[np.float64]:
+    def constant(t: FloatArray, form: str) -> FloatArray:
         rate = theory.gamma_stages(t, K=K, M=M, eta_y=y, form=form).late
         return np.asarray(theory.gamma(t, K=K, M=M, eta_y=y) / rate)
 
     late = t0 * np.array([1e5, 1e6])[:, None]
     growing = [slope(t, c) for t, c in zip(late.T, constant(late, "printed").T, strict=True)]
-    at_t0 = {form: constant(t0, form) for form in FORMS}
+    at_t0 = by_form(constant, t0)
     return Measurement(
         Check("exponent in t of gamma over the rate", 0.0, growing, relative=False),
         number=float(at_t0["printed"][-1]),
@@ -300,28 +301,30 @@ def theorem_1b(s: Case) -> Measurement:
 @claim(
     "theorem-1-plain",
     sources="after Theorem 1 (Section 4), Remark 1",
-    statement=r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem "
-    r"1 still holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$",
+    statement=(
+        r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 still"
+        r" holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$"
+    ),
     relation=LEADING,
     case=WEAK,
-    hypotheses=THEOREM_1,
+    hypotheses=(*THEOREM_1,),
     tolerance=0.1,
+    number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
     code=("plain_coefficients", "beta", "gradient_coefficients"),
     test="test_decoder.py::test_plain_beta_early_near_t0_and_in_the_limit",
-    number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
 )
 def theorem_1_plain(s: Case) -> Measurement:
     """Compare the form of g_n, (a), (b) and the appendix's beta with g_n of Eq. 7's decoder, from
     t_0/10 to 100 t_0; the corrected form has SGD's own beta. The tolerance is what M >> 100 and t
     >> K^2 let it neglect.
     """
-    E, t0 = theory.correlation(s), transition_time(s)
+    E, t0 = theory.correlation(s), cases.transition_time(s)
     rho, t = float(E[0, 1]), np.geomspace(t0 / 10, 100 * t0, 13)
-    plain = theory.plain_coefficients(t, **clock(s), rho=rho)
-    w = theory.plain_decoder(t, **clock(s), rho=rho)
+    plain = theory.plain_coefficients(t, **cases.clock(s), rho=rho)
+    w = theory.plain_decoder(t, **cases.clock(s), rho=rho)
     W = np.repeat(np.asarray(w.outside)[:, None, None], s.K, axis=1).repeat(s.M, axis=2)
     W[:, :, : s.K] = np.where(np.eye(s.K) > 0, w.own[:, None, None], w.other[:, None, None])
-    speed = theory.gamma(t, **clock(s))
+    speed = theory.gamma(t, **cases.clock(s))
     g = np.array([theory.gradient_coefficients(at, E)[0] for at in W]) / speed[:, None]
     theorem = float(theory.beta(E, M=s.M)[0, 1])
     middle = int(np.abs(t - t0).argmin())
@@ -348,7 +351,7 @@ def _overtakes(s: Case, rho: float, theorem: float) -> float:
     """Return the time, in units of t_0, at which SGD's beta passes Theorem 1's."""
 
     def ahead(decades: float) -> float:
-        t = transition_time(s) * 10.0**decades
-        return float(theory.plain_coefficients(t, **clock(s), rho=rho).beta) - theorem
+        t = cases.transition_time(s) * 10.0**decades
+        return float(theory.plain_coefficients(t, **cases.clock(s), rho=rho).beta) - theorem
 
     return float(10.0 ** scipy.optimize.brentq(ahead, 0.0, 40.0))

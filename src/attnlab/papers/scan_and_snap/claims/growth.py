@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
-from attnlab.simulation import simulate
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
-from .. import theory
+from .. import cases, theory
 from ..cases import FIG3
+from . import in_training
 
 
 @claim(
     "lemma-5",
     sources="Lemma 5, Eqs. 31-33",
-    statement=r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ "
-    r"with $h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$",
+    statement=(
+        r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with "
+        r"$h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$"
+    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-11,
-    figure="fig8",
     code=("h_star", "class_logits"),
     test="test_growth.py::test_h_star_is_the_recursion_of_eq_33_in_any_order",
+    figure="fig8",
 )
 def lemma_5(case: Case) -> Measurement:
     """Compare all M logits of one class, and the loss of two classes without overlap, with the
@@ -44,31 +48,17 @@ def lemma_5(case: Case) -> Measurement:
     # Training: classes without overlap have orthogonal f_n, so that each row of W learns alone
     # and attention does not move. An expected-gradient step is a visit at the rate eta_Y / K.
     apart = SequenceClasses([{0: 1.0}, {1: 1.0}], [2, 2], [3, 4], vocab_size=M)
-    result = simulate(
-        apart,
-        gradient="population",
-        eta_y=eta_y,
-        eta_z=1.0,
-        steps=int(steps[-1]),
-        momentum=0.0,
-        what="loss",
-        at=steps.tolist(),
-        dtype="float64",
-        progress=False,
-    )
+    visited = Case(apart, eta_y, 1.0, steps[-1])
+    settings: dict[str, Any] = {"gradient": "population", "what": "loss", "at": steps.tolist()}
+    loss = cases.train_steps(visited, int(steps[-1]), **settings)["loss"].isel(seed=0).values
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),
-        Check(
-            "loss after s steps",
-            np.log1p((M - 1) * np.exp(-x)),
-            result["loss"].isel(seed=0).values,
-            training=True,
-        ),
+        in_training("loss after s steps", np.log1p((M - 1) * np.exp(-x)), loss),
     )
 
 
-def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np.float64]:
+def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
     """h(t) by a stiff solver of Eq. 44, in x = M h."""
     solution = scipy.integrate.solve_ivp(
         lambda _, x: M * eta_y / (M - 1.0 + np.exp(x)),
@@ -85,30 +75,28 @@ def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np
 @claim(
     "lemma-6",
     sources="Lemma 6, Eqs. 44, 45",
-    statement=r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ "
-    r"has $\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$",
+    statement=(
+        r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has "
+        r"$\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$"
+    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-9,
-    figure="fig8",
     code=("h", "h_inverse"),
     test="test_growth.py::test_h_obeys_its_differential_equation",
+    figure="fig8",
 )
 def lemma_6(s: Case) -> Measurement:
     """Compare h(t) in closed form, by the Wright omega function, with a stiff solver of Eq. 44 at
     relative tolerance 1e-12. The tolerance is what the solver accumulates over nine decades of t.
     """
     t, sizes = np.geomspace(1e-2, 1e7, 40), np.array([3.0, 30.0, 1e3, 1e6])
-    return Measurement(
-        Check(
-            "h(t)",
-            [theory.h(t, M=M, eta_y=0.5) for M in sizes],
-            [integrate_h(t, M=M, eta_y=0.5) for M in sizes],
-        )
-    )
+    closed = [theory.h(t, M=M, eta_y=0.5) for M in sizes]
+    solved = [integrate_h(t, M=M, eta_y=0.5) for M in sizes]
+    return Measurement(Check("h(t)", closed, solved))
 
 
-def _gap(steps: NDArray[np.int64], *, M: float, eta_y: float) -> NDArray[np.float64]:
+def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
     """h* - h after each number of visits."""
     return np.asarray(theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y))
 
@@ -116,15 +104,17 @@ def _gap(steps: NDArray[np.int64], *, M: float, eta_y: float) -> NDArray[np.floa
 @claim(
     "lemma-7",
     sources="Lemma 7",
-    statement=r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) "
-    r"\ge h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$",
+    statement=(
+        r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge "
+        r"h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$"
+    ),
     relation=AT_MOST,
     case=FIG3,
     tolerance=1e-15,
-    figure="fig8",
+    number="the gap is at most {:.3g} eta_Y/M (so eta_Y/M does, and the proof's cases give it)",
     code=("h_gap_bound", "h_lead"),
     test="test_growth.py::test_lemma_7_and_its_tighter_bound",
-    number="the gap is at most {:.3g} eta_Y/M (so eta_Y/M does, and the proof's cases give it)",
+    figure="fig8",
 )
 def lemma_7(s: Case) -> Measurement:
     """Compare the bounds, and a gap below 1 % of its peak by s = 10^5, with the recursion of Eq. 33
@@ -148,14 +138,16 @@ def lemma_7(s: Case) -> Measurement:
 @claim(
     "lemma-7-proof",
     sources="Lemma 7(b), proof",
-    statement=r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* "
-    r"- h \to 0$)",
+    statement=(
+        r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to "
+        r"0$)"
+    ),
     relation=AT_MOST,
     case=FIG3,
-    figure="fig8",
+    number="the right side is negative, {:.2g}/M, and h rises; the result is true",
     code=("h", "h_star"),
     test="test_growth.py::test_lemma_7_and_its_tighter_bound",
-    number="the right side is negative, {:.2g}/M, and h rises; the result is true",
+    figure="fig8",
 )
 def lemma_7_proof(s: Case) -> Measurement:
     """Check whether a small step of h lies below epsilon - ln 2/M, with the largest epsilon that
@@ -166,12 +158,10 @@ def lemma_7_proof(s: Case) -> Measurement:
     gap = _gap(steps, M=M, eta_y=eta_y)
     ahead = theory.h(steps + 1.0, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y)
     # The proof supposes h* - h >= epsilon for all s, so that epsilon is at most the gap.
-    right = float(gap.max()) + np.log(0.5) / M
+    right, left = float(gap.max()) + np.log(0.5) / M, float(gap[-1] / gap.max())
     return Measurement(
         Check("h(s+1) - h(s) against epsilon + ln(1/2)/M", right, ahead),
-        Check(
-            "h* - h at s = 10^5, over its peak", 0.01, float(gap[-1] / gap.max()), form="corrected"
-        ),
+        Check("h* - h at s = 10^5, over its peak", 0.01, left, form="corrected"),
         number=M * right,
         note=f"M = 1000, eta_Y = 0.9: the gap is at most {M * gap.max():.3f}/M, so that the right "
         f"side is at most {M * right:.3f}/M, and h rises; that h* - h -> 0 is true",
@@ -181,15 +171,17 @@ def lemma_7_proof(s: Case) -> Measurement:
 @claim(
     "remark-2",
     sources="Remark 2",
-    statement=r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ "
-    r"for all $s > s_1$",
+    statement=(
+        r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all "
+        r"$s > s_1$"
+    ),
     relation=SETTLES,
     case=FIG3,
     tolerance=0.01,
-    figure="fig8",
+    number="M = 1000, eta_Y = 0.99: c = {:.3g} at s = 10^6 (ln M = 6.91), 1.15 more each decade",
     code=("h_lead",),
     test="test_growth.py::test_remark_2_fails_the_lead_grows_without_bound",
-    number="M = 1000, eta_Y = 0.99: c = {:.3g} at s = 10^6 (ln M = 6.91), 1.15 more each decade",
+    figure="fig8",
 )
 def remark_2(s: Case) -> Measurement:
     """Check that the lead c(s) of h* over h, found by inverting h, does not grow with s. An

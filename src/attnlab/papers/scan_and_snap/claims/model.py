@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,22 +13,22 @@ from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS, trained
+from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
-from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
 
-from .. import theory
-from ..cases import SYN_SMALL, WEAK, climbed, clock, transition_time
+from .. import cases, theory
+from ..cases import SHORT, SYN_SMALL, WEAK
 from ..hypotheses import (
+    ASSUMPTION_1,
     EQ_10,
-    fast_decoder,
     long_sequences,
     query_from_next,
     single_common_token,
     weak_correlations,
 )
-from ..readings import gain_error, logits, run_at
+from . import in_training
 
 
 def unit(c: NDArray[Any]) -> NDArray[Any]:
@@ -44,14 +43,14 @@ def log_likelihood(f: NDArray[Any], Y: NDArray[Any], target: int) -> complex:
 
 
 def mean_likelihood(attended: Sequence[NDArray[Any]], Y: NDArray[Any]) -> complex:
-    """The same on average over classes, of which class n predicts token n."""
+    """Return the same on average over classes, of which class n predicts token n."""
     return sum(log_likelihood(f, Y, n) / len(attended) for n, f in enumerate(attended))
 
 
 def complex_slope(
-    function: Callable[[NDArray[np.complex128]], complex], x: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The gradient of a real-analytic function to rounding, by steps along the imaginary axis."""
+    function: Callable[[NDArray[np.complex128]], complex], x: FloatArray
+) -> FloatArray:
+    """Return the gradient of a real-analytic function, to rounding, by imaginary steps."""
     gradient = np.empty(x.shape)
     for i in np.ndindex(x.shape):
         moved = x.astype(complex)
@@ -63,10 +62,12 @@ def complex_slope(
 @claim(
     "lemma-1",
     sources="Lemma 1, Eqs. 3, 4",
-    statement=r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y "
-    r"\operatorname{LN}(X^\top b_T) (x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - "
-    r"\alpha)^\top Y^\top \frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top "
-    r"\operatorname{diag}(b_T) X$",
+    statement=(
+        r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T) "
+        r"(x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top "
+        r"\frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top \operatorname{diag}(b_T) "
+        r"X$"
+    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(query_from_next,),
@@ -88,19 +89,8 @@ def lemma_1(s: Case) -> Measurement:
 
     # Training: the simulator's expected-gradient steps against Lemma 1 applied class by class.
     steps = 40
-    result = simulate(
-        s.classes,
-        gradient="population",
-        eta_y=s.eta_y,
-        eta_z=s.eta_z,
-        steps=steps,
-        momentum=0.0,
-        what="logits",
-        at=[0, steps],
-        dtype="float64",
-        progress=False,
-    )
-    simulated = logits(s, result.isel(seed=0, step=-1))
+    result = cases.train_steps(s, steps, gradient="population")
+    simulated = cases.logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
     for _ in range(steps):
         pairs = zip(s.P, by_hand[s.psi], strict=True)
@@ -113,24 +103,26 @@ def lemma_1(s: Case) -> Measurement:
     return Measurement(
         Check("dJ/dz", predicted.logits, by_z),
         Check("dJ/dY", predicted.decoder, by_y),
-        Check("logits after 40 steps", by_hand, simulated, relative=False, training=True),
-        Check("rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False, training=True),
+        in_training("logits after 40 steps", by_hand, simulated, relative=False),
+        in_training("rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False),
     )
 
 
 @claim(
     "assumption-1",
     sources="Assumption 1",
-    statement=r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ "
-    r"and $\eta_Y/\eta_Z$",
+    statement=(
+        r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and "
+        r"$\eta_Y/\eta_Z$"
+    ),
     relation=LEADING,
     case=SYN_SMALL,
     tolerance=0.05,
-    ours=True,
-    code=("expected_squared_norm", "relative_gain"),
-    test="test_concentration.py::test_squared_norm_is_biased_at_finite_length",
     number="100 even tokens at T = 129: E|q|^2 is {:.3g} |p|^2, so T must be long against 1/|p|^2",
     training_number="Eq. 11's error goes as (eta_Y/eta_Z)^{:.2f}",
+    code=("expected_squared_norm", "relative_gain"),
+    test="test_concentration.py::test_squared_norm_is_biased_at_finite_length",
+    ours=True,
 )
 def assumption_1(s: Case) -> Measurement:
     """Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c)
@@ -145,17 +137,11 @@ def assumption_1(s: Case) -> Measurement:
         for T in lengths
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
-    late = climbed(s).sel(time=10 * transition_time(s))
-    in_ratio = slope(TRAINED_RATIOS[2:], gain_error(s, logits(s, late))[2:])
+    late = cases.at_ratios(s).sel(time=10 * cases.transition_time(s))
+    in_ratio = slope(TRAINED_RATIOS[2:], cases.gain_error(s, cases.logits(s, late))[2:])
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1", expected, biases),
-        Check(
-            "exponent of Eq. 11's error in eta_Y / eta_Z",
-            -1.0,
-            in_ratio,
-            tolerance=0.1,
-            training=True,
-        ),
+        in_training("exponent of Eq. 11's error in eta_Y / eta_Z", -1.0, in_ratio, tolerance=0.1),
         number=float(expected[1] + 1.0),
         training_number=in_ratio,
     )
@@ -164,16 +150,16 @@ def assumption_1(s: Case) -> Measurement:
 @claim(
     "finite-length",
     sources="Assumption 1(b), Section 8",
-    statement=r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$",
+    statement=(r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$"),
     relation=AT_MOST,
-    case=replace(WEAK, length=128.0),
-    hypotheses=(query_from_next, long_sequences, fast_decoder, weak_correlations),
-    ours=True,
-    figure="fig4",
-    code=("expected_squared_norm", "token_fates", "losing_length"),
-    test="test_concentration.py::test_losing_length_balances_sampled_drift",
+    case=SHORT,
+    hypotheses=(query_from_next, *ASSUMPTION_1, weak_correlations),
     number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
     training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
+    code=("expected_squared_norm", "token_fates", "losing_length"),
+    test="test_concentration.py::test_losing_length_balances_sampled_drift",
+    figure="fig4",
+    ours=True,
 )
 def finite_length(s: Case) -> Measurement:
     """Compare P and the fates of Theorem 2 with the bias of |q|^2 and with the mean logits of 16
@@ -183,32 +169,19 @@ def finite_length(s: Case) -> Measurement:
     length = int(s.length)
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
-    steps = round(10 * transition_time(s))
-    run = simulate(
-        s.classes,
-        length=length,
-        batch_size=64,
-        eta_y=s.eta_y,
-        eta_z=s.eta_z,
-        steps=steps,
-        seeds=16,
-        momentum=0.0,
-        what="logits",
-        at=[steps],
-        dtype="float64",
-        progress=False,
-    )
-    z = logits(s, run.isel(step=0))
+    steps = round(10 * cases.transition_time(s))
+    run = cases.train_steps(s, steps, length=length, batch_size=64, seeds=16)
+    z = cases.logits(s, run.isel(step=-1))
     fates = theory.token_fates(s)
     claimed = fates != 0
     along = (z * fates).mean(0)[claimed]
     error = (z * fates).std(0, ddof=1)[claimed] / np.sqrt(len(z))
     worst = int((along / error).argmin())
     rho = theory.correlation(s)[0, 1]
-    up_to = np.nanmax(theory.losing_length(s.P[0], steps, **clock(s), rho=rho))
+    up_to = np.nanmax(theory.losing_length(s.P[0], steps, **cases.clock(s), rho=rho))
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1 at T = 128", 0.05, bias, AT_MOST),
-        Check("mean z along its fate, T = 128", 0.0, along, ABOVE, training=True),
+        in_training("mean z along its fate, T = 128", 0.0, along, ABOVE),
         number=float(bias.max()),
         training_number=float((along < 0).mean()),
         note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: "
@@ -222,14 +195,16 @@ def finite_length(s: Case) -> Measurement:
 @claim(
     "lemma-2",
     sources="Lemma 2, Eq. 6",
-    statement=r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
-    r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$",
+    statement=(
+        r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
+        r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$"
+    ),
     relation=LEADING,
     case=WEAK,
     tolerance=0.03,
+    number="the error goes as T^{:.2f}",
     code=("attention_weights",),
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-    number="the error goes as T^{:.2f}",
 )
 def lemma_2(s: Case) -> Measurement:
     """Compare an error that vanishes as T^-1/2 for independent tokens (Lemma 18) with 1,000 sampled
@@ -254,15 +229,17 @@ def lemma_2(s: Case) -> Measurement:
 @claim(
     "lemma-18",
     sources="Lemma 18, Eqs. 134-136",
-    statement=r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, "
-    r"\mathbb{P}(l \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le "
-    r"\mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$",
+    statement=(
+        r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, \mathbb{P}(l"
+        r" \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le "
+        r"\mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$"
+    ),
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-12,
+    number="the least room above 1 - delta is {:.2g}",
     code=("frequency_interval",),
     test="test_concentration.py::test_lemma_18_covers",
-    number="the least room above 1 - delta is {:.2g}",
 )
 def lemma_18(s: Case) -> Measurement:
     """Compare the stated probability, at least 1 - delta, with the interval's exact coverage, from
@@ -288,8 +265,9 @@ def lemma_18(s: Case) -> Measurement:
 @claim(
     "row-sums",
     sources="Section 3.1, after Lemma 1",
-    statement=r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j "
-    r"Z_{ij}(t) = 0$",
+    statement=(
+        r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$"
+    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-9,
@@ -306,11 +284,11 @@ def row_sums(s: Case) -> Measurement:
         term = formulas.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n)
         z[s.psi[n]] += s.eta_z * term.logits
         Y = Y + s.eta_y * term.decoder
-    sums = run_at(s)[1].sum(-1)
+    sums = cases.training_path(s)[1].sum(-1)
     return Measurement(
         Check("rows of Y", 0.0, Y.sum(1), relative=False),
         Check("rows of Z", 0.0, z.sum(1), relative=False),
-        Check("rows of Z, training", 0.0, sums, relative=False, training=True),
+        in_training("rows of Z, training", 0.0, sums, relative=False),
         note=f"columns do not: the largest column sum of Y is {np.abs(Y.sum(0)).max():.2g}",
     )
 
@@ -318,14 +296,16 @@ def row_sums(s: Case) -> Measurement:
 @claim(
     "embedding-norm",
     sources="Section 3, l2-normalization",
-    statement=r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are "
-    r"nearly orthogonal",
+    statement=(
+        r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly "
+        r"orthogonal"
+    ),
     relation=LEADING,
     case=WEAK,
     tolerance=0.1,
+    number="the error goes as d^{:.2f}",
     code=("unit_attention",),
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-    number="the error goes as d^{:.2f}",
 )
 def embedding_norm(s: Case) -> Measurement:
     """Compare an error that goes as d^-1/2 for random unit embeddings in d dimensions with 500
@@ -352,15 +332,15 @@ def embedding_norm(s: Case) -> Measurement:
 @claim(
     "layer-norm",
     sources="Section 3, l2-normalization",
-    statement="The analysis can be extended to standard LayerNorm, which also subtracts the mean",
+    statement=("The analysis can be extended to standard LayerNorm, which also subtracts the mean"),
     relation=LEADING,
     case=WEAK,
     hypotheses=(long_sequences, *EQ_10, single_common_token),
     tolerance=0.05,
-    code=("centred_attention", "centred_velocity"),
-    test="test_layer_norm.py::test_layer_norm_velocity_is_the_gradient",
     number="subtracting the mean changes velocities by {:.2g} at M = 1000",
     training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
+    code=("centred_attention", "centred_velocity"),
+    test="test_extensions.py::test_layer_norm_velocity_is_the_gradient",
 )
 def layer_norm(s: Case) -> Measurement:
     """Compare Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, which is near the l2 one for a large M,
@@ -380,24 +360,19 @@ def layer_norm(s: Case) -> Measurement:
         return mean_likelihood([unit(of / of.sum() - 1.0 / M) for of in c], Y)
 
     predicted = theory.centred_velocity(formulas.Setting.of(s, M=M), z)
+    by_slope = complex_slope(objective, z) / speed
+    to_rounding: Any = {"relation": EQUAL, "relative": False, "tolerance": 1e-12}
     rest = np.zeros((1, s.P.shape[1]))
     centred = theory.centred_velocity(s, rest)
     plain = theory.attention_velocity(s, rest)
     # LayerNorm makes f_n sqrt(M) long, which multiplies the rate of the decoder by M.
     rates = ((s.eta_y / s.M, s.eta_z),)
     run = trained(s.classes, rates, 1e6, model=Extended(normalization="layer"))
-    fates, end = theory.token_fates(s), logits(s, run.isel(run=0, time=-1))
+    fates, end = theory.token_fates(s), cases.logits(s, run.isel(run=0, time=-1))
     return Measurement(
-        Check(
-            "dz/dt over eta_Z gamma, LayerNorm",
-            predicted,
-            complex_slope(objective, z) / speed,
-            EQUAL,
-            relative=False,
-            tolerance=1e-12,
-        ),
+        Check("dz/dt over eta_Z gamma, LayerNorm", predicted, by_slope, **to_rounding),
         Check("the velocity of l2-normalization, M = 1000", plain, centred),
-        Check("fates with LayerNorm, training", fates, np.sign(end), EQUAL, training=True),
+        in_training("fates with LayerNorm, training", fates, np.sign(end), EQUAL),
         number=float(np.abs(centred / plain - 1.0).max()),
         training_number=float(np.abs(end).max()),
     )

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import symmetric
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import BELOW
 
-from .. import theory
+from .. import cases, theory
 from ..cases import SYN_SMALL
+from . import in_training
 
 ADAM_RATES = (0.1, 0.5, 1.0)
 ADAM_STEPS = 100
@@ -35,13 +37,13 @@ PRIOR = 1.0
 @claim(
     "adam-subsets",
     sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
-    statement="With Adam, different learning rates focus on different subsets of distinct tokens",
+    statement=("With Adam, different learning rates focus on different subsets of distinct tokens"),
     relation=BELOW,
     case=SYN_SMALL,
-    figure="fig5",
-    code=("sign_fates",),
-    test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
     training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
+    code=("sign_fates",),
+    test="test_attention.py::test_sign_descent_moves_rare_tokens_up",
+    figure="fig5",
 )
 def adam_subsets(s: Case) -> Measurement:
     """Check that favourites, the four most attended distinct tokens of a class, differ more between
@@ -70,14 +72,10 @@ def adam_subsets(s: Case) -> Measurement:
     shared = np.einsum("rsnl,qtnl->rsqt", favourites, favourites) / s.K
     rates, seeds = range(len(ADAM_RATES)), range(SEEDS)
     within = [np.mean([shared[r, i, r, j] for i in seeds for j in seeds if i != j]) for r in rates]
+    against = "two rates against two seeds of one rate"
     between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
     return Measurement(
-        Check(
-            "favourites in common: two rates against two seeds of one rate",
-            float(min(within)),
-            between,
-            training=True,
-        ),
+        in_training(f"favourites in common: {against}", float(min(within)), between),
         training_number=float(max(between)),
         note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
         f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share {listed(within, '.2f')} at "
@@ -90,13 +88,17 @@ def adam_subsets(s: Case) -> Measurement:
 @claim(
     "spurious-tokens",
     sources="Section 9",
-    statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
+    statement=(
+        "Much data or prior knowledge suppresses common tokens that seem distinct in little"
+    ),
     relation=BELOW,
     case=MANY_COMMON,
-    code=("attention_velocity", "token_roles"),
-    test="tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set",
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
     training_number="in training the excess attention to those seen is {:.2g} times as large",
+    code=("attention_velocity", "token_roles"),
+    test=(
+        "tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set"
+    ),
 )
 def spurious_tokens(s: Case) -> Measurement:
     """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
@@ -107,7 +109,7 @@ def spurious_tokens(s: Case) -> Measurement:
     rng = np.random.default_rng(0)
 
     def share_gaining(sequences: int) -> float:
-        """Of the common tokens, those that Eq. 10 on the frequencies of a training set lifts."""
+        """Return the share of common tokens that Eq. 10 on a training set's frequencies lifts."""
         shares = []
         for _ in range(50):
             counts = [rng.multinomial(sequences * (LENGTH - 1) // s.K, p) for p in s.P]
@@ -118,34 +120,26 @@ def spurious_tokens(s: Case) -> Measurement:
             shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
         return float(np.mean(shares))
 
-    def trained(
-        sequences: int | None, prior: float = 0.0
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of the common tokens, z(end) - z(0) and the classes' mean attention: (seed, token)."""
+    def trained(sequences: int | None, prior: float = 0.0) -> tuple[FloatArray, FloatArray]:
+        """Return z(end) - z(0) and the mean attention of common tokens: (seed, token)."""
         tokens = s.classes.in_play[common]
         start = np.zeros(s.M)
         start[tokens] = -prior
-        result = simulate(
-            s.classes,
+        result = cases.train_steps(
+            s,
+            int(s.steps),
             length=LENGTH,
             training_set=sequences,
             batch_size=min(sequences or MANY, MANY),
-            eta_y=s.eta_y,
-            eta_z=s.eta_z,
-            steps=int(s.steps),
             seeds=SEEDS,
             init=start,
-            momentum=0.0,
             what=("attention", "logits"),
-            at=(int(s.steps),),
-            progress=False,
+            dtype="float32",
         ).isel(step=-1, token=tokens)
         moved = result["attention_logits"].isel(query=0).values + prior
         return moved, result["attention"].mean("sequence_class").values
 
-    def excess(
-        seen: NDArray[np.bool_], attention: NDArray[np.float64], unlimited: NDArray[np.float64]
-    ) -> float:
+    def excess(seen: NDArray[np.bool_], attention: FloatArray, unlimited: FloatArray) -> float:
         """Attention to the tokens that training showed, beyond that of ever new data."""
         return float(((attention - unlimited.mean(0)) * seen).sum(-1).mean())
 
@@ -156,17 +150,12 @@ def spurious_tokens(s: Case) -> Measurement:
     # from z(0) = 0 no move is too small for a float: what has not moved was never drawn
     in_small, in_large = moved_small != 0, moved_large != 0
     of_few, of_many = excess(in_small, small, unlimited), excess(in_large, large, unlimited)
+    seen = "excess attention to common tokens seen"
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
         Check("share of common tokens that gain, larger training set", few, many, BELOW),
-        Check(
-            "excess attention to common tokens seen, larger training set",
-            of_few,
-            of_many,
-            BELOW,
-            training=True,
-        ),
-        Check("the same on few sequences, with a prior", of_few, with_prior, BELOW, training=True),
+        in_training(f"{seen}, larger training set", of_few, of_many, BELOW),
+        in_training("the same on few sequences, with a prior", of_few, with_prior, BELOW),
         number=few / many,
         training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "

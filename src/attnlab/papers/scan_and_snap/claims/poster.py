@@ -11,19 +11,10 @@ from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, within
 
-from .. import theory
-from ..cases import FIG3, WEAK, transition_time
+from .. import cases, theory
+from ..cases import FIG3, WEAK
 from ..hypotheses import ASSUMPTION_1, SECTION_6, rate_window, weak_correlations
-from ..readings import (
-    both_paths,
-    by_frequency,
-    falling,
-    in_both_forms,
-    most_and_least_frequent,
-    on_both_paths,
-    reduced,
-    run_at,
-)
+from . import falling, in_both_forms, in_training, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
@@ -31,14 +22,18 @@ from .snapping import constant, growth_setting, integrate_theorem_4
 @claim(
     "poster-quarter",
     sources="poster and slides, Theorem 4",
-    statement=r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
-    r"t}{K}\right)\right)$ as $t \to +\infty$",
+    statement=(
+        r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
+        r"t}{K}\right)\right)$ as $t \to +\infty$"
+    ),
     relation=within(10.0),
     case=FIG3,
-    hypotheses=SECTION_6,
+    hypotheses=(*SECTION_6,),
+    number=(
+        "as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4"
+    ),
     code=("growth_bound", "snapping"),
-    test="test_transition.py::test_regimes_of_eq_14",
-    number="as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4",
+    test="test_growth.py::test_regimes_of_eq_14",
 )
 def poster_quarter(s: Case) -> Measurement:
     """Compare B_n up to a constant (Theorem 4 itself has the factor 1/4) with the corrected Eq. 129
@@ -56,12 +51,14 @@ def poster_quarter(s: Case) -> Measurement:
 @claim(
     "poster-start",
     sources="poster and slides, Theorem 3",
-    statement=r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)",
+    statement=(
+        r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)"
+    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-12,
     code=("growth_bound",),
-    test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
+    test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
 )
 def poster_start(s: Case) -> Measurement:
     """Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The
@@ -79,29 +76,29 @@ def poster_start(s: Case) -> Measurement:
 @claim(
     "poster-faster",
     sources="poster and slides, (c)",
-    statement=r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens",
+    statement=(
+        r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens"
+    ),
     relation=ABOVE,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    code=("attention_velocity", "distinct_growth"),
-    test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="a token ten times as frequent starts {:.3g} times as fast",
     training_number="in training it gains {:.3g} times as much",
+    code=("attention_velocity", "distinct_growth"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def poster_faster(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and
     of the logits in the joint flow. Only the order counts.
     """
-    n, _, _ = most_and_least_frequent(s)
-    tokens = by_frequency(s, n)
-    faster = theory.attention_velocity(s, reduced(s, TIMES).logits)[:, s.psi[n], tokens]
-    _, z = run_at(s)
+    n, _, _ = cases.most_and_least_frequent(s)
+    tokens = cases.by_frequency(s, n)
+    faster = theory.attention_velocity(s, cases.eq_10(s, TIMES).logits)[:, s.psi[n], tokens]
+    _, z = cases.training_path(s)
     further = z[1:, s.psi[n], tokens]
     return Measurement(
         Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
-        Check(
-            "z of a more frequent token, training", further[:, :-1], further[:, 1:], training=True
-        ),
+        in_training("z of a more frequent token, training", further[:, :-1], further[:, 1:]),
         number=float(faster[0, -1] / faster[0, 0]),
         training_number=float(further[-1, -1] / further[-1, 0]),
     )
@@ -114,9 +111,9 @@ def poster_faster(s: Case) -> Measurement:
     relation=BELOW,
     case=WEAK.at(eta_y=0.225, eta_z=0.001),
     hypotheses=(rate_window, weak_correlations),
-    code=("growth_bound", "attention_flow"),
-    test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="smaller, but not slightly: {:.2g} of it at four times eta_Y (10^6 t_0)",
+    code=("growth_bound", "attention_flow"),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
 )
 def poster_slightly(s: Case) -> Measurement:
     """Check that B_n at four times eta_Y is more than half of B_n, under Eq. 10 from 10 to 10^6
@@ -124,8 +121,8 @@ def poster_slightly(s: Case) -> Measurement:
     half or more is not "slightly".
     """
     times = 4.0
-    t = np.array([10.0, 1e3, 1e6]) * transition_time(s)
-    B = np.array([reduced(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))])
+    t = np.array([10.0, 1e3, 1e6]) * cases.transition_time(s)
+    B = np.array([cases.eq_10(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))])
     return Measurement(
         Check('"slightly": B_n at 4 eta_Y over half of it at eta_Y', B[0] / 2.0, B[1], ABOVE),
         Check("smaller: B_n at 4 eta_Y", B[0], B[1], BELOW, form="corrected"),
@@ -145,9 +142,9 @@ def poster_slightly(s: Case) -> Measurement:
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-12,
+    number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
     code=("attention_weights",),
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-    number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
 )
 def poster_z(s: Case) -> Measurement:
     """Compare the attention of a sequence (Eq. 5 with its frequencies) with Eq. 1 itself for random
@@ -176,17 +173,17 @@ def poster_z(s: Case) -> Measurement:
     relation=BELOW,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    code=("attention_flow", "relative_gain"),
-    test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the rarest distinct token keeps {:.2g} of its share against the dominant one",
     training_number="in training it keeps {:.2g} (its logit rises all the same)",
+    code=("attention_flow", "relative_gain"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def slides_suppressed(s: Case) -> Measurement:
     """Check that attention to the rarest distinct token falls against that to the dominant one,
     along Eq. 10 and in the joint flow. Only the sign counts.
     """
-    n, high, low = most_and_least_frequent(s)
-    paths, share = both_paths(s), {}
+    n, high, low = cases.most_and_least_frequent(s)
+    paths, share = cases.both_paths(s), {}
     for name, path in paths.items():
         c = formulas.attention_weights(s, path)[:, n]
         share[name] = c[:, low] / c[:, high]
@@ -207,10 +204,10 @@ def slides_suppressed(s: Case) -> Measurement:
     relation=AT_LEAST,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    code=("attention_flow",),
-    test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
     number="rank correlation {:.2f}",
     training_number="rank correlation {:.2f} in training",
+    code=("attention_flow",),
+    test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
 )
 def slides_tf_idf(s: Case) -> Measurement:
     """Measure the rank correlation of P(l|n) ln(K / number of classes with l) with z at the end, by
@@ -218,8 +215,8 @@ def slides_tf_idf(s: Case) -> Measurement:
     """
     tokens = np.flatnonzero(s.P[0])
     weight = (s.P[0] * np.log(s.K / (s.P > 0).sum(0)))[tokens]
-    times, z = run_at(s)
-    ends = {"Eq. 10": reduced(s, times[[-1]]).logits[0], "training": z[-1]}
+    times, z = cases.training_path(s)
+    ends = {"Eq. 10": cases.eq_10(s, times[[-1]]).logits[0], "training": z[-1]}
     rank = {
         name: float(scipy.stats.spearmanr(weight, end[s.psi[0], tokens]).statistic)
         for name, end in ends.items()

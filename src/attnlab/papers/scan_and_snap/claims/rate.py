@@ -11,37 +11,32 @@ from attnlab.auditing.runs import trained
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW, EQUAL, within
 
-from .. import theory
-from ..cases import FIG3, SYN_SMALL, WEAK, climbed, transition_time
-from ..density import TURNS, densities, turning_ratio
-from ..hypotheses import (
-    ASSUMPTION_1,
-    rate_window,
-    single_common_token,
-    single_query,
-    weak_correlations,
-)
-from ..readings import as_dataset, mean_entropy, reduced
+from .. import cases, theory
+from ..cases import FIG3, SLOWER, SYN_SMALL, TURNS, WEAK
+from ..hypotheses import ASSUMPTION_1, RATES_CHANGED, rate_window, single_common_token, single_query
+from . import in_training, on_both_paths
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
 ETA_Y = (0.15, 0.2, 0.3, 0.45, 0.65, 0.9)
 SLOW = 0.1  # of its peak speed
+SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
 
 
 @claim(
     "snap-time",
-    sources=("Section 6 (a), Theorem 4", "slides"),
-    statement=r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps "
-    r"earlier",
+    sources=["Section 6 (a), Theorem 4", "slides"],
+    statement=(
+        r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier"
+    ),
     relation=within(5.0),
     case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
-    hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token),
-    figure="fig3",
-    code=("transition_times", "omega_1"),
-    test="test_speed.py::test_lemma_9_stages",
+    hypotheses=(*SNAPPING,),
     number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 slows to a tenth at {:.2f} x 2 K ln M/eta_Y",
     training_number="training slows to a tenth at {:.2f} x",
+    code=("transition_times", "omega_1"),
+    test="test_growth.py::test_lemma_9_stages",
+    figure="fig3",
 )
 def snap_time(s: Case) -> Measurement:
     """Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention
@@ -53,7 +48,8 @@ def snap_time(s: Case) -> Measurement:
     run = trained(s.classes, rates, s.steps)
     times = run["time"].values
     by_eq_10 = [
-        as_dataset(at, times, reduced(at, times).logits) for at in (s.at(eta_y=y) for y in ETA_Y)
+        cases.as_dataset(at, times, cases.eq_10(at, times).logits)
+        for at in (s.at(eta_y=y) for y in ETA_Y)
     ]
     slowed = {
         "training": measures.slowed_time(run, share=SLOW).isel(sequence_class=0).values,
@@ -61,72 +57,55 @@ def snap_time(s: Case) -> Measurement:
     }
     snaps = measures.snap_time(run).isel(sequence_class=0).values
     about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
-    checks = []
-    for name, slow in slowed.items():
-        training = name == "training"
-        checks += [
-            Check(
-                f"slowed to a tenth, over 2 K ln M/eta_Y, {name}", about, slow, training=training
-            ),
-            Check(
-                f"a larger eta_Y slows earlier, {name}",
-                slow[:-1],
-                slow[1:],
-                BELOW,
-                tolerance=0.0,
-                training=training,
-            ),
-        ]
+    sooner = {name: slow[1:] for name, slow in slowed.items()}
+    later = {name: slow[:-1] for name, slow in slowed.items()}
     ratio = slowed["training"] / about
     return Measurement(
-        *checks,
+        *on_both_paths("slowed to a tenth, over 2 K ln M/eta_Y", about, slowed),
+        *on_both_paths("a larger eta_Y slows earlier", later, sooner, BELOW, tolerance=0.0),
         number=float((slowed["Eq. 10"] / about)[-1]),
         training_number=float(ratio[-1]),
         note="over 2 K ln M/eta_Y, training slows to a tenth of its peak speed at "
         f"{listed(ratio, '.2f')} and to 2 % (a snap) at {listed(snaps / about, '.1f')} for eta_Y = "
         f"{ETA_Y[0]:g} to {ETA_Y[-1]:g}; the first goes as "
         f"eta_Y^{slope(ETA_Y, slowed['training']):.2f}, not eta_Y^-1; t_0 itself is "
-        f"{transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
+        f"{cases.transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
     )
 
 
 @claim(
     "both-rates-sparser",
-    sources=("Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"),
-    statement=r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, "
-    r"hence sparser attention",
+    sources=["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"],
+    statement=(
+        r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence "
+        r"sparser attention"
+    ),
     relation=ABOVE,
-    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
-    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
-    figure="fig9",
-    code=("growth_bound", "reduced_time"),
-    test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
+    case=SLOWER,
+    hypotheses=(*RATES_CHANGED,),
     number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
     training_number="in training the entropy moves by {:.2g}",
+    code=("growth_bound", "reduced_time"),
+    test="test_growth.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig9",
 )
 def both_rates_sparser(s: Case) -> Measurement:
     """Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq.
     10 and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
     """
     factors = (1.0, 2.0, 4.0, 8.0)
-    t = np.array([transition_time(s), 10 * transition_time(s), 1e6])
-    B = np.array(
-        [reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0] for k in factors]
-    )
-    same = np.array([reduced(s, k * t).growth_bound[:, 0] for k in factors])
-    run = trained(s.classes, tuple((k * s.eta_y, k * s.eta_z) for k in factors), s.steps)
-    entropy = mean_entropy(run).sel(time=slice(transition_time(s), None)).values
-    slow = mean_entropy(climbed(SYN_SMALL).sel(ratio=1.0))
+    t = np.array([cases.transition_time(s), 10 * cases.transition_time(s), 1e6])
+    faster = [s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z) for k in factors]
+    B = np.array([cases.eq_10(at, t).growth_bound[:, 0] for at in faster])
+    same = np.array([cases.eq_10(s, k * t).growth_bound[:, 0] for k in factors])
+    run = trained(s.classes, tuple((at.eta_y, at.eta_z) for at in faster), s.steps)
+    entropy = cases.mean_entropy(run).sel(time=slice(cases.transition_time(s), None)).values
+    slow = cases.mean_entropy(cases.at_ratios(SYN_SMALL).sel(ratio=1.0))
+    falls = "entropy falls with both rates at the end, training"
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
         Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
-        Check(
-            "entropy falls with both rates at the end, training",
-            entropy[:-1, -1],
-            entropy[1:, -1],
-            BELOW,
-            training=True,
-        ),
+        in_training(falls, entropy[:-1, -1], entropy[1:, -1], BELOW),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=float(entropy[-1, -1] - entropy[0, -1]),
         note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
@@ -138,39 +117,36 @@ def both_rates_sparser(s: Case) -> Measurement:
 @claim(
     "eta-y-denser",
     sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
-    statement=r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: "
-    r"denser attention",
+    statement=(
+        r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser "
+        r"attention"
+    ),
     relation=BELOW,
     case=WEAK.at(eta_y=0.25, eta_z=0.001),
-    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
-    figure="fig6",
-    code=("density_threshold", "growth_bound"),
-    test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    hypotheses=(*RATES_CHANGED,),
     number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
     training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
+    code=("density_threshold", "growth_bound"),
+    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig6",
 )
 def eta_y_denser(s: Case) -> Measurement:
     """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
     joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.
     """
-    found = densities(s.classes, eta_z=s.eta_z)
+    found = cases.densities(s.classes, eta_z=s.eta_z)
     fast = found.sel(ratio=slice(200.0, None))
     slowest = s.at(eta_y=s.eta_z * float(fast["ratio"][0]))
-    fast = fast.sel(time=slice(transition_time(slowest), None))
+    fast = fast.sel(time=slice(cases.transition_time(slowest), None))
     ratio, entropy = fast["ratio"].values, fast.values
     t = np.geomspace(fast["time"][0], 1e6, 4)
-    B = np.array([reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
-    turns = {clock: turning_ratio(found, clock / s.eta_z) for clock in TURNS}
-    small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
+    B = np.array([cases.eq_10(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
+    rises = "entropy rises as eta_Y grows, t >= t_0, training"
+    turns = {clock: cases.turning_ratio(found, clock / s.eta_z) for clock in TURNS}
+    small = cases.turning_ratio(cases.densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
         Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
-        Check(
-            "entropy rises as eta_Y grows, t >= t_0, training",
-            entropy[:-1],
-            entropy[1:],
-            ABOVE,
-            training=True,
-        ),
+        in_training(rises, entropy[:-1], entropy[1:], ABOVE),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=turns[max(TURNS)],
         note=f"eta_Z = {s.eta_z:g}: a larger eta_Y is denser from the ratio "

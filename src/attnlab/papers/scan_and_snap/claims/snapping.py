@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.auditing.runs import trained
+from attnlab.formulas.checks import FloatArray
 from attnlab.tasks.classes import single_common
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
 
-from .. import theory
-from ..cases import FIG3, WEAK, clock, transition_time
+from .. import cases, theory
+from ..cases import FIG3, SLOWER, WEAK
 from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, rate_window, single_query
-from ..readings import FORMS, in_both_forms, logits, most_and_least_frequent, reduced, run_at
+from . import by_form, in_both_forms, in_training
 
 
 def constant(s: Case) -> float:
@@ -29,14 +29,14 @@ def constant(s: Case) -> float:
 
 def growth_setting(case: Case) -> dict[str, Any]:
     """Return what B_n of Theorem 4 depends on: the decoder's clock, eta_Z and C_0."""
-    return {**clock(case), "eta_z": case.eta_z, "C0": constant(case)}
+    return {**cases.rates_of(case), "C0": constant(case)}
 
 
-def integrate_theorem_4(s: Case, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
+def integrate_theorem_4(s: Case, t: FloatArray, C0: float) -> FloatArray:
     """B_n(t) by integrating Eqs. 118 and 119 as they stand: z_l and eta_Z xi_n, from 0."""
 
-    def velocity(at: float, state: NDArray[np.float64]) -> list[float]:
-        speed = theory.gamma(at, **clock(s))
+    def velocity(at: float, state: FloatArray) -> list[float]:
+        speed = theory.gamma(at, **cases.clock(s))
         rate = s.eta_z * speed * np.exp(4.0 * state[0]) / C0
         return [-rate, rate]
 
@@ -55,16 +55,18 @@ RARE_COMMON = Case(
 @claim(
     "eq-13",
     sources="Eq. 13, Section 6",
-    statement=r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx "
-    r"C_0^{-1} \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$",
+    statement=(
+        r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx C_0^{-1}"
+        r" \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$"
+    ),
     relation=LEADING,
     case=RARE_COMMON,
     hypotheses=(rate_window, *SECTION_6),
     tolerance=0.12,
-    figure="fig3",
-    code=("common_token_path",),
-    test="test_transition.py::test_eq_13_factors_of_k",
     number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
+    code=("common_token_path",),
+    test="test_growth.py::test_eq_13_factors_of_k",
+    figure="fig3",
 )
 def eq_13(s: Case) -> Measurement:
     """Compare z_ml and B_n with Eq. 10 solved numerically for a common token of small weight; the
@@ -72,13 +74,10 @@ def eq_13(s: Case) -> Measurement:
     the norm of f_n as constant and 1 - f_n.f_n' as 1, which sets the tolerance.
     """
     t = np.geomspace(10.0, s.steps, 12)
-    flow = reduced(s, t)
+    flow = cases.eq_10(s, t)
     measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
     rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
-    paths = {
-        form: theory.common_token_path(t, **clock(s), eta_z=s.eta_z, rho0=rho0, form=form)
-        for form in FORMS
-    }
+    paths = by_form(theory.common_token_path, t, **cases.rates_of(s), rho0=rho0)
     both = {form: [path.logit, path.growth_bound] for form, path in paths.items()}
     return Measurement(
         *in_both_forms("z_ml and B_n", both, measured),
@@ -92,19 +91,21 @@ def eq_13(s: Case) -> Measurement:
 @claim(
     "theorem-4",
     sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
-    statement=r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} "
-    r"\eta_Y \eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = "
-    r"\frac{1}{4} \ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y "
-    r"t/K)\right)$ for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$",
+    statement=(
+        r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y "
+        r"\eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = \frac{1}{4} "
+        r"\ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y t/K)\right)$ "
+        r"for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$"
+    ),
     relation=LEADING,
     case=FIG3,
     hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
     tolerance=0.045,
-    figure="fig9",
-    code=("snapping", "growth_bound"),
-    test="test_transition.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
     number="as printed B_n(0) = {:.3g}, not 0",
     training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
+    code=("snapping", "growth_bound"),
+    test="test_growth.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
+    figure="fig9",
 )
 def theorem_4(s: Case) -> Measurement:
     """Compare B_n in both regimes with Eqs. 118, 119 integrated, and in training z_ml (the premise)
@@ -112,10 +113,10 @@ def theorem_4(s: Case) -> Measurement:
     0. Eq. 14 neglects 8 % of h at t_0' and t_0; in training 25 % are allowed.
     """
     C0 = constant(s)
-    t0_prime, t0 = theory.transition_times(**clock(s))
+    t0_prime, t0 = theory.transition_times(**cases.clock(s))
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
     measured = integrate_theorem_4(s, t, C0)
-    found = {form: theory.snapping(t, **growth_setting(s), form=form) for form in FORMS}
+    found = by_form(theory.snapping, t, **growth_setting(s))
     regimes = {
         form: np.where(p.regime == "scanning", p.scanning, p.snapping) for form, p in found.items()
     }
@@ -123,30 +124,18 @@ def theorem_4(s: Case) -> Measurement:
     shift = float(theory.growth_bound(0.0, **growth_setting(s), form="printed"))
     # Training: the premise is how the common token's logit moves. The rows of Z sum to 0, so that
     # B_n stands for what the distinct tokens of one class gain together.
-    times, z = run_at(s)
+    times, z = cases.training_path(s)
     late = times >= t0
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
-    path = theory.common_token_path(
-        times[late], **clock(s), eta_z=s.eta_z, rho0=float(theory.correlation(s)[0, 1] ** -0.5)
-    )
+    rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
+    path = theory.common_token_path(times[late], **cases.rates_of(s), rho0=rho0)
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
+    gain = "what the distinct tokens of a class gain, from t_0 on"
+    premise = "z_ml of the common token, Eq. 13 (corrected), from t_0 on"
     return Measurement(
         *checks,
-        Check(
-            "what the distinct tokens of a class gain, from t_0 on",
-            path.growth_bound,
-            gained,
-            tolerance=0.25,
-            training=True,
-        ),
-        Check(
-            "z_ml of the common token, Eq. 13 (corrected), from t_0 on",
-            path.logit,
-            common,
-            tolerance=0.25,
-            form="premise",
-            training=True,
-        ),
+        in_training(gain, path.growth_bound, gained, tolerance=0.25),
+        in_training(premise, path.logit, common, tolerance=0.25, form="premise"),
         number=shift,
         training_number=float(path.logit[0] / common[0]),
         note=f"K = {s.K}, M = {s.M}, C_0 = {C0:.3g}: Eq. 14 starts at B_n(0) = (1/4) ln C_0 = "
@@ -162,10 +151,10 @@ def theorem_4(s: Case) -> Measurement:
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-8,
-    figure="fig9",
-    code=("growth_bound",),
-    test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
     number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
+    code=("growth_bound",),
+    test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
+    figure="fig9",
 )
 def eq_124(s: Case) -> Measurement:
     """Compare the integral with Eqs. 118, 119 integrated; the corrected form is (1/4) ln(1 + 4
@@ -173,9 +162,7 @@ def eq_124(s: Case) -> Measurement:
     """
     t = np.geomspace(1.0, 1e6, 30)
     measured = integrate_theorem_4(s, t, 0.1)
-    predicted = {
-        form: theory.growth_bound(t, **clock(s), eta_z=s.eta_z, C0=0.1, form=form) for form in FORMS
-    }
+    predicted = by_form(theory.growth_bound, t, **cases.rates_of(s), C0=0.1)
     return Measurement(
         *in_both_forms("B_n(t), C_0 = 0.1", predicted, measured),
         number=float((predicted["printed"] - measured).mean()),
@@ -186,13 +173,15 @@ def eq_124(s: Case) -> Measurement:
 @claim(
     "eq-128",
     sources="Eqs. 125-128",
-    statement=r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
-    r"\frac{K(M-1)^2}{2} h^2(t/K)$",
+    statement=(
+        r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
+        r"\frac{K(M-1)^2}{2} h^2(t/K)$"
+    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-10,
     code=("reduced_time",),
-    test="test_speed.py::test_eq_128_is_the_integral_of_gamma",
+    test="test_growth.py::test_eq_128_is_the_integral_of_gamma",
 )
 def eq_128(s: Case) -> Measurement:
     """Compare the integral in closed form with a quadrature of gamma. The tolerance is that of the
@@ -201,28 +190,30 @@ def eq_128(s: Case) -> Measurement:
     t = np.geomspace(1.0, 1e5, 11)
 
     def speed(at: float) -> float:
-        return float(theory.gamma(at, **clock(s)))
+        return float(theory.gamma(at, **cases.clock(s)))
 
     pieces = [
         scipy.integrate.quad(speed, a, b, epsabs=0, epsrel=1e-12)[0]
         for a, b in zip(np.concatenate([[0.0], t[:-1]]), t, strict=True)
     ]
-    predicted = theory.reduced_time(t, **clock(s), eta_z=s.eta_z)
+    predicted = theory.reduced_time(t, **cases.rates_of(s))
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
 @claim(
     "eq-132",
     sources="Eq. 132",
-    statement=r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} "
-    r"\ln(2K(M-1)^2 M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed",
+    statement=(
+        r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2 "
+        r"M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed"
+    ),
     relation=LEADING,
     case=FIG3,
-    hypotheses=SECTION_6,
+    hypotheses=(*SECTION_6,),
     tolerance=0.02,
-    code=("snapping", "growth_bound"),
-    test="test_transition.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
     number="as a limit only: {:.0%} off at t = 10^12, as its constant lacks -(1/4) ln C_0",
+    code=("snapping", "growth_bound"),
+    test="test_growth.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
 )
 def eq_132(s: Case) -> Measurement:
     """Check that the ratio to B_n (Eq. 129, corrected) tends to 1 at t from 10^12 to 10^96; the
@@ -232,22 +223,16 @@ def eq_132(s: Case) -> Measurement:
     C0 = constant(s)
     t = 10.0 ** np.array([12, 24, 48, 96])
     B = theory.growth_bound(t, **growth_setting(s))
-    printed, corrected = (
-        theory.snapping(t, **growth_setting(s), form=form).asymptotic for form in FORMS
-    )
+    found = by_form(theory.snapping, t, **growth_setting(s))
+    printed, corrected = found["printed"].asymptotic, found["corrected"].asymptotic
     lacks = np.log(C0) / 4.0
     off = np.abs(printed / B - 1.0)
+    constant_added = "Eq. 132 with -(1/4) ln C_0, minus B_n"
     return Measurement(
         # A gap that stays bounded while B_n grows without bound: a ratio that tends to 1.
         Check("Eq. 132 minus B_n, against (1/4) ln C_0", lacks, printed - B),
         Check("Eq. 132 over B_n nearer to 1 at each t", off[:-1], off[1:], BELOW, tolerance=0.0),
-        Check(
-            "Eq. 132 with -(1/4) ln C_0, minus B_n",
-            0.0,
-            corrected - B,
-            relative=False,
-            form="corrected",
-        ),
+        Check(constant_added, 0.0, corrected - B, relative=False, form="corrected"),
         number=float(off[0]),
         note=f"C_0 = {C0:.3g}: (1 + o(1)) holds, and would with any constant in the bracket. The "
         f"printed one lacks -(1/4) ln C_0 = {-lacks:.3f} (as Eq. 124 does), so that Eq. 132 is "
@@ -262,10 +247,10 @@ def eq_132(s: Case) -> Measurement:
     statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
     relation=ABOVE,
     case=FIG3,
-    hypotheses=SECTION_6,
-    code=("reduced_time", "snapping"),
-    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    hypotheses=(*SECTION_6,),
     number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
+    code=("reduced_time", "snapping"),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
 )
 def eq_132_condition(s: Case) -> Measurement:
     """Compare C_0 with 4 Gamma where the condition is met 10 times over; the corrected condition is
@@ -281,7 +266,7 @@ def eq_132_condition(s: Case) -> Measurement:
         "corrected": unit * np.exp(MUCH * np.sqrt(nu * C0 / (2.0 * s.K))),
     }
     left = {
-        form: float(4.0 * theory.reduced_time(t, **clock(s), eta_z=s.eta_z) / C0)
+        form: float(4.0 * theory.reduced_time(t, **cases.rates_of(s)) / C0)
         for form, t in times.items()
     }
     return Measurement(
@@ -296,14 +281,16 @@ def eq_132_condition(s: Case) -> Measurement:
 @claim(
     "eq-133",
     sources="Eq. 133",
-    statement=r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
-    r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed",
+    statement=(
+        r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
+        r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed"
+    ),
     relation=within(2.0),
     case=FIG3,
-    hypotheses=SECTION_6,
-    code=("growth_bound",),
-    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    hypotheses=(*SECTION_6,),
     number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
+    code=("growth_bound",),
+    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
 )
 def eq_133(s: Case) -> Measurement:
     """Check that B_n (Eq. 129, corrected) over Eq. 133 tends to a constant, 1/2 by Eq. 132, for t
@@ -314,15 +301,10 @@ def eq_133(s: Case) -> Measurement:
     B = theory.growth_bound(t, **growth_setting(s))
     printed = np.log(np.log(s.M * s.eta_z * nu * t / s.K)) - np.log(nu / s.K)
     ratio = B / printed
+    off = np.abs(ratio - 0.5)
     return Measurement(
         Check("B_n over Eq. 133, against 1/2", 0.5, ratio),
-        Check(
-            "nearer to 1/2 at each t",
-            np.abs(ratio[:-1] - 0.5),
-            np.abs(ratio[1:] - 0.5),
-            BELOW,
-            tolerance=0.0,
-        ),
+        Check("nearer to 1/2 at each t", off[:-1], off[1:], BELOW, tolerance=0.0),
         number=float(ratio[-1]),
     )
 
@@ -330,18 +312,19 @@ def eq_133(s: Case) -> Measurement:
 @claim(
     "b-at-t0",
     sources="Appendix F (2), Fig. 9",
-    statement=r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M "
-    r"\ln M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every "
-    r"$\eta_Z$",
+    statement=(
+        r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln "
+        r"M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$"
+    ),
     relation=EQUAL,
-    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    case=SLOWER,
     hypotheses=(single_query, rate_window),
     tolerance=1e-12,
-    figure="fig9",
-    code=("growth_bound", "transition_times"),
-    test="test_transition.py::test_b_n_at_t0_needs_the_corrected_constant",
     number="the same for every eta_Z, exactly; but the formula gives {:.3f} where B_n is 0.247",
     training_number="the dominant logit is {:.2g} at all four: it is a rescaling of time",
+    code=("growth_bound", "transition_times"),
+    test="test_growth.py::test_b_n_at_t0_needs_the_corrected_constant",
+    figure="fig9",
 )
 def b_at_t0(s: Case) -> Measurement:
     """Check that both rates times 1, 2, 4 and 8 give one value of Theorem 4's B_n at t_0, and one z
@@ -350,31 +333,22 @@ def b_at_t0(s: Case) -> Measurement:
     """
     factors = np.array([1.0, 2.0, 4.0, 8.0])
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
-    C0, t0 = constant(s), transition_time(s)
+    C0, t0 = constant(s), cases.transition_time(s)
     B = [
-        float(theory.growth_bound(transition_time(at), **clock(at), eta_z=at.eta_z, C0=C0))
+        float(theory.growth_bound(cases.transition_time(at), **cases.rates_of(at), C0=C0))
         for at in (s.at(eta_y=y, eta_z=z) for y, z in rates)
     ]
-    formula = {
-        form: float(theory.snapping(t0, **growth_setting(s), form=form).snapping) for form in FORMS
-    }
+    found = by_form(theory.snapping, t0, **growth_setting(s))
+    formula = {form: float(of.snapping) for form, of in found.items()}
+    as_in_theorem_4: Any = {"relation": LEADING, "relative": False, "tolerance": 0.045}
     run = trained(s.classes, rates, s.steps)
-    n, high, _ = most_and_least_frequent(s)
+    n, high, _ = cases.most_and_least_frequent(s)
     at_t0 = [run.isel(run=i).interp(time=t0 / k, method="cubic") for i, k in enumerate(factors)]
-    z = np.array([logits(s, of)[s.psi[n], high] for of in at_t0])
+    z = np.array([cases.logits(s, of)[s.psi[n], high] for of in at_t0])
     return Measurement(
         Check("B_n(t_0) at each pair of rates", B[0], B),
-        *in_both_forms(
-            "B_n(t_0) by the formula", formula, B[0], LEADING, relative=False, tolerance=0.045
-        ),
-        Check(
-            "z of the dominant token at t_0, training",
-            z[0],
-            z,
-            LEADING,
-            tolerance=0.01,
-            training=True,
-        ),
+        *in_both_forms("B_n(t_0) by the formula", formula, B[0], **as_in_theorem_4),
+        in_training("z of the dominant token at t_0, training", z[0], z, LEADING, tolerance=0.01),
         number=formula["printed"],
         training_number=float(z[0]),
         note=f"C_0 = {C0:.3g}: the formula gives {formula['printed']:.3f}; with "
@@ -383,17 +357,17 @@ def b_at_t0(s: Case) -> Measurement:
     )
 
 
-def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
     """f^2 of the tokens of one class, (B, L), as B_n grows, however xi_n does it.
 
     The first token is common: dz_l = f_l^2 dB (Eq. 98), and -(1 - f_l^2) dB for it (Eq. 100).
     """
 
-    def share(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(z: FloatArray) -> FloatArray:
         c = (P * np.exp(z)) ** 2
         return np.asarray(c / c.sum())
 
-    def velocity(_: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def velocity(_: float, z: FloatArray) -> FloatArray:
         f = share(z)
         return np.asarray(f - np.eye(P.size)[0])
 
@@ -406,13 +380,15 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
 @claim(
     "two-fates",
     sources="Section 6, first paragraph",
-    statement=r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it "
-    r"stays bounded they snap",
+    statement=(
+        r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays "
+        r"bounded they snap"
+    ),
     relation=ABOVE,
     case=WEAK,
-    code=("growth_bound", "growth_bounds"),
-    test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="Theorem 4's own B_n is {:.2g} at t = 10^300",
+    code=("growth_bound", "growth_bounds"),
+    test="test_attention.py::test_eq_12_and_monotone_dominance",
 )
 def two_fates(s: Case) -> Measurement:
     """Compare f^2 of the dominant token, near 1 for xi_n = 1/t and below for xi_n = 1/t^2, with
@@ -435,16 +411,18 @@ def two_fates(s: Case) -> Measurement:
 @claim(
     "theorem-4-chi",
     sources="Theorem 4, attention scanning",
-    statement=r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 "
-    r"\eta_Y \eta_Z t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$",
+    statement=(
+        r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y \eta_Z"
+        r" t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$"
+    ),
     relation=AT_LEAST,
     case=FIG3,
     hypotheses=(rate_window, *SECTION_6),
     tolerance=0.01,
-    figure="fig3",
-    code=("growth_bound", "growth_bounds"),
-    test="test_transition.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
     number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
+    code=("growth_bound", "growth_bounds"),
+    test="test_growth.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
+    figure="fig3",
 )
 def theorem_4_chi(s: Case) -> Measurement:
     """Compare the lower bound with chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to
@@ -452,7 +430,7 @@ def theorem_4_chi(s: Case) -> Measurement:
     of h at t_0', which sets the tolerance.
     """
     C0 = constant(s)
-    t0_prime = float(theory.transition_times(**clock(s)).t0_prime)
+    t0_prime = float(theory.transition_times(**cases.clock(s)).t0_prime)
     t = np.concatenate([[0.0], np.geomspace(1.0, t0_prime, 12)])
     B = theory.growth_bound(t, **growth_setting(s))
     fine = np.linspace(0.0, B[-1], 500)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_greater, up_to, within
 
@@ -20,16 +20,18 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 @claim(
     "lemma-8",
     sources="Lemma 8, Eqs. 50, 51",
-    statement=r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
-    r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$ "
-    r"and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$",
+    statement=(
+        r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
+        r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln "
+        r"M}\right)$ and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$"
+    ),
     relation=AT_MOST,
     case=FIG3,
     hypotheses=(large_vocabulary,),
     tolerance=1e-9,
-    code=("omega_0", "omega_1"),
-    test="test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
+    code=("omega_0", "omega_1"),
+    test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
 )
 def lemma_8(s: Case) -> Measurement:
     """Compare the sign on both sides of both zeros with that on 150 points for each M from 10^3 to
@@ -41,7 +43,7 @@ def lemma_8(s: Case) -> Measurement:
     inside = low * (high / low) ** np.linspace(1e-6, 1 - 1e-6, 50)
     below, above = low * np.geomspace(1e-6, 1 - 1e-6, 50), high * np.geomspace(1 + 1e-6, 1e3, 50)
 
-    def room(h: NDArray[np.float64]) -> NDArray[np.float64]:
+    def room(h: FloatArray) -> FloatArray:
         return np.asarray(np.log((M - 1.0) * M * h) - M * h)
 
     small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
@@ -59,14 +61,16 @@ def lemma_8(s: Case) -> Measurement:
 @claim(
     "remark-3",
     sources="Remark 3",
-    statement=r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} "
-    r"\gg \frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$",
+    statement=(
+        r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg "
+        r"\frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$"
+    ),
     relation=much_greater(MUCH),
     case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
-    code=("omega_0", "h"),
-    test="test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="h(1) is at least {:.3g} times the smaller zero",
+    code=("omega_0", "h"),
+    test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
 )
 def remark_3(s: Case) -> Measurement:
     """Compare the smaller zero with h(1), for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99."""
@@ -82,16 +86,18 @@ def remark_3(s: Case) -> Measurement:
 @claim(
     "lemma-9",
     sources="Lemma 9, Eqs. 53-57",
-    statement=r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and "
-    r"$\gamma(t) = O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = "
-    r"\frac{2(1+\omega_1) K \ln M}{\eta_Y}$",
+    statement=(
+        r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) = "
+        r"O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) "
+        r"K \ln M}{\eta_Y}$"
+    ),
     relation=up_to(2.0),
     case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
     tolerance=1e-12,
-    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
-    test="test_speed.py::test_lemma_9_stages",
     number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
+    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
+    test="test_growth.py::test_lemma_9_stages",
 )
 def lemma_9(s: Case) -> Measurement:
     """Compare both rates, with one constant for every M, and both conditions on exp(M h) with gamma
@@ -105,10 +111,10 @@ def lemma_9(s: Case) -> Measurement:
     rate_early = theory.gamma_stages(early, K=K, M=M, eta_y=y).early
     rate_late = theory.gamma_stages(late, K=K, M=M, eta_y=y).late
 
-    def x(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def x(t: FloatArray) -> FloatArray:
         return np.asarray(M * theory.h(t / K, M=M, eta_y=y))
 
-    def logs(t: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def logs(t: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.log(M - 1.0) + 0 * t, np.log((M - 1.0) * x(t))
 
     vast = np.array([1e30, 1e150])
@@ -136,9 +142,9 @@ def lemma_9(s: Case) -> Measurement:
     relation=ABOVE,
     case=FIG3,
     hypotheses=(large_vocabulary,),
-    code=("transition_times",),
-    test="test_speed.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
     number="left minus right is at least {:.2g} for M above 100",
+    code=("transition_times",),
+    test="test_growth.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
 )
 def eq_52(s: Case) -> Measurement:
     """Compare both sides for M from above 100 to 1000. The inequality is strict."""

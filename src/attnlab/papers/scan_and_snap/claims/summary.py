@@ -11,10 +11,10 @@ from attnlab.auditing.runs import ratios, trained
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
 
-from .. import theory
+from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, weak_correlations
-from ..readings import logits, most_and_least_frequent, reduced, run_at
+from . import in_training
 
 
 @claim(
@@ -24,29 +24,24 @@ from ..readings import logits, most_and_least_frequent, reduced, run_at
     relation=ABOVE,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    code=("attention_velocity", "distinct_growth"),
-    test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the most frequent distinct token is {:.3g} times as fast as the rarest",
     training_number="in training it gains {:.3g} times as much",
+    code=("attention_velocity", "distinct_growth"),
+    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def summary_frequency(s: Case) -> Measurement:
     """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
     (they go as f_nl^2), and gains in the joint flow. Only the order counts.
     """
-    n, high, low = most_and_least_frequent(s)
+    n, high, low = cases.most_and_least_frequent(s)
     velocity = theory.attention_velocity(s, np.zeros((1, s.P.shape[1])))
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
-    _, z = run_at(s)
+    _, z = cases.training_path(s)
     end = z[-1, s.psi[n]]
+    gain = float(end[low] / end[high])
     return Measurement(
         Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
-        Check(
-            "gain of the rarest over the most frequent, training",
-            1.0,
-            float(end[low] / end[high]),
-            ABOVE,
-            training=True,
-        ),
+        in_training("gain of the rarest over the most frequent, training", 1.0, gain, ABOVE),
         number=float(fast / slow),
         training_number=float(end[high] / end[low]),
         note=f"P(l|n) = {s.P[n, high]:.3f} against {s.P[n, low]:.3f}: velocities {fast:.2e} and "
@@ -57,13 +52,15 @@ def summary_frequency(s: Case) -> Measurement:
 @claim(
     "summary-theorem-2b",
     sources="summary, Mechanism 1",
-    statement=r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has "
-    r"a distinct token",
+    statement=(
+        r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a "
+        r"distinct token"
+    ),
     relation=BELOW,
     case=WEAK,
-    code=("token_fates", "attention_velocity"),
-    test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="where the condition fails the token moves at {:.0g}",
+    code=("token_fates", "attention_velocity"),
+    test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
 )
 def summary_theorem_2b(s: Case) -> Measurement:
     """Check that the logit falls for every query, where one query has a class of the common token
@@ -74,15 +71,10 @@ def summary_theorem_2b(s: Case) -> Measurement:
     setting = formulas.Setting(P, psi=psi, M=s.M)
     velocity = theory.attention_velocity(setting, np.zeros((2, 2)))[:, 0]
     owners = formulas.token_roles(P).distinct.any(1)
+    where_owned = "dz/dt where a class of the query owns a distinct token"
     return Measurement(
         Check("dz/dt of the common token", 0.0, velocity, BELOW),
-        Check(
-            "dz/dt where a class of the query owns a distinct token",
-            [0.0],
-            velocity[owners],
-            BELOW,
-            form="corrected",
-        ),
+        Check(where_owned, [0.0], velocity[owners], BELOW, form="corrected"),
         number=float(velocity.max()),
         note="P(.|0) = (1, 0) with its own query, P(.|1) = (0.2, 0.8): the common token of query 0 "
         f"moves at {velocity[0]:.1g}, that of query 1 at {velocity[1]:.2g}",
@@ -92,14 +84,15 @@ def summary_theorem_2b(s: Case) -> Measurement:
 @claim(
     "summary-slow-decoder",
     sources="summary, Mechanism 1, break condition",
-    statement=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not "
-    r"emerge",
+    statement=(
+        r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge"
+    ),
     relation=BELOW,
     case=SYN_SMALL,
-    code=("attention_flow",),
-    test="test_attention.py::test_path_is_the_same_whatever_the_rates",
     number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
     training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
+    code=("attention_flow",),
+    test="test_attention.py::test_path_is_the_same_whatever_the_rates",
 )
 def summary_slow_decoder(s: Case) -> Measurement:
     """Check that common tokens hardly lose, and that there is no order, in the joint flow on
@@ -110,21 +103,16 @@ def summary_slow_decoder(s: Case) -> Measurement:
     mass = measures.common_mass(run).isel(sequence_class=0)
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
     tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
-    z = logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
+    z = cases.logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
     B = [
-        float(reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
+        float(cases.eq_10(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
         for ratio in (0.01, 10.0)
     ]
+    falls = "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training"
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
     return Measurement(
-        Check(
-            "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
-            0.1 * fall[1],
-            fall[0],
-            BELOW,
-            training=True,
-        ),
-        Check("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW, training=True),
+        in_training(falls, 0.1 * fall[1], fall[0], BELOW),
+        in_training("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW),
         # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
         Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
         number=B[0] / B[1],

@@ -9,22 +9,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Judgement, Standing, Table
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap.figures import text_runs
-from attnlab.papers.scan_and_snap.figures.text_runs import TextRecipe
 from attnlab.plots import style
 
-COLUMNS = (
-    "entropy_mean",
-    "entropy_std",
-    "loss_mean",
-    "loss_std",
-    "best_loss_mean",
-    "best_loss_std",
-    "best_step",
-    "finite",
-)
+from . import figure, judgement, sentence, text_runs
+from .text_runs import TextRecipe
+
+MEASURED = ("entropy", "loss", "best_loss")
+COLUMNS = (*(f"{of}_{end}" for of in MEASURED for end in ("mean", "std")), "best_step", "finite")
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
 NOISE = 0.05  # a change that equal means show more often than this is within noise
 
@@ -70,7 +63,7 @@ def table(cells: xr.Dataset) -> Table:
 
 
 def draw(cells: xr.Dataset) -> Figure:
-    """Entropy against the rate, and beside it what the rate does to the loss."""
+    """Draw entropy against the learning rate, and what that does to the loss."""
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 2)
         colours = style.ordered(cells.sizes["layers"])
@@ -79,15 +72,8 @@ def draw(cells: xr.Dataset) -> Figure:
                 line = cells.isel(layers=i)
                 depth = text_runs.depth_name(int(line["layers"]))
                 mean, std = line[f"{name}_mean"], line[f"{name}_std"]
-                ax.errorbar(
-                    line["rate"],
-                    mean,
-                    yerr=[np.fmin(std, mean), std],
-                    color=colour,
-                    marker=style.MARKERS[i],
-                    capsize=2,
-                    label=depth,
-                )
+                styles: Any = {"color": colour, "marker": style.MARKERS[i], "label": depth}
+                ax.errorbar(line["rate"], mean, yerr=[np.fmin(std, mean), std], capsize=2, **styles)
                 if name == "entropy":
                     ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
             style.log_ticks(ax, cells["rate"].values)
@@ -105,57 +91,53 @@ def draw(cells: xr.Dataset) -> Figure:
 
 
 def judge(cells: xr.Dataset) -> Judgement:
-    """Does the entropy of the 1-layer transformer fall with the rate, beyond noise?"""
+    """Judge whether the entropy of the 1-layer transformer falls with the rate, beyond noise."""
     loss, rates, depths = cells["best_loss_mean"], cells["rate"].values, cells["layers"].values
     numbers: dict[str, float] = {}
-    told, counts = [], {}
+    each: list[str] = []
+    counts: dict[int, dict[str, Any]] = {}
     for depth in depths:
         own = cells.sel(layers=depth)
         steps = [_change(own, i, i + 1) for i in range(rates.size - 1)]
-        counts[depth] = falls, rises = steps.count(-1), steps.count(1)
         entropy = own["entropy_mean"]
-        best = float(rates[int(loss.sel(layers=depth).argmin("rate"))])
-        sparsest = float(rates[int(entropy.argmin("rate"))])
-        found: dict[str, Any] = {
-            "falls": falls,
-            "rises": rises,
-            "entropy_smallest_rate": entropy[0],
-            "entropy_largest_rate": entropy[-1],
-            "sparsest_rate": sparsest,
+        found = {
+            "falls": steps.count(-1),
+            "rises": steps.count(1),
+            "entropy_smallest_rate": float(entropy[0]),
+            "entropy_largest_rate": float(entropy[-1]),
+            "sparsest_rate": float(rates[int(entropy.argmin("rate"))]),
         }
         numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
-        told.append(
-            f"with {text_runs.depth_name(depth)} from {float(entropy[0]):.2f} to "
-            f"{float(entropy[-1]):.2f} nats (beyond noise it falls in {falls} and rises in {rises} "
-            f"of {len(steps)} steps between neighbouring rates; lowest at rate {sparsest:g}; the "
-            f"best loss of a training is lowest at {best:g})"
-        )
-    lost = int(cells.attrs["seeds"] * cells["finite"].size - cells["finite"].sum())
+        counts[depth] = {
+            **found,
+            "depth": text_runs.depth_name(depth),
+            "steps": len(steps),
+            "best": float(rates[int(loss.sel(layers=depth).argmin("rate"))]),
+        }
+        each.append(sentence("fig10", "depth", counts[depth]))
     span = f"from rate {rates[0]:g} to {rates[-1]:g}"
     if PAPERS_DEPTH in depths:
-        falls, rises = counts[PAPERS_DEPTH]
         whole = _change(cells.sel(layers=PAPERS_DEPTH), 0, -1)
-        outcome = _outcome(whole, rises)
-        headline = (
-            f"With {text_runs.depth_name(PAPERS_DEPTH)} entropy falls in {falls} and rises in "
-            f"{rises} of {rates.size - 1} steps between neighbouring rates beyond noise, {span}; "
-            f"as a whole it {('does not change beyond noise', 'rises', 'falls')[whole]}."
-        )
+        standing = _standing(whole, counts[PAPERS_DEPTH]["rises"])
+        in_words = ("does not change beyond noise", "rises", "falls")[whole]
+        values = {**counts[PAPERS_DEPTH], "span": span, "whole": in_words}
+        headline = sentence("fig10", "headline", values)
     else:
-        outcome = Standing.OPEN
-        headline = f"The paper's is a 1-layer transformer, and there is none here, {span}."
-    summary = (
-        f"{headline} Entropy goes {'; '.join(told)}. The means are over {cells.attrs['seeds']} "
-        f"seeds after {cells.attrs['steps']} iterations on {cells.attrs['corpus']}"
-        + (f"; {lost} runs left the finite numbers and are not in them" if lost else "")
-        + f". Beyond noise: equal means differ so much in fewer than {100 * NOISE:g} % of cases "
-        "(Welch's test). The verdict is on 1 layer, of which the paper speaks."
+        standing, headline = Standing.OPEN, sentence("fig10", "no_headline", {"span": span})
+    lost = int(cells.attrs["seeds"] * cells["finite"].size - cells["finite"].sum())
+    return judgement(
+        "fig10",
+        standing,
+        numbers,
+        headline=headline,
+        each="; ".join(each),
+        seeds=cells.attrs["seeds"],
+        iterations=cells.attrs["steps"],
+        corpus=cells.attrs["corpus"],
+        lost=f"; {lost} runs left the finite numbers and are not in them" if lost else "",
+        noise=100 * NOISE,
+        span=span,
     )
-    alt = (
-        f"Entropy of the first layer's attention on the validation text against the learning rate, "
-        f"{span}, and the lowest validation loss beside it. Entropy goes {'; '.join(told)}."
-    )
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _change(cells: xr.Dataset, before: int, after: int) -> int:
@@ -171,19 +153,18 @@ def _change(cells: xr.Dataset, before: int, after: int) -> int:
     return int(np.sign(other - mean)) if chance < NOISE else 0  # NaN, of one seed, is noise
 
 
-def _outcome(whole: int, rises: int) -> Standing:
+def _standing(whole: int, rises: int) -> Standing:
     if whole < 0:
         return Standing.PARTLY if rises else Standing.HOLDS
     return Standing.FAILS if whole > 0 or rises else Standing.OPEN
 
 
-EXPERIMENT = Experiment(
-    name="fig10",
-    kind="figure",
-    title="Sparsity of attention on text against the learning rate",
-    recipe=TextRecipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig10",
+    "Sparsity of attention on text against the learning rate",
+    TextRecipe,
+    data,
+    judge,
+    draw,
     table=table,
 )

@@ -1,4 +1,4 @@
-"""Fig. 2: the four stages of training, looked for in real simulations.
+"""Fig. 2: the four stages of training, found in real simulations.
 
 The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
 Here they are moments of a run, found by measures, at rates where all can be seen and at
@@ -16,12 +16,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure, judgement, sentence
 
 STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
@@ -45,7 +47,7 @@ class Recipe(SimulationRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """The class in each run (eta_z): at its four moments, (stage, token), and over (step,).
+    """Return the class in each run (eta_z): at its four stages, (stage, token), and over (step,).
 
     unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
     suppressed_step, winner_step: when each threshold is passed; half_suppressed, half_won: when
@@ -99,7 +101,7 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """Bars of c~ at the four stages of the first run, above the course of every run."""
+    """Draw bars of c~ at the four stages of the first run, above the course of every run."""
     runs = frames.sizes["eta_z"]
     with style.page(4.1) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.15, 1])
@@ -140,13 +142,8 @@ def _bars(axes: list[Any], run: xr.Dataset) -> None:
 def _course(ax: Any, run: xr.Dataset) -> None:
     step = run["step"].values
     ax.plot(step, run["common_mass"], color=style.COMMON, label="all common tokens")
-    ax.plot(
-        step,
-        run["winner_attention"],
-        color=style.DISTINCT,
-        linestyle=style.DASHES[1],
-        label=f"the winner (token {int(run['winner'])})",
-    )
+    winner: Any = {"label": f"the winner (token {int(run['winner'])})", "color": style.DISTINCT}
+    ax.plot(step, run["winner_attention"], linestyle=style.DASHES[1], **winner)
     for letter, moment in zip("abcd", run["moment"].values, strict=True):
         if np.isfinite(moment):
             ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
@@ -160,7 +157,7 @@ def _course(ax: Any, run: xr.Dataset) -> None:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """Do common tokens lose, then the likeliest distinct one win, then nothing move?"""
+    """Judge whether common tokens lose, then the likeliest distinct one wins, then none moves."""
     likeliest = frames["probability"].where(~frames["common"]).argmax("token")
     start, end = (frames.isel(step=step) for step in (0, -1))
     lose = end["common_mass"] < start["common_mass"]
@@ -168,9 +165,8 @@ def judge(frames: xr.Dataset) -> Judgement:
     passed = frames["moment"].notnull().all("stage")
     first = frames["suppressed_step"] < frames["winner_step"]
     reached = frames["suppressed_step"].notnull() & frames["winner_step"].notnull()
-    pairs = first.size // frames.sizes["eta_z"]
     numbers: dict[str, float] = {}
-    told, short = [], []
+    runs, short = [], []
     for i, ratio in enumerate(_ratios(frames)):
         run = frames.isel(eta_z=i)
         common, won = run["common_mass"].values, run["winner_attention"].values
@@ -185,25 +181,24 @@ def judge(frames: xr.Dataset) -> Judgement:
             "pairs_reached": reached.isel(eta_z=i).sum(),
             "snap_step": run["moment"][-1],
         }
-        numbers |= {f"{name}_{i + 1}": float(value) for name, value in found.items()}
-        rates = f"eta_Y/eta_Z = {ratio:g}"
+        values = {name: float(value) for name, value in found.items()}
+        numbers |= {f"{name}_{i + 1}": value for name, value in values.items()}
         stages = [
             f"{stage} ({moment:.0f})"
             for stage, moment in zip(STAGES, run["moment"].values, strict=True)
             if np.isfinite(moment)
         ]
         short.append(
-            f"at {rates} {'all' if passed[i] else f'{len(stages)} of'} {len(STAGES)} stages are "
-            f"passed (at step): {', '.join(stages)}"
+            f"at eta_Y/eta_Z = {ratio:g} {'all' if passed[i] else f'{len(stages)} of'} "
+            f"{len(STAGES)} stages are passed (at step): {', '.join(stages)}"
         )
-        told.append(
-            f"At {rates} attention to common tokens goes from {common[0]:.3f} to {common[-1]:.3f} "
-            f"and that to the distinct token with {'the largest' if wins[i] else 'another'} "
-            f"P(l|n) from {won[0]:.3f} to {won[-1]:.3f}; half of the one has come by step "
-            f"{found['half_suppressed']:.0f}, half of the other by step {found['half_won']:.0f}. "
-            f"{int(found['pairs_reached'])} of {pairs} pairs of thresholds are reached, "
-            f"{int(found['suppressed_first'])} with suppression first. {_after(run)}"
-        )
+        others: dict[str, Any] = {
+            "ratio": ratio,
+            "wins": "the largest" if wins[i] else "another",
+            "pairs": first.size // frames.sizes["eta_z"],
+            "after": _after(run),
+        }
+        runs.append(sentence("fig2", "run", {**values, **others}))
     in_order = not bool((reached & ~first).any())
     if not in_order:
         order = "suppression and winning go together: which is first depends on the thresholds"
@@ -211,23 +206,23 @@ def judge(frames: xr.Dataset) -> Judgement:
         order = "suppression comes first at all thresholds that are reached"
     else:
         order = "no pair of thresholds is reached"
-    summary = (
-        f"{' '.join(told)} So {order} (common tokens below {_list(frames['suppressed'].values)} of "
-        f"their start; the winner above {_list(frames['times'].values)} times its own; the first "
-        f"of each marks a stage). Assumption 1(c) asks for eta_Y >> eta_Z."
-    )
-    headline = f"{short[0][0].upper()}{'; '.join(short)[1:]}. In all, {order}."
-    alt = (
-        f"Four bar charts of unnormalised attention at the stages of the first run, and the course "
-        f"of attention to common tokens and to the winner: {'; '.join(short)}. {' '.join(told)}"
-    )
     as_drawn = bool(lose.all()) and wins.all()
-    outcome = Standing.of(as_drawn and in_order and passed.all(), in_part=as_drawn)
-    return Judgement(outcome, headline, summary, alt, numbers)
+    stages_of_each = "; ".join(short)
+    return judgement(
+        "fig2",
+        Standing.of(as_drawn and in_order and passed.all(), in_part=as_drawn),
+        numbers,
+        stages=stages_of_each[0].upper() + stages_of_each[1:],
+        stages_of_each=stages_of_each,
+        order=order,
+        runs=" ".join(runs),
+        suppressed=_list(frames["suppressed"].values),
+        times=_list(frames["times"].values),
+    )
 
 
 def _after(run: xr.Dataset) -> str:
-    """What attention does once it has snapped."""
+    """Say what attention does once it has snapped."""
     snap, end = float(run["moment"][-1]), float(run["step"][-1])
     if np.isnan(snap):
         return f"Attention does not snap in {end:.0f} steps."
@@ -248,17 +243,9 @@ def _list(values: Any) -> str:
 
 
 def _first(passed: xr.DataArray) -> float:
-    """The first step at which a condition holds, or NaN."""
+    """Return the first step at which a condition holds, or NaN."""
     steps = passed["step"].values[passed.values]
     return float(steps[0]) if steps.size else np.nan
 
 
-EXPERIMENT = Experiment(
-    name="fig2",
-    kind="figure",
-    title="The four stages of training",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = figure("fig2", "The four stages of training", Recipe, data, judge, draw)

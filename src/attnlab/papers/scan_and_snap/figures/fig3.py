@@ -11,12 +11,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas, measures
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.figures import joint_runs as joint
 from attnlab.plots import style
+
+from .. import theory
+from . import figure, judgement, sentence
+from . import joint_runs as joint
 
 ROUTES = {
     "printed": "Theorem 4 as printed: $e^{2B_n}$",
@@ -26,13 +28,13 @@ ROUTES = {
     "training": r"training: $\chi_l$",
 }
 BY_OVERLAP = ("eq10", "sgd", "training")  # levels, and training
-LATE_RECORDS = 181  # from the last time shown to the last one looked at
+LATE_RECORDS = 181  # from the last time shown to the last one measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
     """classes: as in Section 6; Theorem 4 is shown for the first. steps: the last time shown;
-    records: how many times. late: later times at which the order of training is looked at."""
+    records: how many times. late: later times at which the order of training is measured."""
 
     classes: tuple[str, ...]
     eta_z: float
@@ -150,7 +152,7 @@ def _overlap(curves: xr.Dataset, i: int) -> str:
 
 
 def judge(curves: xr.Dataset) -> Judgement:
-    """Does a smaller eta_Y end higher, and how large is the growth, by each route?
+    """Judge whether a smaller eta_Y ends higher, and how large the growth is, by each route.
 
     The claim is the theory's, so it is judged in training where Assumption 2 holds.
     """
@@ -173,67 +175,57 @@ def judge(curves: xr.Dataset) -> Judgement:
         "printed_end": float(first["printed"][0]),
         "corrected_end": float(first["corrected"][0]),
     }
-    told, orders = [], []
+    each, orders = [], []
     for i, rho in enumerate(curves["overlap"].values):
         eq10, sgd, training = (float(first[name][i]) - 1 for name in BY_OVERLAP)
-        excess = float(curves["beta_excess"][i].mean())
         lowest, highest = (float(end(skipna=False)) for end in (snap[i].min, snap[i].max))
         found = {
             "eq10_growth": eq10,
             "sgd_growth": sgd,
             "training_growth": training,
             "training_order": float(kept[i].mean()),
-            "beta_excess": excess,
+            "beta_excess": float(curves["beta_excess"][i].mean()),
             "snap_lowest": lowest,
             "snap_highest": highest,
         }
         numbers |= {f"{name}_{i + 1}": value for name, value in found.items()}
-        side = f"overlap {rho:.2g}, {'inside' if weak[i] else 'outside'} Assumption 2"
-        order = _order(kept[i], reversed_[i], times)
-        orders.append(f"{order} at {side}")
-        told.append(
-            f"at {side}, training {order}, with a growth {eq10 / training:.0f} times smaller than "
-            f"Eq. 10's at t = {times[0]:g} for eta_Y = {low:g} (Theorem 1's beta is {excess:.0f} "
-            f"times that of plain gradient descent at t_0); with SGD's decoder the theory "
-            f"{'has' if alike[i] else 'does not have'} training's order, and its growth is "
-            f"{sgd / training:.2f} of training's; attention snaps (its speed stays below 2 % "
-            f"of its peak) between {lowest:.1f} and {highest:.1f} t_0"
-        )
-    ends = "ends higher, as the paper says" if in_theory else "does not end higher everywhere"
-    summary = (
-        f"In theory a smaller eta_Y {ends}. The sizes need correcting: as printed, the factor "
-        f"starts at {numbers['printed_start']:.1f} instead of 1 and ends at "
-        f"{numbers['printed_end']:.0f} for eta_Y = {low:g}; with B_n(0) = 0 and the class weight "
-        f"1/K it ends at {numbers['corrected_end']:.2f}. These sizes are those of our classes (C_0 "
-        f"depends on them; the paper does not give its own). In training: {'; '.join(told)}. "
-        f"Assumption 2 asks for |lambda_1| < 1/K, which is an overlap below "
-        f"{1 / (curves.attrs['K'] * (curves.attrs['K'] - 1)):.2g} here; its floor 6/sqrt(M) on the "
-        f"other eigenvalues is above that bound at this K and M, so that no classes meet both."
-    )
+        others: dict[str, Any] = {
+            "side": f"overlap {rho:.2g}, {'inside' if weak[i] else 'outside'} Assumption 2",
+            "order": _order(kept[i], reversed_[i], times),
+            "times_smaller": eq10 / training,
+            "of_training": sgd / training,
+            "alike": "has" if alike[i] else "does not have",
+            "time": times[0],
+            "low": low,
+        }
+        orders.append("{order} at {side}".format(**others))
+        each.append(sentence("fig3", "overlap", {**found, **others}))
     values = [
         f"{name} {float(first[name][0]):.4g} and {float(end[name][0, -1]):.4g}" for name in ROUTES
     ]
-    alt = (
-        f"Growth factor against time for eta_Y from {low:g} to {high:g}, in "
-        f"{2 + len(BY_OVERLAP) * curves.sizes['overlap']} panels. All curves rise quickly, bend at "
-        f"about t_0 and flatten. Ends for eta_Y = {low:g} and {high:g} at the first overlap: "
-        f"{'; '.join(values)}."
-    )
     if not in_theory:
-        outcome = Standing.FAILS
+        standing = Standing.FAILS
     else:
         inside = weak.any() and kept[weak].all()
-        outcome = Standing.CORRECTED if inside else Standing.PARTLY
-    headline = (
-        f"Theory {'has' if in_theory else 'does not have'} this order; training "
-        f"{', and '.join(orders)}. With our classes the printed theorem ends at "
-        f"{numbers['printed_end']:.0f}, the corrected one at {numbers['corrected_end']:.2f}."
+        standing = Standing.CORRECTED if inside else Standing.PARTLY
+    return judgement(
+        "fig3",
+        standing,
+        numbers,
+        has="has" if in_theory else "does not have",
+        ends="ends higher, as the paper says" if in_theory else "does not end higher everywhere",
+        orders=", and ".join(orders),
+        each="; ".join(each),
+        values="; ".join(values),
+        low=low,
+        high=high,
+        panels=2 + len(BY_OVERLAP) * curves.sizes["overlap"],
+        largest_overlap=1 / (curves.attrs["K"] * (curves.attrs["K"] - 1)),
     )
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _order(kept: np.ndarray, reversed_: np.ndarray, times: list[float]) -> str:
-    """What training does with the order at these times."""
+    """Say what training does with the order at these times."""
     span = f"from t = {times[0]:g} to {times[-1]:g}"
     if kept.all():
         return f"keeps it {span}"
@@ -243,12 +235,4 @@ def _order(kept: np.ndarray, reversed_: np.ndarray, times: list[float]) -> str:
     return f"keeps it at t = {', '.join(when)} only" if when else f"does not keep it {span}"
 
 
-EXPERIMENT = Experiment(
-    name="fig3",
-    kind="figure",
-    title="Growth factor of the dominant token",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = figure("fig3", "Growth factor of the dominant token", Recipe, data, judge, draw)

@@ -10,11 +10,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure, judgement
 
 
 def data(
@@ -47,7 +49,7 @@ def data(
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """A block for each eta_Y, a row for each class, a column for each step; the outline is P."""
+    """Draw a block for each eta_Y, a row for each class, a column for each step; outlined: P."""
     blocks, columns = frames.sizes["eta_y"], frames.sizes["step"]
     rows = frames.sizes["sequence_class"]
     colours = style.by_role(frames["common"].values)
@@ -85,12 +87,11 @@ def draw(frames: xr.Dataset) -> Figure:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """Does attention concentrate on the largest P(l|n), and less so with the larger eta_Y?"""
+    """Judge whether attention concentrates on the largest P(l|n), less so with a larger eta_Y."""
     end = frames.isel(step=-1)
     distinct = frames["probability"].where(~frames["common"], 0.0)
     likeliest = distinct.argmax("token")
     favoured = end["attention"].where(~frames["common"], 0.0).argmax("token")
-    agree = bool((favoured == likeliest).all())
     top = end["attention"].isel(token=likeliest).mean("sequence_class").values
     start = float(frames["probability"].isel(token=likeliest).mean())
     entropy = end["distinct_entropy"].mean("sequence_class").values
@@ -98,7 +99,6 @@ def judge(frames: xr.Dataset) -> Judgement:
     # how much of the whole change is done at the last of the early steps
     moved = abs(frames["attention"] - frames["attention"].isel(step=0)).sum("token")
     early = (moved.isel(step=-2) / moved.isel(step=-1)).mean("sequence_class").values
-    low, high = (float(frames["eta_y"][i]) for i in (0, -1))
     numbers = {
         "winner_start": start,
         **_ends("winner_end", top),
@@ -106,43 +106,29 @@ def judge(frames: xr.Dataset) -> Judgement:
         **_ends("entropy_end", entropy),
         **_ends("early_share", early),
     }
-    sparser = entropy[0] < entropy[-1] < first
-    faster = early[-1] > early[0]
-    step = int(frames["step"][-2])
-    summary = (
-        f"In both classes the distinct token with the largest P(l|n) "
-        f"{'wins' if agree else 'does not always win'}: its attention goes from {start:.3f} to "
-        f"{top[0]:.3f} for eta_Y = {low:g} and to {top[-1]:.3f} for eta_Y = {high:g}. The "
-        f"entropy over distinct tokens goes from {first:.2f} to {entropy[0]:.2f} and "
-        f"{entropy[-1]:.2f}, so the larger eta_Y is {'' if sparser else 'no '}less sparse "
-        f"and {'' if faster else 'no '}faster: by step {step} it has made "
-        f"{100 * early[-1]:.0f} % of its change, the smaller {100 * early[0]:.0f} %."
+    agree = bool((favoured == likeliest).all())
+    sparser, faster = entropy[0] < entropy[-1] < first, early[-1] > early[0]
+    return judgement(
+        "fig4",
+        Standing.HOLDS if agree and sparser and faster else Standing.FAILS,
+        numbers,
+        wins="wins" if agree else "does not always win",
+        less_sparse="less sparse" if sparser else "no less sparse",
+        faster="faster" if faster else "no faster",
+        low=float(frames["eta_y"][0]),
+        high=float(frames["eta_y"][-1]),
+        step=int(frames["step"][-2]),
+        early_small=100 * early[0],
+        early_large=100 * early[-1],
+        shown=", ".join(str(moment) for moment in frames["step"].values),
     )
-    shown = ", ".join(str(moment) for moment in frames["step"].values)
-    alt = (
-        f"Bars of attention over tokens at steps {shown} for both classes. Common tokens sink and "
-        f"the rightmost distinct token rises from {start:.3f} to {top[0]:.3f} (eta_Y = {low:g}) or "
-        f"{top[-1]:.3f} (eta_Y = {high:g})."
-    )
-    outcome = Standing.HOLDS if agree and sparser and faster else Standing.FAILS
-    headline = (
-        f"Attention to the likeliest distinct token goes from {start:.3f} to {top[0]:.3f} with "
-        f"eta_Y = {low:g} and to {top[-1]:.3f} with eta_Y = {high:g}."
-    )
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _ends(name: str, by_rate: np.ndarray) -> dict[str, float]:
-    """The numbers at the smallest and the largest eta_Y."""
+    """Return the numbers at the smallest and the largest eta_Y."""
     return {f"{name}_small_eta_y": float(by_rate[0]), f"{name}_large_eta_y": float(by_rate[-1])}
 
 
-EXPERIMENT = Experiment(
-    name="fig4",
-    kind="figure",
-    title="Attention while Syn-Small is learnt",
-    recipe=SimulationRecipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig4", "Attention while Syn-Small is learnt", SimulationRecipe, data, judge, draw
 )

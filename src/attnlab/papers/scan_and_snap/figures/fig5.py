@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure, judgement
+
+IMAGE: dict[str, Any] = {
+    "aspect": "auto",
+    "origin": "lower",
+    "cmap": "cividis",
+    "vmin": 0,
+    "interpolation": "nearest",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +66,8 @@ def draw(frames: xr.Dataset) -> Figure:
         top = float(frames["attention"].max())
         for j, (above, below) in enumerate(axes.T):
             one = frames.isel(eta=j)
-            image = above.imshow(
-                one["attention"].T,
-                aspect="auto",
-                origin="lower",
-                cmap="cividis",
-                vmin=0,
-                vmax=top,
-                extent=(0, float(one["step"][-1]), tokens[0] - 0.5, tokens[-1] + 0.5),
-                interpolation="nearest",
-            )
+            extent = (0, float(one["step"][-1]), tokens[0] - 0.5, tokens[-1] + 0.5)
+            image = above.imshow(one["attention"].T, vmax=top, extent=extent, **IMAGE)
             above.set(xlabel="optimiser step", yticks=tokens[1::2])
             colours = np.where(one["favourite"].values, style.ACCENT, style.DISTINCT)
             below.bar(tokens, one["attention"].isel(step=-1), width=0.9, color=colours)
@@ -84,7 +87,7 @@ def draw(frames: xr.Dataset) -> Figure:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """Are the favourite tokens different sets at different rates?"""
+    """Judge whether the favourite tokens are different sets at different rates."""
     sets = [
         sorted(frames["token"].values[frames["favourite"].isel(eta=j)].tolist())
         for j in range(frames.sizes["eta"])
@@ -102,26 +105,21 @@ def judge(frames: xr.Dataset) -> Judgement:
     chosen = "; ".join(
         f"eta = {eta}: {', '.join(map(str, own))}" for eta, own in zip(etas, sets, strict=True)
     )
-    steps = f"{float(frames['step'][-1]):g} steps"
     differ = numbers["different_subsets"] == len(sets)
-    relation = "differ between the rates" if differ else "coincide at some of the rates"
-    summary = (
-        f"After {steps} the most attended distinct tokens {relation} ({chosen}). Attention is not "
-        f"sparse by then: the entropy over distinct tokens is between {min(entropy):.2f} and "
-        f"{max(entropy):.2f}, against {_entropy(frames['probability'].values):.2f} at the start "
-        f"and {np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
-        f"ours; the paper does not give it."
+    return judgement(
+        "fig5",
+        Standing.HOLDS if differ else Standing.PARTLY,
+        numbers,
+        relation="differ between the rates" if differ else "coincide at some of the rates",
+        rates=len(sets),
+        steps=f"{float(frames['step'][-1]):g}",
+        chosen=chosen,
+        etas=", ".join(etas),
+        lowest=min(entropy),
+        highest=max(entropy),
+        start=_entropy(frames["probability"].values),
+        equal=np.log(frames.sizes["token"]),
     )
-    alt = (
-        f"Attention to the ten distinct tokens of a class over training with Adam, for rates "
-        f"{', '.join(etas)}. The most attended tokens after {steps} are, by rate: {chosen}."
-    )
-    headline = (
-        f"{len(sets)} learning rates, {numbers['different_subsets']:.0f} different sets of most "
-        f"attended tokens, at {steps}; by then Adam has not made attention sparse."
-    )
-    outcome = Standing.HOLDS if differ else Standing.PARTLY
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _entropy(attention: np.ndarray) -> float:
@@ -129,12 +127,6 @@ def _entropy(attention: np.ndarray) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-EXPERIMENT = Experiment(
-    name="fig5",
-    kind="figure",
-    title="Adam picks different tokens at different rates",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig5", "Adam picks different tokens at different rates", Recipe, data, judge, draw
 )

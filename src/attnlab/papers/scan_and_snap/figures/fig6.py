@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
@@ -13,14 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing, Table
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table
 from attnlab.experiments.estimate import count_of
 from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap.figures import published
-from attnlab.papers.scan_and_snap.figures.recall import by_size, size_titles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure, judgement, published, sentence
+from .recall import by_size, size_titles
 
 AXES = tuple(published.FIG6_AXES)
 CAPTION = (
@@ -28,6 +29,10 @@ CAPTION = (
     "value, and the deviation in standard errors (both sides' noise counted). Cells with the same "
     "number of queries see the same random numbers, so they deviate together."
 )
+# Marks of our cells, and open ones of the published cells.
+OPEN: dict[str, Any] = {"color": "black", "markerfacecolor": "none", "linestyle": "none"}
+OURS = {"capsize": 2, "linewidth": 1.2, "elinewidth": 0.8}
+THEIRS = {**OPEN, "elinewidth": 0.5, "markeredgewidth": 0.7, "markersize": 5.5}
 # The figures differ where chance gives the shift or the rest, of a panel or of all of them, less
 # often than this: of equal figures of four panels, about one in a hundred is said to differ.
 LEAST_CHANCE = 1e-3
@@ -38,7 +43,7 @@ class Recipe(SimulationRecipe):
     """A sweep whose seeds are averaged over."""
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with another number of seeds."""
+        """Return the recipe with another number of seeds."""
         return self.changed(seeds=seeds)
 
 
@@ -55,7 +60,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def compared(entropy: xr.DataArray) -> xr.Dataset:
-    """Our runs (num_last, eta_z, ratio, seed) beside the published cells."""
+    """Compare our runs (num_last, eta_z, ratio, seed) with the published cells."""
     seeds = entropy.sizes["seed"]
     cells = xr.Dataset(
         {
@@ -75,7 +80,7 @@ def compared(entropy: xr.DataArray) -> xr.Dataset:
 
 
 def by_panel(cells: xr.Dataset) -> dict[int, Agreement]:
-    """How each panel agrees with the published one, by its number of queries."""
+    """Return how each panel agrees with the published one, by its number of queries."""
     each = {int(n): _agreement(cells.sel(num_last=[n])) for n in cells["num_last"].values}
     return {num_last: of for num_last, of in each.items() if of is not None}
 
@@ -96,7 +101,7 @@ def _agreement(cells: xr.Dataset) -> Agreement | None:
 
 
 def table(cells: xr.Dataset) -> Table:
-    """A row for each cell; a page shows those that are published beside what is published."""
+    """Return a row for each cell; a page shows those that are published, with their values."""
     frame = cells[["entropy_mean", "entropy_std"]].to_dataframe(dim_order=AXES).reset_index()
     frame = frame[[*AXES, "entropy_mean", "entropy_std"]].assign(seeds=cells.attrs["seeds"])
     theirs = cells["published_mean"].notnull()
@@ -124,7 +129,7 @@ def _beside(cell: xr.Dataset) -> str:
 
 
 def draw(cells: xr.Dataset) -> Figure:
-    """A panel for each num_last, a line for each eta_Z; open marks are the published values."""
+    """Draw a panel for each num_last, a line for each eta_Z; open marks: published values."""
     panels = cells["num_last"].values
     ratio = cells["ratio"].values
     position = np.arange(ratio.size)
@@ -135,42 +140,28 @@ def draw(cells: xr.Dataset) -> Figure:
             for i, colour in enumerate(colours):
                 line = cells.sel(num_last=num_last).isel(eta_z=i)
                 shift = 0.09 * (i - (len(colours) - 1) / 2)
-                ax.errorbar(
-                    position + shift,
-                    line["entropy_mean"],
-                    yerr=line["entropy_std"],
-                    color=colour,
-                    marker=style.MARKERS[i],
-                    capsize=2,
-                    linewidth=1.2,
-                    elinewidth=0.8,
-                    label=rf"$\eta_Z$ = {float(line['eta_z']):g}",
-                )
-                ax.errorbar(
-                    position + shift + 0.05,
-                    line["published_mean"],
-                    yerr=line["published_std"],
-                    color="black",
-                    marker=style.MARKERS[i],
-                    markerfacecolor="none",
-                    linestyle="none",
-                    elinewidth=0.5,
-                    markeredgewidth=0.7,
-                    markersize=5.5,
-                )
+                label = rf"$\eta_Z$ = {float(line['eta_z']):g}"
+                looks: dict[str, Any] = {
+                    "entropy": {**OURS, "color": colour, "label": label},
+                    "published": THEIRS,
+                }
+                for x, (name, styles) in zip((0.0, 0.05), looks.items(), strict=True):
+                    mean, std = line[f"{name}_mean"], line[f"{name}_std"]
+                    at = position + shift + x
+                    ax.errorbar(at, mean, yerr=std, marker=style.MARKERS[i], **styles)
             ax.set_xticks(position, [f"{value:g}" for value in ratio])
             ax.set_xlabel(r"ratio $\eta_Y/\eta_Z$")
         style.panel_titles(axes, size_titles(cells))
         axes[0].set_ylabel("entropy over distinct\ntokens (nats)")
         handles, labels = axes[0].get_legend_handles_labels()
-        mark = Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
+        mark = Line2D([], [], marker="o", **OPEN)
         handles, labels = [*handles, mark], [*labels, "published"]
         figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
     return figure
 
 
 def judge(cells: xr.Dataset) -> Judgement:
-    """Do the published panels agree, and do the two trends hold over the whole grid?"""
+    """Judge whether the published panels agree, and the two trends hold over the whole grid."""
     mean = cells["entropy_mean"]
     falls = mean.diff("eta_z") < 0
     rises = mean.sel(ratio=slice(2, None)).diff("ratio") > 0
@@ -178,10 +169,7 @@ def judge(cells: xr.Dataset) -> Judgement:
         "cells_falling_with_eta_z": float(falls.mean()),
         "cells_rising_with_ratio_from_2": float(rises.mean()) if rises.size else float("nan"),
     }
-    trends = (
-        f"Entropy falls with eta_Z in {count_of(falls)} comparisons, and rises with the ratio "
-        f"beyond 2 in {count_of(rises)}."
-    )
+    trends = sentence("fig6", "trends", {"falls": count_of(falls), "rises": count_of(rises)})
     panels, joint = by_panel(cells), _agreement(cells)
     agrees = all(
         min(of.shift_chance, of.rest_chance) > LEAST_CHANCE
@@ -194,58 +182,56 @@ def judge(cells: xr.Dataset) -> Judgement:
         numbers["largest_shift"] = max(abs(of.shift) for of in panels.values())
         numbers["largest_rest"] = max(of.rest for of in panels.values())
         numbers |= {"joint_p_shift": joint.shift_chance, "joint_p_rest": joint.rest_chance}
-        headline = _headline(cells, panels, joint, agrees)
-        match = _in_words(cells, panels, headline)
+        headline, match = _match(cells, panels, joint, agrees)
     else:
-        match = f"Not compared with the paper: that needs its cells and {FEWEST_SEEDS} seeds. "
-        headline = trends
-    low, high = float(mean.min()), float(mean.max())
-    alt = (
-        f"Entropy of attention over distinct tokens against the ratio of the rates, in "
-        f"{cells.sizes['num_last']} panels by number of queries, with one line per eta_Z from "
-        f"{float(cells['eta_z'].min()):g} to {float(cells['eta_z'].max()):g}. Values lie between "
-        f"{low:.2f} and {high:.2f} nats. {match}{trends}"
-    )
+        headline, match = trends, sentence("fig6", "no_match", {"fewest": FEWEST_SEEDS})
     in_trend = bool(falls.all()) and numbers["cells_rising_with_ratio_from_2"] > 0.9
-    outcome = Standing.of(agrees and in_trend, in_part=agrees)
-    return Judgement(outcome, headline, match + trends, alt, numbers)
-
-
-def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], headline: str) -> str:
-    return (
-        f"{headline} Taken one by one, equal panels lie further apart in "
-        f"{', '.join(f'{100 * of.shift_chance:.2g}' for of in panels.values())} % of cases. What "
-        f"is left of the cells' deviations is "
-        f"{', '.join(f'{of.rest:.1f}' for of in panels.values())} times what chance gives. Cells "
-        f"share their seeds and deviate together, so a panel, and the figure as a whole, is judged "
-        f"by its common shift and by the rest, with the correlations of our "
-        f"{cells.attrs['seeds']} seeds over its cells. The paper prints a picture; the published "
-        f"values are those of its runs, mean and standard deviation over {published.FIG6_SEEDS} "
-        f"seeds to three decimals (measures/{published.FIG6_FILE}). "
+    return judgement(
+        "fig6",
+        Standing.of(agrees and in_trend, in_part=agrees),
+        numbers,
+        headline=headline,
+        summary=f"{match} {trends}",
+        panels=cells.sizes["num_last"],
+        lowest_eta_z=float(cells["eta_z"].min()),
+        highest_eta_z=float(cells["eta_z"].max()),
+        low=float(mean.min()),
+        high=float(mean.max()),
     )
 
 
-def _headline(
+def _match(
     cells: xr.Dataset, panels: dict[int, Agreement], joint: Agreement, agrees: bool
-) -> str:
+) -> tuple[str, str]:
+    """Return how the figure agrees with the published one: the headline, and more about it."""
     deviation = cells["deviation"].values[np.isfinite(cells["deviation"].values)]
-    return (
-        f"Entropy is higher here in {int((deviation > 0).sum())} of {deviation.size} published "
-        f"cells; the panels of {', '.join(map(str, panels))} queries lie "
-        f"{', '.join(f'{of.shift:+.1f}' for of in panels.values())} standard errors from the "
-        f"published ones as a whole, all cells together {joint.shift:+.1f}: joint p = "
-        f"{joint.shift_chance:.2g} for such a shift, {joint.rest_chance:.2g} for the rest. At our "
-        f"bound of {LEAST_CHANCE:g} the figures {'do not differ' if agrees else 'differ'}."
-    )
+    each = panels.values()
+    values = {
+        "higher": int((deviation > 0).sum()),
+        "cells": deviation.size,
+        "panels": ", ".join(map(str, panels)),
+        "shifts": ", ".join(f"{of.shift:+.1f}" for of in each),
+        "shift": joint.shift,
+        "joint_p_shift": joint.shift_chance,
+        "joint_p_rest": joint.rest_chance,
+        "bound": LEAST_CHANCE,
+        "agree": "do not differ" if agrees else "differ",
+        "chances": ", ".join(f"{100 * of.shift_chance:.2g}" for of in each),
+        "rests": ", ".join(f"{of.rest:.1f}" for of in each),
+        "seeds": cells.attrs["seeds"],
+        "their_seeds": published.FIG6_SEEDS,
+        "file": published.FIG6_FILE,
+    }
+    headline = sentence("fig6", "headline", values)
+    return headline, sentence("fig6", "match", {**values, "headline": headline})
 
 
-EXPERIMENT = Experiment(
-    name="fig6",
-    kind="figure",
-    title="Sparsity of attention against the learning rates",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig6",
+    "Sparsity of attention against the learning rates",
+    Recipe,
+    data,
+    judge,
+    draw,
     table=table,
 )

@@ -10,14 +10,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing
+from attnlab.experiments import Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap.figures import text_runs
-from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
 from attnlab.plots import style, words
 
+from . import figure, judgement, sentence, text_runs
+from .text_runs import SLOWED, TextRecipe
+
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
+FEW = " That is too few seeds for a rate at which training is chaotic."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class Recipe(TextRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """The first layer's maps over (layers, moment, query, key); `word` along key.
+    """Return the first layer's maps over (layers, moment, query, key); `word` along key.
 
     entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
     over (layers, seed, moment), how far the maps of all probes have moved since the moment before,
@@ -60,7 +62,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """A row for each depth, a column for each moment; a query's row holds its attention."""
+    """Draw a row for each depth, a column for each moment; a query's row holds its attention."""
     rows, columns = frames.sizes["layers"], frames.sizes["moment"]
     families = words.fonts()
     labels = words.visible(frames["word"].values, families)
@@ -70,13 +72,8 @@ def draw(frames: xr.Dataset) -> Figure:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for (i, j), ax in np.ndenumerate(axes):
             one = frames["attention"].isel(layers=i, moment=j).values
-            image = ax.imshow(
-                np.ma.masked_where(hidden, one),
-                cmap="cividis",
-                vmin=0,
-                vmax=1,
-                interpolation="nearest",
-            )
+            seen = np.ma.masked_where(hidden, one)
+            image = ax.imshow(seen, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
             ax.spines[:].set_visible(False)
             ax.tick_params(length=0)
         for ax, moment in zip(axes[0], frames["moment"].values, strict=True):
@@ -92,14 +89,14 @@ def draw(frames: xr.Dataset) -> Figure:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """In how many runs does the first layer's attention become sparse, and slow to a quarter?"""
+    """Judge in how many runs the first layer's attention becomes sparse, and slows to a quarter."""
     depths, seeds = frames["layers"].values, frames.sizes["seed"]
     entropy = frames["entropy"].isel(step=[0, -1])
     change = frames["change"].dropna("moment", how="all")
     sparse = entropy.isel(step=-1) < entropy.isel(step=0)
     slowed = change.isel(moment=-1) < SLOWED * change.max("moment")
     numbers: dict[str, float] = {}
-    told = []
+    each = []
     for depth in depths:
         ends, changes = entropy.sel(layers=depth), 100 * change.sel(layers=depth)
         found = {
@@ -111,56 +108,44 @@ def judge(frames: xr.Dataset) -> Judgement:
             "slowed": slowed.sel(layers=depth).sum(),
         }
         numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
-        told.append(
-            f"with {text_runs.depth_name(depth)} its entropy goes from "
-            f"{_over_seeds(ends.isel(step=0), '.2f')} to {_over_seeds(ends.isel(step=-1), '.2f')} "
-            f"nats, and its maps change by {_over_seeds(changes.isel(moment=0), '.0f')} % between "
-            f"the first two moments and by {_over_seeds(changes.isel(moment=-1), '.0f')} % between "
-            "the last two"
-        )
+        values = {
+            "depth": text_runs.depth_name(depth),
+            "first_entropy": _over_seeds(ends.isel(step=0), ".2f"),
+            "last_entropy": _over_seeds(ends.isel(step=-1), ".2f"),
+            "first_change": _over_seeds(changes.isel(moment=0), ".0f"),
+            "last_change": _over_seeds(changes.isel(moment=-1), ".0f"),
+        }
+        each.append(sentence("fig7", "depth", values))
     trained = " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
-    runs = f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {trained})"
-    steps, moments = int(frames["step"][-1]), [int(moment) for moment in frames["moment"].values]
-    headline = (
-        f"In {steps} iterations the first layer's attention becomes sparse in {int(sparse.sum())} "
-        f"of {runs} and slows to a quarter of its fastest change in {int(slowed.sum())}."
+    few = seeds < FEWEST_SEEDS
+    standing = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
+    return judgement(
+        "fig7",
+        Standing.OPEN if few else standing,
+        numbers,
+        steps=int(frames["step"][-1]),
+        sparse=int(sparse.sum()),
+        slowed=int(slowed.sum()),
+        runs=f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {trained})",
+        few_seeds=FEW if few else "",
+        rate=frames.attrs["rate"],
+        corpus=frames.attrs["corpus"],
+        each="; ".join(each),
+        moments=", ".join(str(int(moment)) for moment in frames["moment"].values),
+        in_brackets="; in brackets the range over seeds" if seeds > 1 else "",
+        share=100 * SLOWED,
+        words=" ".join(map(str, frames["word"].values)),
     )
-    if seeds < FEWEST_SEEDS:
-        headline += " That is too few seeds for a rate at which training is chaotic."
-    summary = (
-        f"{headline} At rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
-        f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}"
-        f"{'; in brackets the range over seeds' if seeds > 1 else ''}). "
-        f"A change is the share of a query's attention that has gone elsewhere from one moment to "
-        f"the next; slowed to a quarter: the last is below {100 * SLOWED:.0f} % of the largest, "
-        f"which is our measure. At this rate training is chaotic: another machine sees other maps. "
-        f"That attention slows down later than iteration {steps} is not ruled out."
-    )
-    alt = (
-        f"Attention maps of the first layer on the words "
-        f"{' '.join(map(str, frames['word'].values))!r}, at iterations "
-        f"{', '.join(map(str, moments))}; {'; '.join(told)}."
-    )
-    outcome = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
-    if seeds < FEWEST_SEEDS:
-        outcome = Standing.OPEN
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _over_seeds(values: xr.DataArray, digits: str) -> str:
-    """The mean, and the range in brackets where there are several."""
+    """Return the mean, and the range in brackets where there are several values."""
     low, mean, high = float(values.min()), float(values.mean()), float(values.max())
     if values.size == 1:
         return f"{mean:{digits}}"
     return f"{mean:{digits}} ({low:{digits}} to {high:{digits}})"
 
 
-EXPERIMENT = Experiment(
-    name="fig7",
-    kind="figure",
-    title="Attention to the words of a text while it is learnt",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig7", "Attention to the words of a text while it is learnt", Recipe, data, judge, draw
 )

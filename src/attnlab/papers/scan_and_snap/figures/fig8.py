@@ -11,11 +11,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.figures import joint_runs as joint
 from attnlab.plots import style
+
+from .. import theory
+from . import figure, judgement
+from . import joint_runs as joint
 
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
 
@@ -70,27 +72,16 @@ def draw(curves: xr.Dataset) -> Figure:
         axes = figure.subplots(1, 3)
         for i, colour in enumerate(style.ordered(eta_y.size)):
             curve = curves.isel(eta_y=i)
-            marker = style.MARKERS[i]
-            axes[0].step(
-                curve["visits"],
-                M * curve["h_star"],
-                where="post",
-                color=colour,
-                linewidth=0.9,
-                label=rf"$\eta_Y$ = {eta_y[i]:g}",
-            )
-            axes[0].plot(curve["visits"], M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
+            visits, label = curve["visits"], rf"$\eta_Y$ = {eta_y[i]:g}"
+            steps: Any = {"where": "post", "color": colour, "linewidth": 0.9, "label": label}
+            axes[0].step(visits, M * curve["h_star"], **steps)
+            axes[0].plot(visits, M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
             gap = (curve["h_star"] - curve["h"]) * M / eta_y[i]
-            look = {"color": colour, "marker": marker}
-            axes[1].plot(curve["visits"], gap, markevery=8, markersize=3, **look)
+            styles: Any = {"color": colour, "marker": style.MARKERS[i]}
+            axes[1].plot(visits, gap, markevery=8, markersize=3, **styles)
             axes[2].plot(curve["time"], M * curve["theory"], color=colour, alpha=0.55, lw=1.6)
-            axes[2].plot(
-                curve["time"],
-                M * curve["training"],
-                markevery=(10 * i + 5, 50),
-                linestyle="none",
-                **look,
-            )
+            styles |= {"linestyle": "none", "markevery": (10 * i + 5, 50)}
+            axes[2].plot(curve["time"], M * curve["training"], **styles)
         last = float(curves["visits"][-1])
         bounds = (("corrected", 1, style.DASHES[1]), ("Lemma 7, printed", 2, ":"))
         for name, bound, dashes in bounds:
@@ -111,7 +102,7 @@ def draw(curves: xr.Dataset) -> Figure:
 
 
 def judge(curves: xr.Dataset) -> Judgement:
-    """Is the gap bounded, does it vanish, and does training follow h?"""
+    """Judge whether the gap is bounded and vanishes, and whether training follows h."""
     gap = (curves["h_star"] - curves["h"]) / curves["bound_corrected"]
     peak, last = float(gap.max()), float(gap.isel(visits=-1).max())
     error = abs(curves["training"] / curves["theory"] - 1).isel(time=slice(1, None))
@@ -122,34 +113,15 @@ def judge(curves: xr.Dataset) -> Judgement:
         "last_training_error": float(error.isel(time=-1).max()),
     }
     within = bool((gap <= 1).all()) and bool((gap >= 0).all())
-    visits = int(curves["visits"][-1])
-    summary = (
-        f"h* is above h by at most {peak:.2f} eta_Y / M and {'nowhere' if within else 'somewhere'} "
-        f"below it or beyond the eta_Y / M that the proof of Lemma 7 gives (the lemma has twice "
-        f"that); after {visits} visits the gap is {last:.2f} eta_Y / M. Joint training follows "
-        f"h(t/K) to {100 * numbers['largest_training_error']:.2f} % at worst and "
-        f"{100 * numbers['last_training_error']:.2f} % at the end."
+    return judgement(
+        "fig8",
+        Standing.HOLDS if within and last < peak else Standing.FAILS,
+        numbers,
+        where="nowhere" if within else "somewhere",
+        visits=int(curves["visits"][-1]),
+        error=100 * numbers["largest_training_error"],
+        last_error=100 * numbers["last_training_error"],
     )
-    alt = (
-        f"Left: for each eta_Y the stepped h* hugs the smooth h, which rises fast and then "
-        f"logarithmically. Middle: their gap times M / eta_Y peaks at {peak:.2f} and falls to "
-        f"{last:.2f}; the bounds are 2 (printed) and 1. Right: h from the loss of training lies on "
-        f"the theory's curve to {100 * numbers['largest_training_error']:.2f} percent."
-    )
-    outcome = Standing.HOLDS if within and last < peak else Standing.FAILS
-    headline = (
-        f"The gap is {peak:.2f} eta_Y / M at most and {last:.2f} at the end; training follows h to "
-        f"{100 * numbers['largest_training_error']:.2f} %."
-    )
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="fig8",
-    kind="figure",
-    title="Growth of the decoder: steps and flow",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = figure("fig8", "Growth of the decoder: steps and flow", Recipe, data, judge, draw)

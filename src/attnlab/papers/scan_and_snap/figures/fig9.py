@@ -10,11 +10,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.figures import joint_runs as joint
 from attnlab.plots import style
+
+from .. import theory
+from . import figure, judgement
+from . import joint_runs as joint
 
 ROUTES = {
     "printed": "Theorem 4 as printed",
@@ -76,7 +78,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(curves: xr.Dataset) -> Figure:
-    """A panel for each route, with its own scale: t_0 dotted, B_n(t_0) as a dot."""
+    """Draw a panel for each route, with its own scale: t_0 dotted, B_n(t_0) as a dot."""
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3, sharex=True)
         for ax, name in zip(axes, ROUTES, strict=True):
@@ -94,7 +96,7 @@ def draw(curves: xr.Dataset) -> Figure:
 
 
 def judge(curves: xr.Dataset) -> Judgement:
-    """Is B_n(t_0) the same for every eta_Z, and does a larger eta_Z end higher?"""
+    """Judge whether B_n(t_0) is the same for every eta_Z, and a larger eta_Z ends higher."""
     numbers: dict[str, float] = {}
     for name in ROUTES:
         at = curves[f"{name}_at_t0"]
@@ -102,50 +104,27 @@ def judge(curves: xr.Dataset) -> Judgement:
         numbers[f"{name}_spread_at_t0"] = float((at.max() - at.min()) / at.mean())
     numbers["printed_start"] = float(curves["printed"][0, 0])
     numbers["dominant_at_t0"] = float(curves["dominant_at_t0"].mean())
-    smaller = {
-        name: numbers["corrected_at_t0"] / numbers[f"{name}_at_t0"]
-        for name in ("training", "dominant")
-    }
     end = curves.isel(time=-1)
     rise = all(np.all(np.diff(end[name]) > 0) for name in ROUTES)
     spread = max(numbers[f"{name}_spread_at_t0"] for name in ROUTES)
     alike = spread < 1e-3
-    low, high = float(curves["eta_z"][0]), float(curves["eta_z"][-1])
-    where = ", ".join(f"{numbers[f'{name}_at_t0']:.4g} ({name})" for name in ROUTES)
-    summary = (
-        f"B_n(t_0) is {'the same' if alike else 'not the same'} for every eta_Z, in theory and in "
-        f"training: {where}; the largest spread is {spread:.1e}. At the last time a larger eta_Z "
-        f"{'has' if rise else 'does not have'} the larger B_n. The constant needs correcting: as "
-        f"printed B_n starts at {numbers['printed_start']:.2f} instead of 0, and lacks the class "
-        f"weight. In the flow "
-        f"scaling both rates only rescales time, which is why training agrees exactly. At t_0 and "
-        f"this ratio B_n is {smaller['training']:.0f} times smaller than in the corrected theory "
-        f"when read off all distinct tokens, and {smaller['dominant']:.0f} times when read off the "
-        f"dominant one alone: in training distinct tokens do not grow as f_nl^2. Fig. 3's factors "
-        f"are of the dominant token against Eq. 10 solved, at other ratios and times."
+    ends = [f"{name} {float(end[name][0]):.3g} and {float(end[name][-1]):.3g}" for name in ROUTES]
+    return judgement(
+        "fig9",
+        Standing.CORRECTED if rise and alike else Standing.FAILS,
+        numbers,
+        alike="the same" if alike else "not the same",
+        has="has" if rise else "does not have",
+        where=", ".join(f"{numbers[f'{name}_at_t0']:.4g} ({name})" for name in ROUTES),
+        spread=spread,
+        by_all=numbers["corrected_at_t0"] / numbers["training_at_t0"],
+        by_dominant=numbers["corrected_at_t0"] / numbers["dominant_at_t0"],
+        low=float(curves["eta_z"][0]),
+        high=float(curves["eta_z"][-1]),
+        ends="; ".join(ends),
     )
-    ends = "; ".join(
-        f"{name} {float(end[name][0]):.3g} and {float(end[name][-1]):.3g}" for name in ROUTES
-    )
-    alt = (
-        f"B_n against time for eta_Z from {low:g} to {high:g} at a fixed ratio, in three panels. "
-        f"In each the curves rise, pass the same height at their own t_0 ({where}) and flatten. "
-        f"Ends for eta_Z = {low:g} and {high:g}: {ends}."
-    )
-    headline = (
-        f"B_n(t_0) differs between eta_Z by {spread:.0e} at most, in theory and in training; as "
-        f"printed B_n starts at {numbers['printed_start']:.2f} instead of 0."
-    )
-    outcome = Standing.CORRECTED if rise and alike else Standing.FAILS
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="fig9",
-    kind="figure",
-    title="The growth bound at a fixed ratio of the rates",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
+EXPERIMENT = figure(
+    "fig9", "The growth bound at a fixed ratio of the rates", Recipe, data, judge, draw
 )

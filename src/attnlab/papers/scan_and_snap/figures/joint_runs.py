@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.formulas import unit_attention
+from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
@@ -36,9 +36,9 @@ class Section6:
     M: int
     rho0: float
     C0: float
-    P: NDArray[np.float64]  # (class, token in play)
-    tokens: NDArray[np.int64]
-    distinct: NDArray[np.int64]
+    P: FloatArray  # (class, token in play)
+    tokens: IntArray
+    distinct: IntArray
     dominant: int
 
 
@@ -69,7 +69,7 @@ def section_6(classes: str) -> Section6:
 
 
 def train(
-    setting: Section6, *, eta_y: Any, eta_z: Any, times: NDArray[np.float64], progress: Progress
+    setting: Section6, *, eta_y: Any, eta_z: Any, times: FloatArray, progress: Progress
 ) -> xr.Dataset:
     """Train the joint flow at all learning rates at once: attention logits and loss at `times`."""
     result = simulate(
@@ -107,9 +107,7 @@ def draw_curves(ax: Any, curves: xr.Dataset, name: str, *, swept: str, label: st
     ax.margins(x=0)
 
 
-def measured_growth_bound(
-    setting: Section6, result: xr.Dataset, tokens: NDArray[np.int64]
-) -> xr.DataArray:
+def measured_growth_bound(setting: Section6, result: xr.Dataset, tokens: IntArray) -> xr.DataArray:
     """B_n(t) of class 0 as the logits of these distinct tokens show it.
 
     Under Eq. 10 the distinct tokens of a class grow by dz_l = f_nl^2 dB_n (Eq. 110), so that dB_n

@@ -1,24 +1,31 @@
-"""Syn-Medium at several sizes (Figs. 6, 11 and 12), and its recall of distinct tokens against a
-threshold on attention (Figs. 11 and 12)."""
+"""Figs. 11 and 12: recall of distinct tokens of Syn-Medium against a threshold on attention.
+
+Fig. 11 varies the ratio eta_Y / eta_Z, Fig. 12 eta_Z. The simulations are those of Fig. 6, with
+which titles and sizes are shared.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from attnlab import measures
-from attnlab.experiments import ExperimentRecipe, SimulationRecipe, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing
+from attnlab.experiments.estimate import count_of
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
+from attnlab.formulas.checks import FloatArray
 from attnlab.measures.roles import in_play
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
+
+from . import figure, judgement
 
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
@@ -26,7 +33,7 @@ RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
 
 
 def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArray:
-    """One array per result along `num_last`, the number of queries; K stands beside it."""
+    """Join an array per result along `num_last`, the number of queries, which K accompanies."""
     coords = {
         "num_last": [int(result["num_last"]) for result in results],
         "classes": ("num_last", [result.sizes["sequence_class"] for result in results]),
@@ -35,7 +42,7 @@ def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArr
 
 
 def size_titles(data: xr.Dataset) -> list[str]:
-    """A title for each size along `num_last`."""
+    """Return a title for each size along `num_last`."""
     sizes = zip(data["num_last"].values, data["classes"].values, strict=True)
     return [f"{n} {'query' if n == 1 else 'queries'}, K = {k}" for n, k in sizes]
 
@@ -49,8 +56,8 @@ class Thresholds:
     highest: float
     count: int
 
-    def values(self) -> NDArray[np.float64]:
-        """The thresholds, in units of 1/M."""
+    def values(self) -> FloatArray:
+        """Return the thresholds, in units of 1/M."""
         return np.geomspace(self.lowest, self.highest, self.count)
 
     def __post_init__(self) -> None:
@@ -79,11 +86,11 @@ class RecallRecipe(ExperimentRecipe):
         return self.runs.inputs()
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with other seeds of the runs."""
+        """Return the recipe with other seeds of the runs."""
         return replace(self, runs=self.runs.changed(seeds=seeds))
 
     def in_words(self) -> dict[str, str]:
-        """The settings, and below them those of the runs."""
+        """Return the settings, and below them those of the runs."""
         own = {key: text for key, text in super().in_words().items() if key != "runs"}
         return own | {f"runs: {key}": text for key, text in self.runs.in_words().items()}
 
@@ -117,7 +124,7 @@ def curves(
 
 
 def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
-    """A panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
+    """Draw a panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
     (fixed,) = set(RATES) - {varied}
     panels = recalls["num_last"].values
     with style.page(2.75) as figure:
@@ -146,25 +153,59 @@ def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
     return figure
 
 
-def ends(
-    recalls: xr.Dataset, *, varied: str, name: str
-) -> tuple[xr.DataArray, xr.DataArray, str, str]:
-    """Return the fall of recall at the smallest and the largest value of what is varied, both in
-    words, and a description of the picture; `name` is how to call what is varied."""
+def judge_ratio(recalls: xr.Dataset) -> Judgement:
+    """Judge whether recall falls more slowly at a smaller ratio."""
+    slower = recalls["fall"].diff("ratio") < 0  # each ratio against the next larger one
+    beyond = recalls["fall"].sel(ratio=slice(2, None)).diff("ratio") < 0
+    first, last, values = _ends(recalls, "ratio")
+    numbers = {
+        "slower_with_smaller_ratio": float(slower.mean()),
+        "slower_with_smaller_ratio_from_2": float(beyond.mean()),
+        "fall_smallest_ratio": float(first.mean()),
+        "fall_largest_ratio": float(last.mean()),
+    }
+    standing = Standing.of(slower.all(), in_part=(first > last).all())
+    counts = {"slower": count_of(slower), "beyond": count_of(beyond)}
+    return judgement("fig11", standing, numbers, **values, **counts)
+
+
+def judge_eta_z(recalls: xr.Dataset) -> Judgement:
+    """Judge whether recall falls more slowly at a larger eta_Z."""
+    slower = recalls["fall"].diff("eta_z") > 0  # each eta_Z against the next larger one
+    first, last, values = _ends(recalls, "eta_z")
+    numbers = {
+        "slower_with_larger_eta_z": float(slower.mean()),
+        "fall_smallest_eta_z": float(first.mean()),
+        "fall_largest_eta_z": float(last.mean()),
+    }
+    standing = Standing.of(slower.all(), in_part=(last > first).all())
+    return judgement("fig12", standing, numbers, **values, slower=count_of(slower))
+
+
+def _ends(recalls: xr.Dataset, varied: str) -> tuple[xr.DataArray, xr.DataArray, dict[str, Any]]:
+    """Return the fall of recall at the smallest and the largest value of what is varied, and what
+    the words say of both."""
     first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
-    words = "; ".join(
+    falls = "; ".join(
         f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
         for n, a, b in zip(recalls["num_last"].values, first.values, last.values, strict=True)
     )
-    least, most = recalls[varied].values[[0, -1]]
-    alt = (
-        "Recall of distinct tokens falls from 1 to 0 as the threshold grows past 1/M, in "
-        f"{recalls.sizes['num_last']} panels. The factor over which it falls from {UPPER} to "
-        f"{LOWER}, at {name} {least:g} and {most:g}: {words}."
+    low, high = recalls[varied].values[[0, -1]]
+    panels = recalls.sizes["num_last"]
+    return first, last, {"falls": falls, "low": low, "high": high, "panels": panels}
+
+
+FIG11, FIG12 = (
+    figure(
+        name,
+        title,
+        RecallRecipe,
+        partial(curves, varied=varied),
+        judge,
+        partial(draw_curves, varied=varied),
     )
-    return first, last, words, alt
-
-
-def outcome(slower: xr.DataArray, *, at_ends: xr.DataArray) -> Standing:
-    """The paper's order of falls: between all neighbours, at least at the ends, or not."""
-    return Standing.of(slower.all(), in_part=at_ends.all())
+    for name, title, varied, judge in (
+        ("fig11", "Recall of distinct tokens and the ratio of the rates", "ratio", judge_ratio),
+        ("fig12", "Recall of distinct tokens and eta_Z", "eta_z", judge_eta_z),
+    )
+)

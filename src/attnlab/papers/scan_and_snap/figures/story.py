@@ -15,13 +15,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
+
+from . import figure, judgement
 
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
@@ -88,25 +90,16 @@ def draw(frames: xr.Dataset) -> Figure:
             f"step {moment:g}: {stage}" for stage, moment in zip(STAGES, moments, strict=False)
         ]
         style.panel_titles([*above, course], [*titles, "the whole run"])
-        style.legend_of_roles(
-            figure,
-            title=f"Sentences of sport or weather: “… {frames.attrs['query']}” → "
-            f"“{frames.attrs['next']}”",
-        )
+        last_words = f"“… {frames.attrs['query']}” → “{frames.attrs['next']}”"
+        style.legend_of_roles(figure, title=f"Sentences of sport or weather: {last_words}")
     return figure
 
 
 def _bars(ax: Any, frames: xr.Dataset, moment: float) -> None:
     position = np.arange(frames.sizes["token"])
-    ax.barh(
-        position,
-        frames["attention"].sel(step=moment),
-        height=0.8,
-        color=style.by_role(frames["common"].values),
-    )
-    ax.vlines(
-        frames["probability"], position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0
-    )
+    colours, start = style.by_role(frames["common"].values), frames["probability"]
+    ax.barh(position, frames["attention"].sel(step=moment), height=0.8, color=colours)
+    ax.vlines(start, position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0)
     ax.set_yticks(position, frames["token"].values)
     ax.set_ylim(position[-1] + 0.6, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -117,13 +110,8 @@ def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
     ax.plot(step, frames["common_mass"], color=style.COMMON, label="all shared words")
     distinct = frames.isel(token=np.flatnonzero(~frames["common"].values))
     for i, word in enumerate(distinct["token"].values):
-        ax.plot(
-            step,
-            distinct["attention"].isel(token=i),
-            color=style.DISTINCT,
-            linestyle=style.DASHES[i % len(style.DASHES)],
-            label=str(word),
-        )
+        styles: Any = {"color": style.DISTINCT, "linestyle": style.DASHES[i % len(style.DASHES)]}
+        ax.plot(step, distinct["attention"].isel(token=i), label=str(word), **styles)
     for letter, moment in zip("abc", moments, strict=False):
         _mark(ax, float(moment), letter, style.OUTLINE, ":")
     for letter, name in (("$t_0'$", "t0_prime"), ("$t_0$", "t0")):
@@ -139,7 +127,7 @@ def _mark(ax: Any, at: float, letter: str, colour: str, dash: str) -> None:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """Do shared words lose attention, one word win, and the rest stand still?"""
+    """Judge whether shared words lose attention, one word wins, and the rest stands still."""
     attention, common = frames["attention"], frames["common_mass"].values
     winner = int(attention.isel(step=-1).argmax("token"))
     won = attention.isel(token=winner).values
@@ -151,36 +139,17 @@ def judge(frames: xr.Dataset) -> Judgement:
         "winner_end": won[-1],
         "half_step": half,
         "snap_step": snap,
-        **{name: float(frames[name]) for name in ("moved_since_snap", "t0_prime", "t0")},
+        **{name: frames[name] for name in ("moved_since_snap", "t0_prime", "t0")},
     }
-    word = str(frames["token"].values[winner])
-    headline = (
-        f"Shared words fall from {common[0]:.2f} to {common[-1]:.2f} of attention, “{word}” rises "
-        f"from {won[0]:.2f} to {won[-1]:.2f}. Attention snaps at step {snap:.0f}: it then moves at "
-        f"less than 2 % of its fastest, and {numbers['moved_since_snap']:.2f} of it still goes "
-        f"elsewhere by step {float(frames['step'][-1]):.0f}."
+    as_told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
+    return judgement(
+        "story",
+        Standing.HOLDS if as_told else Standing.FAILS,
+        {name: float(value) for name, value in numbers.items()},
+        word=str(frames["token"].values[winner]),
+        last=float(frames["step"][-1]),
+        theory=frames.attrs["theory"],
     )
-    summary = (
-        f"{headline} Half of what shared words lose has gone by step {half:.0f}. Theory "
-        f"({frames.attrs['theory']}) has scanning end at t_0' = {numbers['t0_prime']:.1f} and "
-        f"snapping begin at t_0 = {numbers['t0']:.1f}."
-    )
-    alt = (
-        "Bars of attention to each word of a sentence at three steps, above the course of "
-        f"attention to all shared words and to each telling word. {summary}"
-    )
-    told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
-    standing = Standing.HOLDS if told else Standing.FAILS
-    return Judgement(standing, headline, summary, alt, {k: float(v) for k, v in numbers.items()})
 
 
-EXPERIMENT = Experiment(
-    name="story",
-    kind="figure",
-    title="Scan, then snap",
-    recipe=StoryRecipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="attnlab",
-)
+EXPERIMENT = figure("story", "Scan, then snap", StoryRecipe, data, judge, draw, source="attnlab")

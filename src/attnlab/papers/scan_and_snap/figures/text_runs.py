@@ -74,15 +74,6 @@ def check_depths(where: str, layers: tuple[int, ...]) -> None:
         raise InputError(f"{where}: expected different depths, got {list(layers)}")
 
 
-def run(
-    recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None
-) -> list[xr.Dataset]:
-    """Train at each depth; return the results in the order of `recipe.layers`."""
-    corpus = recipe.text()
-    runs = [recipe.run(corpus, layers=of) for of in recipe.layers]
-    return run_all(runs, progress=progress, keep=keep)
-
-
 def by_depth(
     recipe: TextRecipe,
     measure: Callable[[xr.Dataset], xr.Dataset],
@@ -91,7 +82,9 @@ def by_depth(
     keep: Path | None,
 ) -> xr.Dataset:
     """Train at each depth; return `measure` of each result, along `layers`."""
-    parts = [measure(result) for result in run(recipe, progress=progress, keep=keep)]
+    corpus = recipe.text()
+    runs = [recipe.run(corpus, layers=of) for of in recipe.layers]
+    parts = [measure(result) for result in run_all(runs, progress=progress, keep=keep)]
     together = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
     return together.assign_attrs(corpus=recipe.corpus)
 

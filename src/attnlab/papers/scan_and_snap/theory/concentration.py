@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 class Deviations(NamedTuple):
-    """How far the visits of classes are from their average, as in Theorem 1.
+    """Deviations of the visits of classes from their average, as in Theorem 1.
 
     theta: of h (Eq. 61).
     sigma: of 1/(M - 1 + exp(M h)) (Eq. 62).

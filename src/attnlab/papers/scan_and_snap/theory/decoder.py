@@ -1,7 +1,14 @@
-"""What the decoder has learnt: Theorem 5, Corollary 1, and the plain update of Remark 1.
+"""The decoder: correlations between classes, what it sends back through them, and what it learns.
 
-Time t counts batch-1 optimiser steps with K classes drawn uniformly, unless a docstring says that
-it takes the growth h of each class, which serves any schedule of visits.
+1. E and E' with what Assumption 2 asks of them (Appendix D.1, D.5).
+2. The back-propagated gradient with its iota, beta and xi (Theorem 1, Eqs. 81 to 89). There is no
+   time here: each function takes the attention as it is at one instant, or at many with leading
+   axes, and the coefficients are in units of gamma(t), which carries the time. theta_n and sigma_n
+   say how far class n's own visits are from the average (Theorem 5, Corollary 1; see
+   `visit_deviations`); both are 0 when every class was seen equally often.
+3. What the decoder has learnt: Theorem 5, Corollary 1, and the plain update of Remark 1. Time t
+   counts batch-1 optimiser steps with K classes drawn uniformly, unless a docstring says that it
+   takes the growth h of each class, which serves any schedule of visits.
 """
 
 from __future__ import annotations
@@ -9,13 +16,294 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.formulas import solve
 from attnlab.formulas.checks import FloatArray, at_least, is_printed, unwrap
+from attnlab.formulas.setting import SettingLike
+from attnlab.formulas.tokens import unit_attention
 
-from .correlations import e_prime, gram
 from .growth import gamma, h, h_inverse, scaled_growth
+
+
+class Part(NamedTuple):
+    """One part of an assumption: it holds when its margin is positive.
+
+    name: what is measured.
+    value: what it is here.
+    bound: what it is compared with.
+    margin: by how much it is on the right side.
+    """
+
+    name: str
+    value: float
+    bound: float
+    margin: float
+
+    @property
+    def holds(self) -> bool:
+        """True if the inequality is true."""
+        return self.margin > 0
+
+
+class Assumption2(NamedTuple):
+    """The parts of Assumption 2, and whether any E at all could satisfy the two eigenvalue parts.
+
+    vocabulary: M over K^2 (printed: much larger than 1; here the margin only says larger).
+    largest: |lambda_1| against 1/K.
+    smallest: min |lambda_i| against 6/sqrt(M).
+    feasible: M against 36 K^2, without which `largest` and `smallest` exclude each other.
+    """
+
+    vocabulary: Part
+    largest: Part
+    smallest: Part
+    feasible: Part
+
+    @property
+    def holds(self) -> bool:
+        """True if all parts hold."""
+        return all(part.holds for part in self)
+
+
+class SpectrumBounds(NamedTuple):
+    """Right-hand sides of Lemmas 13, 15 and 17.
+
+    entry: on max |E|.
+    e_prime_radius: on max |lambda(E')|.
+    e_prime_gap: on max |E' - E|.
+    """
+
+    entry: FloatArray
+    e_prime_radius: FloatArray
+    e_prime_gap: FloatArray
+
+
+def gram(f: ArrayLike) -> FloatArray:
+    """E = F^T F - I from the rows f_n (Assumption 2), with its diagonal exactly 0.
+
+    >>> gram([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
+    array([[0.  , 0.36],
+           [0.36, 0.  ]])
+    """
+    f = np.asarray(f, dtype=np.float64)
+    E = f @ np.swapaxes(f, -1, -2)
+    diagonal = np.arange(E.shape[-1])
+    E[..., diagonal, diagonal] = 0.0
+    return np.asarray(E)
+
+
+def correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
+    """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
+
+    P may list only the contextual tokens in play: the others add nothing.
+
+    >>> correlation([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(2)
+    array([[0. , 0.5],
+           [0.5, 0. ]])
+    """
+    return gram(unit_attention(setting, z))
+
+
+def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
+    """E' = I - (I + E)^-1, as Lemma 14 and Eqs. 26 to 30 need it.
+
+    Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator): (I +
+    E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas 16
+    and 17 fail.
+
+    >>> e_prime([[0.0, 0.1], [0.1, 0.0]]).round(4)
+    array([[-0.0101,  0.101 ],
+           [ 0.101 , -0.0101]])
+    """
+    sign = -1.0 if is_printed(form) else 1.0
+    E = np.asarray(E, dtype=np.float64)
+    try:
+        return np.asarray(sign * np.linalg.solve(np.eye(E.shape[-1]) + E, E))
+    except np.linalg.LinAlgError:
+        raise InputError("E must leave I + E invertible: the f_n are linearly dependent") from None
+
+
+def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
+    """Return the bounds of Lemmas 13, 15 and 17: |l|, |l|/(1-|l|) and |l|^2/(1-|l|).
+
+    l is the eigenvalue of largest modulus. Lemma 17 prints l < 1; it needs |l| < 1, as Lemmas 14
+    and 15 do, and where that fails the last two bounds are infinite.
+
+    >>> [float(bound.round(4)) for bound in spectrum_bounds([[0.0, 0.1], [0.1, 0.0]])]
+    [0.1, 0.1111, 0.0111]
+    """
+    radius = np.abs(np.linalg.eigvalsh(np.asarray(E, dtype=np.float64))).max(-1)
+    room = np.where(radius < 1.0, 1.0 - radius, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return SpectrumBounds(radius, radius / room, radius**2 / room)
+
+
+def assumption_2(E: ArrayLike, *, M: float) -> Assumption2:
+    """Assumption 2 for one E: each part with its value, its bound and its margin.
+
+    For equal off-diagonals rho the eigenvalue parts read 6/sqrt(M) <= rho < 1/(K (K - 1)), which is
+    empty unless M > 36 K^2 (K - 1)^2. The factor 6 is more than the proof uses: its last line needs
+    min lambda^2 > 6/M, and with the corrected `beta` no lower bound is needed at all.
+
+    >>> found = assumption_2([[0.0, 0.1], [0.1, 0.0]], M=10_000)
+    >>> found.holds, found.smallest.bound
+    (True, 0.06)
+    """
+    E = np.asarray(E, dtype=np.float64)
+    at_least("M", M, 2.0)
+    K = E.shape[-1]
+    size = np.abs(np.linalg.eigvalsh(E))
+    large, small, floor = float(size.max()), float(size.min()), float(6.0 / np.sqrt(M))
+    return Assumption2(
+        Part("M / K^2", M / K**2, 1.0, M / K**2 - 1.0),
+        Part("max |eigenvalue of E|", large, 1.0 / K, 1.0 / K - large),
+        Part("min |eigenvalue of E|", small, floor, small - floor),
+        Part("M", float(M), 36.0 * K**2, M - 36.0 * K**2),
+    )
+
+
+def _overlaps(M: float) -> tuple[float, float]:
+    # q_1 = zeta_i . zeta_i and q_0 = zeta_i . zeta_j of Appendix D.1.
+    at_least("M", M, 2.0)
+    return M / (M - 1.0), -M / (M - 1.0) ** 2
+
+
+def _terms(
+    E: ArrayLike, theta: ArrayLike, sigma: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    Ep = e_prime(E)
+    K = Ep.shape[-1]
+    one_theta = 1.0 + np.broadcast_to(np.asarray(theta, dtype=np.float64), (K,))
+    one_sigma = 1.0 + np.broadcast_to(np.asarray(sigma, dtype=np.float64), (K,))
+    own = one_theta[:, None] * Ep
+    # others[n, n'] = sum over k != n of (1 + theta_k) E'_{kn'}.
+    others = own.sum(-2, keepdims=True) - own
+    return own, others, one_theta, one_sigma
+
+
+def beta(
+    E: ArrayLike,
+    *,
+    M: float,
+    theta: ArrayLike = 0.0,
+    sigma: ArrayLike = 0.0,
+    form: str = "corrected",
+) -> FloatArray:
+    """beta[n, n'] of Eq. 88, with 0 on the diagonal: how class n' acts on class n.
+
+    Corrected: (1+sigma_n) {q1 (1+theta_n) E'_nn' - q0 [(1+theta_n') - sum_{k!=n} (1+theta_k)
+    E'_kn']}, which is minus the n'-th entry of (I - E')(I + Theta) [q0, .., q1, .., q0] in Eq. 83.
+    Printed: + q0 [(1+theta_n') + sum_{k!=n} ..]; its first sign is wrong, and q0 is about -1/M, so
+    that it takes about 1/M away where the algebra adds about 1/M. E' is Lemma 14's in both.
+
+    These are the coefficients of the modified update (Eq. 26). Under the plain update (Eq. 7) beta
+    starts at -q0, about 1/M, whatever the correlations are.
+
+    >>> beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
+    array([[0.    , 0.1021],
+           [0.1021, 0.    ]])
+    """
+    q1, q0 = _overlaps(M)
+    own, others, one_theta, one_sigma = _terms(E, theta, sigma)
+    if is_printed(form):
+        b = q1 * own + q0 * (one_theta + others)
+    else:
+        b = q1 * own - q0 * (one_theta - others)
+    b = one_sigma[:, None] * b
+    diagonal = np.arange(b.shape[-1])
+    b[..., diagonal, diagonal] = 0.0
+    return b
+
+
+def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0) -> FloatArray:
+    """iota_n of Eq. 86, which keeps class n's own part of the gradient; the printed form is right.
+
+    >>> iota([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
+    array([1.0112, 1.0112])
+    """
+    q1, q0 = _overlaps(M)
+    own, others, one_theta, one_sigma = _terms(E, theta, sigma)
+    own_n = np.diagonal(own, axis1=-2, axis2=-1)
+    others_n = np.diagonal(others, axis1=-2, axis2=-1)
+    return np.asarray(one_sigma * (q1 * (one_theta - own_n) - q0 * others_n))
+
+
+def xi(
+    E: ArrayLike,
+    *,
+    M: float,
+    theta: ArrayLike = 0.0,
+    sigma: ArrayLike = 0.0,
+    form: str = "corrected",
+) -> FloatArray:
+    """xi_n / gamma = sum over n' != n of beta_nn' f_n . f_n' (Theorem 1a).
+
+    With the corrected beta and theta = 0 it equals a_nn [q1 e.B^-1 e - q0 e.B^-1 1], where e is row
+    n of E without entry n, B is I + E without row and column n, and a = (I + E)^-1. So it is
+    positive for every class that overlaps another as soon as the row sums of E are below 1 (which
+    |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not needed. With the
+    printed beta it is negative once the overlaps fall below about 1/M.
+
+    >>> E = [[0.0, 1e-4], [1e-4, 0.0]]
+    >>> bool((xi(E, M=1000) > 0).all()), bool((xi(E, M=1000, form="printed") > 0).all())
+    (True, False)
+    """
+    E = np.asarray(E, dtype=np.float64)
+    return np.asarray((beta(E, M=M, theta=theta, sigma=sigma, form=form) * E).sum(-1))
+
+
+def back_gradient(
+    f: ArrayLike,
+    *,
+    M: float,
+    theta: ArrayLike = 0.0,
+    sigma: ArrayLike = 0.0,
+    form: str = "corrected",
+) -> FloatArray:
+    """g_n / gamma = iota_n f_n - sum over n' != n of beta_nn' f_n' (Eq. 9).
+
+    >>> back_gradient([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000).round(3)
+    array([[ 0.441,  0.92 , -0.332],
+           [ 0.441, -0.332,  0.92 ]])
+    """
+    f = np.asarray(f, dtype=np.float64)
+    E = gram(f)
+    own = iota(E, M=M, theta=theta, sigma=sigma)[..., None] * f
+    return np.asarray(own - beta(E, M=M, theta=theta, sigma=sigma, form=form) @ f)
+
+
+def gradient_coefficients(
+    W: ArrayLike, E: ArrayLike, *, next_token: ArrayLike | None = None
+) -> FloatArray:
+    """g_n in the basis f for ANY decoder: coefficient[n, n'] of f_n' in Y (e_n - alpha_n).
+
+    Eq. 81 with no approximation, provided that the columns of Y lie in the span of the f_n (they do
+    from Y(0) = 0): gamma iota_n is the diagonal and -gamma beta_nn' the rest, so that a simulated
+    decoder can be compared with `iota` and `beta`. Returns the coefficients, (K, K).
+
+    Parameters
+    ----------
+    W : array_like
+        F^T Y, the output logits of each class, (K, outputs).
+    next_token : array_like, optional
+        The target of each class; 0 to K - 1 by default.
+
+    Examples
+    --------
+    >>> gradient_coefficients([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 0.1], [0.1, 0.0]]).round(3)
+    array([[ 0.45 , -0.257],
+           [-0.257,  0.45 ]])
+    """
+    W = np.asarray(W, dtype=np.float64)
+    E = np.asarray(E, dtype=np.float64)
+    K = len(E)
+    target = np.arange(K) if next_token is None else np.asarray(next_token)
+    error = -scipy.special.softmax(W, axis=-1)
+    error[np.arange(K), target] += 1.0
+    return np.asarray(error @ np.linalg.solve(np.eye(K) + E, W).T)
 
 
 class ClassLogits(NamedTuple):

@@ -20,7 +20,7 @@ from attnlab.formulas.tokens import (
 )
 
 from .attention import AttentionFlow, attention_flow, class_velocity
-from .correlations import beta, correlation, gram
+from .decoder import beta, correlation, gram
 
 
 def centred_attention(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
@@ -103,7 +103,7 @@ def residual_correlation(setting: SettingLike, z: ArrayLike | None = None) -> Fl
 def residual_beta(
     setting: SettingLike, z: ArrayLike | None = None, *, form: str = "corrected"
 ) -> FloatArray:
-    """The beta_nn' that takes Eq. 10's place when there is a residual connection (Section 7).
+    """Return the beta_nn' that Eq. 10 has with a residual connection (Section 7).
 
     Printed: f_n.f_n' + 1 for classes of one query and 0 otherwise (the "much larger" terms kept,
     the others dropped, as in Section 7's g). Corrected: half of Eq. 88 at `residual_correlation`.
@@ -192,7 +192,7 @@ def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
 
 
 def dominant_tokens(setting: SettingLike, z0: ArrayLike | None = None) -> IntArray:
-    """The distinct token that Theorem 3 lets win in each class: argmax of P(l|n) exp(z0_l).
+    """Return the distinct token that Theorem 3 lets win in each class: argmax of P(l|n) exp(z0_l).
 
     Returns tokens, (..., K); -1 for a class without distinct ones.
 
