@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -82,8 +83,8 @@ def descent(
     )
 
 
-def starts_of(result: xr.Dataset) -> list[theory.Merged | theory.Separate]:
-    """Return the weights at the start of each seed."""
+def starts_of(result: xr.Dataset) -> list[Any]:
+    """Return the weights at the start of each seed: `theory.Merged` or `theory.Separate`."""
     separate = "parameters.key" in result
     names = ("value", "key", "query") if separate else ("value", "key_query")
     arrays = [weights_of(result, name)[:, 0] for name in names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
@@ -44,9 +45,8 @@ TRAINED = tuple(list(SPECTRA)[:3])
 def random_start() -> Simulation:
     """Return the flow from the published start, with its tail, for three spectra at once."""
     at = geometric(10.0, 6000.0, 400)
-    task = InContextRegression(SPECTRA["white"].spectrum)
-    others = tuple(SPECTRA[name].spectrum for name in TRAINED[1:])
-    return flow(task, LinearAttention(8, std=TINY), at, seeds=10, beside=others)
+    others = tuple(tuple(SPECTRA[name].spectrum) for name in TRAINED[1:])
+    return flow(WHITE, LinearAttention(8, std=TINY), at, seeds=10, beside=others)
 
 
 def aligned() -> Simulation:
@@ -180,7 +180,7 @@ def escape_time(found: Results) -> Measurement:
         for name, size in (("value", 8), ("key_query", 128))
     }
     published = found["flow"].isel(setting=TRAINED.index("4:3:2:1"))
-    sizes = np.sqrt((published["matrix"] ** 2).sum(["context_input", "query_input"]))
+    sizes = (published["matrix"] ** 2).sum(["context_input", "query_input"]) ** 0.5
     early = sizes.sel(time=slice(35.0, 50.0)).transpose("seed", "time")
     rates = np.polyfit(early["time"], np.log(early.values).T, 1)[0] / 2
     ours = [
@@ -224,7 +224,7 @@ def white_curve(found: Results) -> Measurement:
     5.6e-6, of each its growing part; there A is not exactly along I, and 1e-3 is allowed.
     """
     one = theory.Regression(WHITE.spectrum, WHITE.examples)
-    how = {"dimensions": 4, "examples": 31, "variance": 0.25}
+    how: dict[str, Any] = {"dimensions": 4, "examples": 31, "variance": 0.25}
     run, random = found["aligned"].isel(seed=0), found["random"].isel(setting=0)
     a = theory.white_curve(run["time"].values, **how, norm=ALIGNED)
     diagonal = random["learned"].transpose("seed", "time", "component").values

@@ -97,7 +97,7 @@ def population_loss(found: object) -> Measurement:
     small, exact = theory.Regression((0.7, 0.2), 1), quadrature((0.7, 0.2))
     A = rng.normal(size=(5, 2, 2))
     summed = [exact.weight @ (exact.target - said(exact, of)) ** 2 for of in A]
-    drawn = PUBLISHED.batch((), jax.random.key(0), np.int32(0), 40_000)
+    drawn = PUBLISHED.batch((), jax.random.key(0), jax.numpy.int32(0), 40_000)
     apart = []
     for of in 2 * rng.normal(size=(5, 4, 4)):
         losses = (np.asarray(drawn.target) - said(drawn, of)) ** 2

@@ -13,6 +13,7 @@ from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.simulation import Simulation
 from attnlab.theory import Check
+from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
 
 from .. import theory
@@ -25,6 +26,7 @@ from .population import PUBLISHED, REGRESSION, of_size
 
 EIGHT = InContextRegression(tuple((np.arange(8.0, 0.0, -1.0) / 36).tolist()))
 STARTS = 20
+FORMS: tuple[Form, Form] = ("printed", "corrected")
 HEADS, RANKS = (1, 2, 3), (2, 4, 8)
 ALIGNED = 0.02  # v, |k| and |q| of a head along one eigenvector
 CLOSE, LONG = 0.004, 0.2  # of a level; of log time on a conspicuous plateau
@@ -294,7 +296,7 @@ def rank(found: Results) -> Measurement:
     checks = []
     for R in RANKS[:-1]:
         seen = (means[R] > means[RANKS[-1]] + LONG).astype(float)
-        for form, where in (("printed", R % m == 0), ("corrected", m % R == 0)):
+        for form, where in zip(FORMS, (R % m == 0, m % R == 0), strict=True):
             said = where.astype(float)
             checks.append(Check(f"R = {R}", said, seen, relative=False, form=form, training=True))
     lasting = min(means[R][R - 1 :: R].min() for R in RANKS[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -76,7 +77,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(curves: xr.Dataset) -> Figure:
     """Draw losses of all seeds, the prediction and the published values."""
-    looks = {
+    looks: dict[str, dict[str, Any]] = {
         "attention": {"color": style.DISTINCT, "linewidth": 1.2},
         "MLP": {"color": style.COMMON, "linewidth": 1.2, "linestyle": (0, (3, 2))},
         "one head": {"color": style.OUTLINE, "linewidth": 1, "linestyle": ":"},

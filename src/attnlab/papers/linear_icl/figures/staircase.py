@@ -81,9 +81,9 @@ def draw(curves: xr.Dataset) -> Figure:
                 first["time"], first["v"].isel(head=head), color=style.DISTINCT, label=label
             )
         for component in range(first.sizes["component"]):
-            of = first["predicted_v"].isel(component=component)
+            said = first["predicted_v"].isel(component=component)
             label = "scalar equation" if not component else None
-            axes[1].plot(first["time"], of, color=style.ACCENT, linestyle=":", label=label)
+            axes[1].plot(first["time"], said, color=style.ACCENT, linestyle=":", label=label)
         axes[1].legend()
         for ax in axes:
             ax.set(xscale="log", xlabel="flow time")
