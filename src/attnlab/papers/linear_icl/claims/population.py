@@ -157,6 +157,7 @@ def optimum(found: Results) -> Measurement:
     relation=AT_MOST,
     tolerance=1e-12,
     runs={f"{P}": partial(of_size, P) for P in SIZES},
+    code=("merged_flow",),
     test="tests/papers/linear_icl/test_model.py::"
     "test_in_the_population_the_blocks_of_labels_feel_nothing",
     number="nothing pulls on them in the population: below {:.0e}",
@@ -213,6 +214,7 @@ def zero_blocks(found: Results) -> Measurement:
         **{f"{P}": partial(of_size, P) for P in SIZES[1:]},
         **{f"{P} held": partial(of_size, P, blocks=False) for P in SIZES[1:]},
     },
+    code=("merged_flow",),
     test="tests/papers/linear_icl/test_model.py::"
     "test_attention_with_its_blocks_held_is_the_perceptron",
     number="one curve to {:.0e} with the label blocks held at 0 (300 steps of Adam)",

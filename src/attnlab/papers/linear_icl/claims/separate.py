@@ -140,6 +140,7 @@ def levels(found: Results) -> Measurement:
         "8: 0.005": partial(eight, 0.005, 1e5),
         "8: 0.0002": partial(eight, 2e-4, 5e5),
     },
+    code=("drop_times",),
     test="tests/papers/linear_icl/test_theory.py::test_components_are_learned_in_order_and_on_time",
     figure="spectra",
     training_number="4:3:2:1 in {:.0%} of starts of std 0.01; asymptotic in the start",
@@ -354,8 +355,8 @@ def first_escape(found: Results) -> Measurement:
     training_number="the worst is {:.3f} as far",
 )
 def theories(found: Results) -> Measurement:
-    """Predict and train; the mean error of how far components are learned, over records, seeds and
-    components, beside that of "nothing moves". Separate key and query in the population, from
+    """Compare predictions with training by the mean error of how far components are learned, over
+    records, seeds and components, beside that of "nothing moves". Separate key and query in the population, from
     t = 50 in log time; merged on 5000 sequences, over 6001 steps.
     """
     runs = {"separate": staircases(0.01, 1e5, 5), "merged": of_size(5000)}
