@@ -18,7 +18,7 @@ from attnlab.plots import style
 
 from .. import theory
 from ..model import CrossAttention, normalised, released
-from ..runs import ETA, FROM_ZERO, compared, descent, instances
+from ..runs import ETA, FROM_ZERO, compared, descent, even_ratios, late_training
 from ..task import TokenSelection
 
 TEXTS = Texts.beside(__file__)
@@ -45,19 +45,16 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """error and size, |W|, over (how, seed, step); offset, over seed."""
     task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size, scores="equal")
-    steps = np.unique(np.geomspace(30, recipe.steps, recipe.records).round().astype(int))
+    at = even_ratios(30, recipe.steps, recipe.records)
     runs = {
-        how: descent(task, model, at=tuple(steps.tolist()), seeds=recipe.seeds, optimizer=optimizer)
+        how: descent(task, model, at=at, seeds=recipe.seeds, optimizer=optimizer)
         for how, (model, optimizer) in HOW.items()
     }
     found = [
         compared(run, best=True)[["error", "size"]]
         for run, _ in in_turn([*runs.values()], progress)
     ]
-    late = [
-        theory.late_training(of["x"], of["z"], of["scores"], of["scores"].argmax(-1))
-        for of in instances(runs["accurate"])
-    ]
+    late = late_training(runs["accurate"])
     offset = ("seed", [float(np.linalg.norm(of.offset)) for of in late])
     return xr.concat(found, "how").assign_coords(how=list(runs)).assign(offset=offset)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -16,7 +15,7 @@ from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
 from ..model import CrossAttention, released_factors
-from ..runs import EXACT, compared, descent
+from ..runs import EXACT, compared, descent, even_ratios
 from ..task import TokenSelection
 from . import published
 
@@ -42,8 +41,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """correlation over (trained, norm, seed, step) with the solution of the tokens selected at the
     end, and weight, the mean over sequences of the largest attention weight."""
     task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size)
-    steps = np.geomspace(1, recipe.steps, recipe.records).round().astype(int)
-    at = (0, *np.unique(steps).tolist())
+    at = (0, *even_ratios(1, recipe.steps, recipe.records))
     factors = CrossAttention(width=recipe.vocab_size)
     runs = {
         "W": descent(task, EXACT, at=at, seeds=recipe.instances),

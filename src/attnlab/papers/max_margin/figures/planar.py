@@ -15,7 +15,7 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
-from ..runs import FROM_ZERO, compared, descent, instances
+from ..runs import FROM_ZERO, compared, descent, even_ratios, instances
 from ..task import TokenSelection
 
 TEXTS = Texts.beside(__file__)
@@ -35,9 +35,9 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """path, W z_i over (panel, step, sequence, axis), margin, W_mm z_i, error over (panel, step);
     tokens over (panel, sequence, token, axis), selected over (panel, sequence)."""
-    steps = np.unique(np.geomspace(1, recipe.steps, recipe.records).round().astype(int))
+    at = even_ratios(1, recipe.steps, recipe.records)
     panels = list(zip(recipe.lengths, recipe.seeds, strict=True))
-    found = [_panel(T, seed, tuple(steps.tolist())) for (T, seed), _ in in_turn(panels, progress)]
+    found = [_panel(T, seed, at) for (T, seed), _ in in_turn(panels, progress)]
     return xr.concat(found, "panel", join="outer").assign_coords(T=("panel", list(recipe.lengths)))
 
 

@@ -16,6 +16,7 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
+from ..runs import even_ratios
 from ..several import BY, several_tokens, several_tokens_run
 from . import published
 
@@ -36,9 +37,9 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """gap, 1 - correlation, over (d, by, seed, step), NaN where the filter drops an instance; kept,
     over (d, seed)."""
-    steps = np.unique(np.geomspace(10, recipe.steps, recipe.records).round().astype(int))
+    at = even_ratios(10, recipe.steps, recipe.records)
     found = [
-        several_tokens(several_tokens_run(d, at=tuple(steps.tolist()), seeds=recipe.instances))
+        several_tokens(several_tokens_run(d, at=at, seeds=recipe.instances))
         for d, _ in in_turn(recipe.dimensions, progress)
     ]
     return xr.concat(found, "d").assign_coords(d=list(recipe.dimensions))

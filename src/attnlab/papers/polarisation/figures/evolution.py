@@ -64,7 +64,7 @@ def judge(found: xr.Dataset) -> Judgement:
     end = found["weights"].isel(time=-1)
     share = runs.estimate(end.isel(token=0).values)
     ordered = bool((found["scores"].diff("token") < 0).all())
-    entropy = runs.estimate(-(end * np.log(end)).sum("token").values)
+    entropy = runs.estimate(runs.entropy(end.transpose("seed", "token").values))
     late = found["tau"] > found["tau"].max() / 100
     power = [slope(found["tau"][late], of[late.values]) for of in found["left"].values]
     polarised = share.above(1.5 / end.sizes["token"])
