@@ -9,14 +9,14 @@ from attnlab import Optimizer, Steps
 from attnlab.experiments import SimulationRecipe, experiment, figures, recipe_for
 from attnlab.experiments.base import has_recipe
 from attnlab.files.recipe import read_recipe
-from attnlab.shelf import recipe_file, shelf
+from attnlab.shelf import paper, recipe_file, shelf
 from attnlab.shelf import single as single_of
 
 
 @pytest.mark.parametrize("name", figures(ours=False))
 def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     recipe = recipe_for(name)
-    short = name.partition("/")[2]
+    of, _, short = name.partition("/")
     assert recipe.figure == short
     assert recipe.hardware
     assert recipe.minutes < 5
@@ -24,7 +24,8 @@ def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     assert recipe.about.endswith(".")
     text = recipe_file(name).read_text()
     assert f"./lab reproduce {short}" in text or f"./lab reproduce {name}" in text
-    assert text.startswith("# Fig. " if short.startswith("fig") else "# JoMA, ")
+    own = paper(of).short
+    assert text.startswith("# Fig. " if short.startswith("fig") else (f"# {own}, ", f"# {own}: "))
 
 
 def test_there_is_no_recipe_without_a_figure():
