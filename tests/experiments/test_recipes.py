@@ -9,7 +9,7 @@ from attnlab import Optimizer, Steps
 from attnlab.experiments import SimulationRecipe, experiment, figures, recipe_for
 from attnlab.experiments.base import has_recipe
 from attnlab.files.recipe import read_recipe
-from attnlab.shelf import paper, recipe_file, shelf
+from attnlab.shelf import recipe_file, shelf
 from attnlab.shelf import single as single_of
 
 
@@ -24,7 +24,7 @@ def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     assert recipe.about.endswith(".")
     text = recipe_file(name).read_text()
     assert f"./lab reproduce {short}" in text or f"./lab reproduce {name}" in text
-    own = paper(of).short
+    own = next(paper.short for paper in shelf().papers if paper.name == of)
     assert text.startswith("# Fig. " if short.startswith("fig") else (f"# {own}, ", f"# {own}: "))
 
 
