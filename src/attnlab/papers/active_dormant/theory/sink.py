@@ -214,7 +214,7 @@ def conserved(
     visible: float,
     rates: tuple[float, float] = (1.0, 1.0),
 ) -> FloatArray:
-    """Return what the joint flow with one context conserves, (...) for alpha (..., V); ours (item 5).
+    """Return what the joint flow with one context conserves, (...) for (..., V); ours (item 5).
 
     It is sum_v (alpha_v + e^{alpha_v}/N) / eta_alpha - (|beta|^2/2 - beta.W/N) / eta_beta, for
     any P and pi, since beta - delta_v = (1 - s_v)(beta - W/N).
