@@ -98,7 +98,7 @@ class BigramBackcopy(Task):
         u = jax.random.uniform(of_draws, (wanted, size))
         drawn = jax.vmap(lambda row: jnp.searchsorted(row, u))(bounds)  # from each token: V T B
         drawn = jnp.moveaxis(drawn, 0, -1)  # T B V
-        back = jnp.where(drawn < self.triggers, jnp.arange(V), drawn)
+        back = jnp.where(drawn < self.triggers, jnp.arange(V, dtype=drawn.dtype), drawn)
 
         def after(before: jax.Array, maps: jax.Array) -> jax.Array:
             return jnp.take_along_axis(maps, before, axis=-1)
