@@ -13,7 +13,7 @@ from attnlab.papers.active_dormant import theory
 from attnlab.papers.active_dormant.learner import EARLY, BackcopyLearner, SinkFlow
 from attnlab.papers.active_dormant.model import BackcopyTransformer
 from attnlab.papers.active_dormant.task import BigramBackcopy
-from attnlab.simulation import Batches, Flow, Record, Simulation, Steps, simulate
+from attnlab.simulation import Batches, Record, Simulation, Steps, simulate
 from attnlab.simulation.motion import Optimizer
 
 F = torch.nn.functional
@@ -267,27 +267,6 @@ def test_the_head_has_the_gradient_of_the_theory(contexts):
     expected = theory.gradient(P, pi, W, **state)
     np.testing.assert_allclose((slopes["sink"], slopes["value"]), expected, atol=1e-14)
     assert shapes["W"].shape == (max(contexts, 1), 8)
-
-
-def test_one_context_ends_without_a_sink_where_the_theory_says():
-    """The conserved quantity and the end of the flow agree on the end point."""
-    learner = SinkFlow(contexts=0)
-    run = Simulation(
-        learner,
-        motion=Flow(1e8, solver="implicit", rtol=1e-8, atol=1e-10),
-        learning_rate=1.0,
-        dtype="float64",
-        record=Record(what=("sink_mass", "value_size", "parameters"), at=(0, 1e8)),
-    )
-    last = simulate(run, progress=False).isel(seed=0, time=-1)
-    alpha, beta = last["parameters.sink"].values, last["parameters.value"].values
-    # W = const - e^alpha beta at the end, so that the end point can be had from beta alone
-    W = -np.exp(alpha.mean()) * beta
-    W = W - W.mean() + 100 / 8
-    end = theory.joint_end(W, alpha=np.zeros(8), beta=np.zeros(8), visible=100)
-    np.testing.assert_allclose(alpha, end.sink_logit, atol=2e-3)
-    assert last["sink_mass"].max() < 0.2
-    assert float(last["value_size"]) == pytest.approx(np.linalg.norm(end.value), rel=1e-2)
 
 
 @pytest.mark.parametrize(
