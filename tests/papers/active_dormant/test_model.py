@@ -10,7 +10,8 @@ from quickly import quickly
 
 from attnlab.files.errors import InputError
 from attnlab.papers.active_dormant import theory
-from attnlab.papers.active_dormant.learner import EARLY, BackcopyLearner, SinkFlow
+from attnlab.papers.active_dormant.head import SinkFlow
+from attnlab.papers.active_dormant.learner import EARLY, BackcopyLearner
 from attnlab.papers.active_dormant.model import BackcopyTransformer
 from attnlab.papers.active_dormant.task import BigramBackcopy
 from attnlab.simulation import Batches, Record, Simulation, Steps, simulate

@@ -4,7 +4,7 @@ import pytest
 
 from attnlab import Flow, Record, Simulation, Steps, predict, simulate
 from attnlab.files.errors import InputError
-from attnlab.papers.active_dormant.learner import SinkFlow
+from attnlab.papers.active_dormant.head import SinkFlow
 from attnlab.papers.active_dormant.predict import DormantFlow, DormantLate, DormantSink
 
 NAMES = ("parameters.sink", "parameters.value", "sink_mass", "value_size")

@@ -1,23 +1,21 @@
-"""What the trainer runs: Bigram-Backcopy with its measures, and the reparametrised head."""
+"""BackcopyLearner: a transformer on Bigram-Backcopy, with measures of sinks, drains and peaks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
-from attnlab.files.errors import require_whole
-from attnlab.measures import places
+from attnlab.measures import places, sinks
 from attnlab.models.base import Params
 from attnlab.models.losses import cross_entropy
-from attnlab.simulation import Learner
 from attnlab.simulation.learner import PER_HEAD, TaskLearner
 from attnlab.tasks import Batch
 
-from .task import SQUARINGS, BigramBackcopy
+from .task import BigramBackcopy
 
 if TYPE_CHECKING:
     from attnlab.simulation import Simulation
@@ -36,7 +34,7 @@ BY_LAYER = ("drain", "peak", "first_value", "first_residual")
 
 def learner_of(run: Simulation) -> BackcopyLearner:
     """Return the learner of a run on Bigram-Backcopy."""
-    return BackcopyLearner(run.task, run.model, run.loss, run.precision)  # type: ignore[arg-type]
+    return BackcopyLearner(run.task, run.model, run.loss, run.precision)
 
 
 @dataclass(frozen=True)
@@ -82,10 +80,8 @@ class BackcopyLearner(TaskLearner):
         at_triggers, at_others = copies & late, ~copies & late
         sink = seen["attention"][..., 0].swapaxes(1, 2)  # layer head sequence query
         before = places.previous_mass(seen["attention"]).swapaxes(1, 2)
-        logits = seen["attention_logits"].swapaxes(1, 2)  # hidden keys are at minus infinity
-        keys = jnp.arange(x.shape[1])
-        others = jnp.where((keys <= keys[:, None]) & (keys > 0), logits, 0.0).sum(-1)
-        gap = logits[..., 0] - others / jnp.maximum(keys, 1)
+        gap = sinks.sink_logit(seen["attention_logits"]).swapaxes(1, 2)
+        gap = jnp.where(late, gap, 0.0)  # the first query sees no other key
         # the mean of each token first: frequent ones count no more than rare ones
         tokens = jax.nn.one_hot(x, self.task.tokens, dtype=gap.dtype) * at_others[..., None]
         counts = tokens.sum((0, 1))
@@ -110,8 +106,8 @@ def _of_layers(seen: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     return {
         "first_value": first["value"],
         "first_residual": first["residual"],
-        "drain": first["value"] / value[..., 1:].mean((-2, -1)),
-        "peak": first["residual"] / residual[..., 1:].mean((-2, -1)),
+        "drain": sinks.first_ratio(value.mean(-2)),
+        "peak": sinks.first_ratio(residual.mean(-2)),
     }
 
 
@@ -119,63 +115,3 @@ def _mean_where(of: jax.Array, there: jax.Array) -> jax.Array:
     """Return the mean over the last axes, which are those of `there`; NaN if nothing is there."""
     axes = tuple(range(-there.ndim, 0))
     return jnp.where(there, of, 0.0).sum(axes) / there.sum()
-
-
-@dataclass(frozen=True)
-class SinkFlow(Learner):
-    """The reparametrised head at tokens that are not triggers; see `theory.sink`.
-
-    Groups: `sink` (alpha) and `value` (beta), which start at 0. P has Dirichlet(1) rows, pi is its
-    stationary distribution. Recorded are `sink_mass` and `value_size`, |beta|.
-
-    Parameters
-    ----------
-    tokens : int, optional
-        V.
-    visible : int, optional
-        N, the other tokens that a query sees; each has the value 1 at its own output.
-    contexts : int, optional
-        M draws of N tokens; 0 takes the single context N pi.
-    """
-
-    labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"sink_mass": ("query",)}
-
-    tokens: int = 8
-    visible: int = 100
-    contexts: int = 48
-
-    def __post_init__(self) -> None:
-        for name, least in (("tokens", 2), ("visible", 1), ("contexts", 0)):
-            require_whole(name, getattr(self, name), least)
-
-    def draw(self, key: jax.Array) -> dict[str, jax.Array]:
-        """Draw P (V, V), pi (V,) and the sums W of visible values (M, V)."""
-        V, N = self.tokens, self.visible
-        of_rows, of_contexts = jax.random.split(key)
-        P = jax.random.dirichlet(of_rows, jnp.ones(V), (V,))
-        pi = jnp.linalg.matrix_power(P, 2**SQUARINGS)[0]
-        if not self.contexts:
-            return {"P": P, "pi": pi, "W": N * pi[None]}
-        seen = jax.random.choice(of_contexts, V, (self.contexts, N), p=pi)
-        return {"P": P, "pi": pi, "W": jax.nn.one_hot(seen, V).sum(1)}
-
-    def init(self, key: jax.Array, data: Any) -> Params:
-        """Return alpha = 0 and beta = 0."""
-        return {"sink": jnp.zeros(self.tokens), "value": jnp.zeros(self.tokens)}
-
-    def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
-        """Return the loss above its least value.
-
-        It falls as e^{-2 alpha}: logits are centred before they are exponentiated.
-        """
-        P, pi, W = data["P"], data["pi"], data["W"]
-        e = jnp.exp(params["sink"])[:, None, None]
-        delta = (e * params["value"] + W) / (e + self.visible)  # query context output
-        delta = delta - jnp.einsum("vy,vmy->vm", P, delta)[..., None]
-        excess = jnp.log1p(jnp.einsum("vy,vmy->vm", P, jnp.expm1(delta)))
-        return pi @ excess.mean(-1)
-
-    def capture(self, data: Any, params: Params, probe: Any) -> dict[str, jax.Array]:
-        """Return the sink mass of each query and the norm of the value."""
-        e = jnp.exp(params["sink"])
-        return {"sink_mass": e / (e + self.visible), "value_size": jnp.linalg.norm(params["value"])}

@@ -103,7 +103,7 @@ class BackcopyTransformer(Transformer):
         """Return what the first layers return, normalised by this gain in place of the last."""
         from attnlab.models.transformer_math import encode
 
-        first = {
+        first: Params = {
             name: {of: array[:layers] for of, array in params[name].items()}
             for name in ("attention", "mlp")
             if name in params

@@ -20,7 +20,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST
 from attnlab.theory.theory import Labelled, require_descent
 
 from . import theory
-from .learner import SinkFlow
+from .head import SinkFlow
 
 SMALL = 0.5  # measured: up to here the sink alone is off by at most about 0.1 in alpha
 
