@@ -9,13 +9,12 @@ import torch
 from quickly import quickly
 
 from attnlab.files.errors import InputError
-from attnlab.papers.active_dormant import theory
+from attnlab.papers.active_dormant import runs, theory
 from attnlab.papers.active_dormant.head import SinkFlow
 from attnlab.papers.active_dormant.learner import EARLY, BackcopyLearner
 from attnlab.papers.active_dormant.model import BackcopyTransformer
 from attnlab.papers.active_dormant.task import BigramBackcopy
-from attnlab.simulation import Batches, Record, Simulation, Steps, simulate
-from attnlab.simulation.motion import Optimizer
+from attnlab.simulation import simulate
 
 F = torch.nn.functional
 TASK = BigramBackcopy(tokens=6, triggers=2, length=12)
@@ -182,7 +181,7 @@ def test_measures_are_those_of_loops(found, model):
     p = jax.tree.map(torch.tensor, start)
     outputs, seen = twin(model, p, torch.tensor(x).long())
     logs = outputs.log_softmax(-1).numpy()
-    copied, lost, sinks, before, gaps = [], [], {True: [], False: []}, [], {}
+    copied, lost, sinks, before, on, gaps = [], [], {True: [], False: []}, [], [], {}
     for b in range(len(x)):
         for i, v in enumerate(x[b]):
             if v < 2:
@@ -196,6 +195,7 @@ def test_measures_are_those_of_loops(found, model):
             if v < 2:
                 before.append(seen["attention"][:, b, i, i - 1])
             else:
+                on.append(seen["attention"][:, b, i, x[b] < 2].sum(-1))
                 row = seen["logits"][:, b, i]
                 gaps.setdefault(v, []).append(row[:, 0] - row[:, 1 : i + 1].mean(-1))
     by_token = np.array([np.mean(of, axis=0) for of in gaps.values()])
@@ -206,6 +206,7 @@ def test_measures_are_those_of_loops(found, model):
         "sink_at_others": np.mean(sinks[False], axis=0),
         "active_score": np.mean(sinks[False], axis=0) - np.mean(sinks[True], axis=0),
         "previous_at_triggers": np.mean(before, axis=0),
+        "on_triggers_at_others": np.mean(on, axis=0),
         "sink_logit": by_token.mean(0),
         "sink_logit_spread": by_token.std(0),
         "first_value": seen["value"][..., 0].mean(1),
@@ -229,15 +230,7 @@ def test_the_start_is_that_of_the_released_code():
 
 def test_sinks_form_where_the_head_is_not_needed():
     """Measured before, two seeds: sink at others 0.90 and 0.58 at step 200."""
-    optimizer = Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)
-    run = Simulation(
-        BigramBackcopy(length=32),
-        BackcopyTransformer(),
-        motion=Steps(200, optimizer),
-        gradient=Batches(48),
-        learning_rate=3e-3,
-        record=Record(at=(0, 200), probe=48),
-    )
+    run = runs.one_layer(BigramBackcopy(length=32), steps=200, at=(0, 200), seeds=1, probe=48)
     result = simulate(run, progress=False).isel(seed=0)
     start, last = (result.isel(step=i).squeeze() for i in (0, 1))
     assert start["active_score"] < 0.05 < 0.25 < last["active_score"]

@@ -26,6 +26,7 @@ BY_HEAD = (
     "sink_at_others",
     "active_score",
     "previous_at_triggers",
+    "on_triggers_at_others",
     "sink_logit",
     "sink_logit_spread",
 )
@@ -44,7 +45,8 @@ class BackcopyLearner(TaskLearner):
     copy_risk: cross entropy at triggers; bigram_kl: KL(P(v, .) || model) at ordinary queries v that
     are not triggers. Of attention, by layer and head, without the first 8 queries: mass on the
     first position at triggers and at other tokens, the difference of these (active_score), mass on
-    the token before a trigger, and the logit of the first position above the mean of the others
+    the token before a trigger, mass that other tokens give to triggers, and the logit of the first
+    position above the mean of the others
     (sink_logit): its mean and its standard deviation over query tokens that are not triggers.
     By layer: the norm of the first position's value and residual stream, and their ratios to the
     mean of the other positions (drain and peak).
@@ -80,6 +82,7 @@ class BackcopyLearner(TaskLearner):
         at_triggers, at_others = copies & late, ~copies & late
         sink = seen["attention"][..., 0].swapaxes(1, 2)  # layer head sequence query
         before = places.previous_mass(seen["attention"]).swapaxes(1, 2)
+        on_triggers = places.mass_on(seen["attention"], copies[:, None, None]).swapaxes(1, 2)
         gap = sinks.sink_logit(seen["attention_logits"]).swapaxes(1, 2)
         gap = jnp.where(late, gap, 0.0)  # the first query sees no other key
         # the mean of each token first: frequent ones count no more than rare ones
@@ -95,6 +98,7 @@ class BackcopyLearner(TaskLearner):
             "sink_at_others": at["others"],
             "active_score": at["others"] - at["triggers"],
             "previous_at_triggers": _mean_where(before, at_triggers),
+            "on_triggers_at_others": _mean_where(on_triggers, at_others),
             "sink_logit": mean,
             "sink_logit_spread": spread,
         }
