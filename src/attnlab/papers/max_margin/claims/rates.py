@@ -47,7 +47,7 @@ def _exponents(error: xr.DataArray) -> xr.DataArray:
     tolerance=0.02,
     runs={"equal": equal_scores},
     code=("late_training",),
-    test="test_theory.py::test_other_weights_fall_exponentially_with_the_margin",
+    test="tests/papers/max_margin/test_theory.py::test_other_weights_fall_exponentially_with_the_margin",
     training_number="the slope over steps is {:.4f} of the predicted one",
 )
 def mm_sparsify(found: Found) -> Measurement:
@@ -75,7 +75,7 @@ def mm_sparsify(found: Found) -> Measurement:
     relation=AT_MOST,
     runs={"equal": equal_scores},
     code=("late_training", "BOUND"),
-    test="test_theory.py::test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
+    test="tests/papers/max_margin/test_theory.py::test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
     figure="arithmetic",
     training_number="the exponent from 1,000 to 10,000 steps is {:.3f}",
 )
@@ -110,7 +110,7 @@ def mm_rate(found: Found) -> Measurement:
     tolerance=0.1,
     runs={"plain": plain},
     code=("late_training",),
-    test="test_theory.py::test_plain_descent_grows_as_the_log_of_time",
+    test="tests/papers/max_margin/test_theory.py::test_plain_descent_grows_as_the_log_of_time",
     training_number="from 1,000 to 10,000 steps the projection grows by {:.3f} of |W_mm| ln 10",
 )
 def mm_gd_slow(found: Found) -> Measurement:
@@ -142,7 +142,7 @@ def mm_gd_slow(found: Found) -> Measurement:
     relation=ABOVE,
     runs={"factors": factors, "local": local},
     code=("factor_gradients",),
-    test="test_theory.py::test_the_gradients_of_factors_are_those_of_differences",
+    test="tests/papers/max_margin/test_theory.py::test_the_gradients_of_factors_are_those_of_differences",
     figure="local",
     training_number="mean largest weight after 80 steps: {:.3f}",
 )
