@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -60,5 +59,4 @@ def write(path: Path = FILE) -> None:
 
 
 if __name__ == "__main__":
-    np.seterr(all="raise", under="ignore")
     write()

@@ -1,4 +1,22 @@
-"""Statistical induction heads as functions of numpy arrays."""
+"""Statistical induction heads as functions of numpy arrays.
+
+Read `chains` (priors, sequences and the rules of counting), then `gradient` (the minimal model at
+its start), then `minimal` (its gradient anywhere, mean descent, and its end).
+`attnlab.papers.statistical_induction.theory` never imports the simulator: agreement is evidence.
+
+Symbols
+-------
+k, T
+    Symbols and positions.
+P, pi
+    Transition matrix of a chain, and its stationary law.
+W
+    Second layer of the minimal model, (k, k); c in all entries at the start, plus w I.
+v
+    First layer: a logit for each lag d.
+G_d
+    Lag kernel: what the first layer's lag d is worth at the start.
+"""
 
 from .chains import (
     PRIORS,
@@ -6,9 +24,39 @@ from .chains import (
     divergence,
     doubly,
     last_rules,
+    mixture,
     rules,
     sample,
     stationary,
     uniform_divergence,
     unigram,
 )
+from .gradient import first_signal, first_step, lag_kernel, leading_signal, leading_step, powers
+from .minimal import Gradient, descend, end_weight, gradient, lag_one, lag_weights, logits
+
+__all__ = [
+    "PRIORS",
+    "Gradient",
+    "descend",
+    "dirichlet",
+    "divergence",
+    "doubly",
+    "end_weight",
+    "first_signal",
+    "first_step",
+    "gradient",
+    "lag_kernel",
+    "lag_one",
+    "lag_weights",
+    "last_rules",
+    "leading_signal",
+    "leading_step",
+    "logits",
+    "mixture",
+    "powers",
+    "rules",
+    "sample",
+    "stationary",
+    "uniform_divergence",
+    "unigram",
+]

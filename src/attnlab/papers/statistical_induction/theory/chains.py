@@ -59,6 +59,22 @@ def unigram(rng: np.random.Generator, chains: int, k: int) -> Floats:
 PRIORS: dict[str, Prior] = {"dirichlet": dirichlet, "doubly": doubly, "unigram": unigram}
 
 
+def mixture(
+    rng: np.random.Generator, chains: int, k: int, *, doubly: float = 0.0, unigram: float = 0.0
+) -> Floats:
+    """Draw transition matrices of which shares are doubly stochastic and without memory.
+
+    Examples
+    --------
+    >>> P = mixture(np.random.default_rng(0), 4, 2, doubly=0.5)
+    >>> np.allclose(P[:2].sum(1), 1), np.allclose(P[2:].sum(1), 1)
+    (True, False)
+    """
+    shares = {"doubly": round(chains * doubly), "unigram": round(chains * unigram)}
+    shares["dirichlet"] = chains - sum(shares.values())
+    return np.concatenate([PRIORS[name](rng, n, k) for name, n in shares.items() if n])
+
+
 def stationary(P: ArrayLike) -> Floats:
     """Return the stationary laws (..., k) of transition matrices (..., k, k).
 
