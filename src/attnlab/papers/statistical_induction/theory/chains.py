@@ -10,7 +10,7 @@ from scipy.special import digamma
 
 Floats = NDArray[np.float64]
 Prior = Callable[[np.random.Generator, int, int], Floats]
-SQUARINGS = 10  # P^1024 has the stationary law in its rows
+SQUARINGS = 20  # P^(2^20) has the stationary law in its rows
 
 
 def dirichlet(rng: np.random.Generator, chains: int, k: int) -> Floats:
