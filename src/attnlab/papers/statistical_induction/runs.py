@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab.auditing.runs import trained_run
 from attnlab.experiments import Estimate, mean
@@ -23,19 +25,22 @@ SEEDS = 10
 T = 50
 MINIMAL_RATES = {"second": 0.02, "first": 10.0}
 PUBLISHED_RATES = {"second": 0.01, "first": 1.0}
-MINIMAL_AT = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 80, 100, 150, 200, 400, 800)
+EARLY = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 90, 100)
+LATE, LATE_SEEDS = (0, 50, 100, 200, 400, 800), 4
 
 
 def chains(k: int, length: int = T, prior: Prior = "dirichlet") -> MixedChains:
     """Return Markov chains of one prior."""
-    return MixedChains(k, length, doubly=float(prior == "doubly"), unigram=float(prior == "unigram"))
+    return MixedChains(
+        k, length, doubly=float(prior == "doubly"), unigram=float(prior == "unigram")
+    )
 
 
 def minimal(
     k: int,
     prior: Prior = "dirichlet",
     *,
-    at: tuple[int, ...] = MINIMAL_AT,
+    at: tuple[int, ...] = EARLY,
     seeds: int = SEEDS,
     model: MinimalInduction | None = None,
     length: int = T,
@@ -52,6 +57,16 @@ def minimal(
         seeds=seeds,
         record=Record(("parameters", "diagonal", "off_diagonal", "lag_mass"), at=at),
     )
+
+
+def late(k: int, prior: Prior = "dirichlet") -> Simulation:
+    """Return the minimal model to its end, with fewer seeds."""
+    return minimal(k, prior, at=LATE, seeds=LATE_SEEDS)
+
+
+def published(prior: Prior, **settings: Any) -> Simulation:
+    """Return the minimal model of 2 symbols at the published sizes, for 100 steps."""
+    return minimal(2, prior, length=100, rates=PUBLISHED_RATES, batch=128, **settings)
 
 
 def transformer(
@@ -77,6 +92,13 @@ def measured(run: Simulation, prior: Prior = "dirichlet") -> xr.Dataset:
     return distances(trained_run(run), prior)
 
 
-def estimate(values: xr.DataArray) -> Estimate:
-    """Return the mean over seeds with its standard error."""
-    return mean(values)
+def estimate(values: ArrayLike) -> Estimate:
+    """Return the mean of a number for each seed, with its standard error."""
+    return mean(xr.DataArray(np.asarray(values, dtype=np.float64), dims="seed"))
+
+
+def first_step(reached: xr.DataArray) -> NDArray[np.float64]:
+    """Return the first recorded step, by seed, at which something holds; nan where at none."""
+    steps = reached["step"].values.astype(np.float64)
+    of = reached.transpose("seed", "step").values
+    return np.where(of.any(1), steps[of.argmax(1)], np.nan)
