@@ -30,8 +30,8 @@ class MinimalInduction(Model):
     scale : float, optional
         Entries of W at the start.
     first : str, optional
-        Weights of the first layer: "softmax" over visible positions; "linear", v itself; "released",
-        as in the released code, which leaves future positions in, each with the logit of lag 0.
+        Weights of the first layer: "softmax" over visible positions; "linear", v itself; or
+        "released", as in released code, which leaves future positions in with the logit of lag 0.
     """
 
     scale: float = 0.01

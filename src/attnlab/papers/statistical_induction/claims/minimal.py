@@ -318,8 +318,8 @@ def minimal_bayes(found: Found) -> Measurement:
     training_number="k = 3: w = {:.3f} at step 800",
 )
 def minimal_end(found: Found) -> Measurement:
-    """Compare the diagonal of W and KL(true row || model) at step 800 with those of the best w, over
-    6,000 chains of its own; 4 seeds. Nothing fitted."""
+    """Compare the diagonal of W and KL(true row || model) at step 800 with those of the best w,
+    over 6,000 chains of its own; 4 seeds. Nothing fitted."""
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         run = Simulation.of(result)

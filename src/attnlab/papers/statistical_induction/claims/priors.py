@@ -75,9 +75,9 @@ def delay(found: Found) -> Measurement:
     training_number="{:.0%} of doubly stochastic seeds are through at step 600",
 )
 def delay_transformer(found: Found) -> Measurement:
-    """Compare doubly stochastic with Dirichlet chains, k = 3, 10 seeds each: the step at which lag-1
-    attention passes 0.1 (latest of one, earliest of the other), the median step of the transition
-    among seeds that have it by step 600, and that all have it."""
+    """Compare doubly stochastic with Dirichlet chains, k = 3, 10 seeds each: the step at which
+    lag-1 attention passes 0.1 (latest of one, earliest of the other), the median step of the
+    transition among seeds that have it by step 600, and that all have it."""
     pair = {name: survey()[name] for name in ("doubly", "dirichlet")}
     rises = {name: runs.first_step(of["previous"] > RISEN) for name, of in pair.items()}
     through = {name: of["kl"].isel(step=-1).values < 0.1 for name, of in pair.items()}
@@ -112,9 +112,9 @@ def delay_transformer(found: Found) -> Measurement:
     training_number="lag 1 has {:.2f} at step 800",
 )
 def doubly(found: Found) -> Measurement:
-    """Check lag-1 attention, k = 3, above 1/2 at its peak and at step 800, 4 seeds; the note has the
-    entries of W off the diagonal, which the loss does not fix here as it does with Dirichlet
-    chains."""
+    """Check lag-1 attention, k = 3, above 1/2 at its peak and at step 800, 4 seeds; the note has
+    the entries of W off the diagonal, which the loss does not fix here as it does with
+    Dirichlet chains."""
     result = found["3"]
     lag = result["lag_mass"].isel(lag=1)
     peak, end = lag.max("step").values, lag.isel(step=-1).values
@@ -164,5 +164,5 @@ def unigram_only(found: Found) -> Measurement:
 )
 def ngrams(found: Found) -> Measurement:
     """Not decided: the task is here (`NGrams`), but no run of ours is large enough for its stages;
-    recipes/published/stages.yaml has the sizes for an accelerator."""
+    their sizes are for an accelerator."""
     return Measurement(note="not trained here")
