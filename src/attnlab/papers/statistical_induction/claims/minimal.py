@@ -181,8 +181,8 @@ def lag_one(found: Found) -> Measurement:
     training_number="k = 2: lags 1 to 5 alternate in {:.0%} of seeds at step 10",
 )
 def odd_even(found: Found) -> Measurement:
-    """Check the sign of lags 1 to 5 of the first signal (T = 50), and of v after 10 steps, for 2 and
-    3 symbols, 10 seeds."""
+    """Check the sign of lags 1 to 5 of the first signal (T = 50), and of v after 10 steps, for 2
+    and 3 symbols, 10 seeds."""
     sign = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     checks, notes, share = [], [], {}
     for k, result in found.items():

@@ -47,7 +47,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         return runs.minimal(k, at=(*at, recipe.steps), seeds=recipe.seeds, length=T, model=model)
 
     def shown(of: xr.Dataset) -> xr.DataArray:
-        return of.assign(lag_one=of["lag_mass"].isel(lag=1))[list(SHOWN)].to_array("quantity")
+        found = of.assign(lag_one=of["lag_mass"].isel(lag=1))[list(SHOWN)].to_array("quantity")
+        return found.assign_coords(quantity=list(SHOWN))
 
     right = run("softmax")
     said = predict(right, theory="induction-descent")
@@ -81,7 +82,7 @@ def judge(found: xr.Dataset) -> Judgement:
         "diagonal": float(end.mean()),
     }
     headline = (
-        f"W goes first; lag 1 has half of layer 1's attention at step {numbers['lag_half']:.0f}, as "
+        f"W goes first; lag 1 has half of attention at step {numbers['lag_half']:.0f}, as "
         f"mean descent predicts to {error:.2f} at every step."
     )
     return Judgement(
