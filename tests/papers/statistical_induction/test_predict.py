@@ -59,7 +59,7 @@ def test_the_end_does_not_depend_on_time(trained):
 
 
 def test_doubly_stochastic_chains_leave_lag_one():
-    """Descent from a state on lag 1 lowers the loss by other lags, too: W off the diagonal falls."""
+    """W off the diagonal falls, since the loss of these chains does not fix it."""
     rng = np.random.default_rng(0)
     x = theory.sample(rng, theory.doubly(rng, 100, 3), 31)
     W, v = 0.2 * np.eye(3), 4.0 * (np.arange(30) == 1)

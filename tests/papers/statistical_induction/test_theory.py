@@ -79,7 +79,7 @@ def test_first_signal_equals_the_gradient(k):
     np.testing.assert_allclose(theory.first_signal(P[None], T), -first / w, atol=1e-4)
 
 
-def test_first_numbers_of_the_atlas():
+def test_first_numbers_as_measured_before():
     """Measured apart from this code, on 3,072 chains at T = 50."""
     rng = np.random.default_rng(0)
     for k, step, signal in (
@@ -104,7 +104,7 @@ def test_leading_terms_are_the_limit():
 
 
 def test_signs_alternate_for_two_symbols():
-    """P^d - 1 pi^T = lambda^d (I - 1 pi^T): a chain that flips alternates, one that stays does not."""
+    """P^d - 1 pi^T = lambda^d (I - 1 pi^T): chains that flip alternate."""
     flips = theory.lag_kernel(np.array([[[0.2, 0.8], [0.8, 0.2]]]), 6)
     np.testing.assert_allclose(flips / flips[0], (-0.6) ** np.arange(6))
     stays = theory.lag_kernel(np.array([[[0.8, 0.2], [0.2, 0.8]]]), 6)
@@ -117,7 +117,7 @@ def test_unigram_chains_have_no_signal():
 
 
 def test_end():
-    """The best w of the atlas, 0.114 and 0.169 at T = 50 from other chains; no w near it is better."""
+    """The best w at T = 50, 0.114 and 0.169 from other chains; no w near it is better."""
     rng = np.random.default_rng(0)
     for k, expected in ((2, 0.114), (3, 0.169)):
         x = theory.sample(rng, theory.dirichlet(rng, 2000, k), 51)
@@ -151,8 +151,8 @@ def test_rules_count():
         ("unigram", 3, (0.264, 0.0095, 0.0246)),
     ],
 )
-def test_distances_of_the_atlas(prior, k, expected):
-    """KL(true row || rule) at the last of 100 positions, 3,000 chains; ours differ by their error."""
+def test_distances_as_measured_before(prior, k, expected):
+    """KL(true row || rule) at the last of 100 positions; ours have 3,000 chains."""
     rng = np.random.default_rng(0)
     P = theory.PRIORS[prior](rng, 3000, k)
     x = theory.sample(rng, P, 100)
@@ -174,7 +174,7 @@ def test_doubly_stochastic_rows_are_uniform_for_two_symbols():
 
 
 def test_large_logits_need_a_careful_softmax():
-    """exp of a count times a large w overflows; log_softmax does not, and the gradient is finite."""
+    """exp of a count times a large w overflows; the loss by log_softmax is finite."""
     x = np.tile([0, 1], (1, 40))
     W, v = 40.0 * np.eye(2), theory.lag_one(79)
     with np.errstate(over="ignore", invalid="ignore"):
