@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlab.auditing.runs import trained_run
 from attnlab.experiments import Estimate, mean
 from attnlab.models import Transformer
-from attnlab.simulation import Batches, Record, Simulation, Steps
-from attnlab.simulation.optimizers import Optimizer
+from attnlab.simulation import Batches, Optimizer, Record, Simulation, Steps
 from attnlab.tasks import Task
 
 from .distances import distances

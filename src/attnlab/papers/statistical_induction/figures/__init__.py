@@ -2,7 +2,7 @@
 
 from importlib import resources
 
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 
 
 def published(name: str) -> pd.DataFrame:

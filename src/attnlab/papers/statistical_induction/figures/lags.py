@@ -32,8 +32,10 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return the first signal over w, exact and to leading order, by prior, symbols and lag; v of
-    training on Dirichlet chains by symbols, seed and lag; and released position weights."""
+    """Return the first signal over w, exact and to leading order, by prior, symbols and lag.
+
+    Beside it v of training on Dirichlet chains by symbols, seed and lag, and released weights.
+    """
     T = recipe.length
     exact, leading = np.zeros((2, 2, len(SYMBOLS), LAGS))
     for i, prior in enumerate(("dirichlet", "doubly")):
@@ -107,10 +109,10 @@ def draw(found: xr.Dataset) -> Figure:
                 lag - 0.2, v / v[1], "D", color="black", markersize=4, label="trained (Dirichlet)"
             )
             if k == 2:
-                of = found["published"]
+                released = found["published"]
                 ax.plot(
                     lag,
-                    of / of[1],
+                    released / released[1],
                     "o",
                     markersize=4,
                     markerfacecolor="none",

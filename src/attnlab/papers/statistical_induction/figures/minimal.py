@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,11 +12,11 @@ from matplotlib.figure import Figure
 from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.simulation import simulate
+from attnlab.simulation import Simulation, simulate
 from attnlab.theory import predict
 
 from .. import runs
-from ..model import MinimalInduction
+from ..model import First, MinimalInduction
 from ..predict import end_weight
 from . import published
 
@@ -42,7 +41,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     k, T = recipe.symbols, recipe.length
     at = tuple(step for step in runs.EARLY if step < recipe.steps)
 
-    def run(first: str) -> Any:
+    def run(first: First) -> Simulation:
         model = MinimalInduction(first=first)
         return runs.minimal(k, at=(*at, recipe.steps), seeds=recipe.seeds, length=T, model=model)
 

@@ -17,7 +17,11 @@ from attnlab.simulation import simulate
 from .. import runs
 from ..survey import survey
 
-COLOURS = {"dirichlet": style.DISTINCT, "doubly": style.COMMON, "unigram": "0.45"}
+COLOURS: dict[runs.Prior, str] = {
+    "dirichlet": style.DISTINCT,
+    "doubly": style.COMMON,
+    "unigram": "0.45",
+}
 NAMES = {"dirichlet": "Dirichlet", "doubly": "doubly stochastic", "unigram": "unigram"}
 
 
@@ -32,18 +36,12 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return lag-1 attention of the minimal model by prior, seed and step; lag-1 attention and KL
-    of the surveyed transformer; and the mean KL of the rules by prior."""
+    """Return lag-1 attention of the minimal model by prior, seed and step, and lag-1 attention and
+    KL of the surveyed transformer."""
     at = (*(step for step in (*runs.EARLY, 150, 200, 400) if step < recipe.steps), recipe.steps)
     lag = []
     for prior, report in in_turn(list(COLOURS), progress):
-        run = runs.minimal(
-            recipe.symbols,
-            prior,
-            at=at,
-            seeds=recipe.seeds,
-            length=recipe.length,  # type: ignore[arg-type]
-        )
+        run = runs.minimal(recipe.symbols, prior, at=at, seeds=recipe.seeds, length=recipe.length)
         lag.append(simulate(run, progress=report)["lag_mass"].isel(lag=1))
     surveyed = [survey()[name] for name in ("dirichlet", "doubly")]
     found = xr.Dataset({"minimal": xr.concat(lag, xr.Variable("prior", list(COLOURS)))})
@@ -95,9 +93,9 @@ def draw(found: xr.Dataset) -> Figure:
             lines = axes[0].plot(found["step"], of, color=colour, linewidth=0.9)
             lines[0].set_label(NAMES[prior])
         for ax, name in zip(axes[1:], ("previous", "kl"), strict=True):
-            for prior in found["shown"].values:
+            for prior in ("dirichlet", "doubly"):
                 of = found[name].sel(shown=prior).transpose("transformer_step", "run")
-                ax.plot(found["transformer_step"], of, color=COLOURS[str(prior)], linewidth=0.9)
+                ax.plot(found["transformer_step"], of, color=COLOURS[prior], linewidth=0.9)
             ax.set(xlabel="step", ylim=(0, None))
         axes[0].set(xlabel="step", xscale="symlog", ylim=(0, 1))
         style.y_labels(axes, ["attention to lag 1", "attention to lag 1", "KL(true row || model)"])

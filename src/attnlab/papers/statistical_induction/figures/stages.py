@@ -59,7 +59,8 @@ def _of(found: xr.Dataset, model: str) -> xr.Dataset:
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of stages and of layers."""
-    numbers, right = {}, []
+    numbers: dict[str, float] = {}
+    right = []
     for model in ("minimal", "transformer"):
         of = _of(found, model)
         at = nearest(of).transpose("seed", "step")
