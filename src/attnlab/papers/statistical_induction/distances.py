@@ -10,7 +10,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.measures import places
-from attnlab.models import Transformer
 from attnlab.simulation import Simulation
 
 from . import theory
@@ -109,7 +108,7 @@ def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
         return (rule * (np.log(np.maximum(rule, 1e-300)) - logs)).sum(-1).mean()
 
     found = {"kl": to(of.row)} | {name: to(of.rules[name]) for name in STAGES}
-    if isinstance(model, Transformer):
+    if "attention" in captured:
         first, second = captured["attention"][0, :, 0], captured["attention"][1, :, 0, -1:]
         T = of.tokens.shape[1]
         where = np.full((len(of.tokens), 1), T - 1)

@@ -116,15 +116,13 @@ class NGrams(Task):
         draws = jax.random.exponential(of_rows, (size, k**memory, k))
         bounds = jnp.cumsum(draws / draws.sum(-1, keepdims=True), -1)[..., :-1]
         first = jax.random.randint(of_first, (size, memory), 0, k)
-        u = jax.random.uniform(of_steps, (self.length + 1 - memory, size, 1))
-        each = jnp.arange(size)
-
-        def following(state: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-            x = (u > bounds[each, state]).sum(-1)
-            return (state * k + x) % k**memory, x
-
+        # As in `MarkovChains`: where each step would lead from every state, composed.
+        u = jax.random.uniform(of_steps, (self.length + 1 - memory, size, k**memory, 1))
+        x = (u > bounds).sum(-1)
+        maps = (jnp.arange(k**memory) * k + x) % k**memory
+        maps = jax.lax.associative_scan(lambda f, g: jnp.take_along_axis(g, f, -1), maps)
         state = first @ (k ** jnp.arange(memory)[::-1])
-        _, later = jax.lax.scan(following, state, u)
+        later = jnp.take_along_axis(maps, state[None, :, None], -1)[..., 0] % k
         tokens = jnp.concatenate([first, later.T], axis=1)
         return Batch(tokens[:, :-1], tokens[:, 1:])
 
