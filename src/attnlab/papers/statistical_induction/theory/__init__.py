@@ -4,18 +4,21 @@ Read `chains` (priors, sequences and the rules of counting), then `gradient` (th
 its start), then `minimal` (its gradient anywhere, mean descent, and its end).
 `attnlab.papers.statistical_induction.theory` never imports the simulator: agreement is evidence.
 
+pi is the stationary law of a chain, and G_d the lag kernel: what lag d of the first layer is worth
+at the start.
+
 Symbols
 -------
 k, T
     Symbols and positions.
-P, pi
-    Transition matrix of a chain, and its stationary law.
+P
+    Transition matrices, one for each chain.
 W
     Second layer of the minimal model, (k, k); c in all entries at the start, plus w I.
 v
     First layer: a logit for each lag d.
-G_d
-    Lag kernel: what the first layer's lag d is worth at the start.
+x, y
+    Sequences, and the next symbol at each position.
 """
 
 from .chains import (
