@@ -39,7 +39,7 @@ MODELS: Mapping[str, Model] = {
     "none": Extended(normalization="none"),
     "mlp": Joint(scale=0.0),
 }
-BASELINES = ("nothing moves", "frequency takes all")
+BASELINES = ("nothing moves", "frequency")
 SHOWN = 0  # the draw whose curves are drawn
 
 
