@@ -305,8 +305,8 @@ def test_every_theory_that_admits_a_run_predicts_it():
     errors = runs["error"]
     asked = [name for name in offered("theories") if name in runs["theory"]]
     assert {"sgd", "polarisation-class", "joma-moving"} <= set(asked)
-    for theory in asked:  # each is about one of the models
-        assert int(errors.sel(theory=theory).notnull().all("seed").sum()) == 1
+    for name in asked:  # each is about one of the models
+        assert int(errors.sel(theory=name).notnull().all("seed").sum()) == 1
     np.testing.assert_allclose(errors.sel(theory="nothing moves"), 1.0)
     moving = errors.sel(model="mlp", theory="joma-moving")
     assert (moving < errors.sel(model="mlp", theory="joma-stationary")).all()
