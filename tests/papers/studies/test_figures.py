@@ -283,7 +283,9 @@ def test_residual_makes_roles_local_where_probabilities_are_alike():
 def test_one_token_takes_all_without_the_norm_only():
     runs = make("norm")[0]
     top = runs["top"].isel(time=-1)
-    assert (top.sel(norm="none") > 0.9).all()
+    free = top.sel(norm="none")
+    assert (free.sel(ratio=1) > 0.9).all()
+    assert (free.sel(ratio=10) < free.sel(ratio=1)).all()  # a fast decoder hides it
     assert (top.sel(norm="l2") < 0.9).all()
     assert (runs["late"] > 0).all()  # neither has stopped
     with pytest.raises(ValueError, match="records: expected at least"):
