@@ -82,7 +82,7 @@ def test_what_a_claim_points_at_exists(claim):
 def test_a_claim_is_complete(claim):
     for text in (claim.statement, *claim.sources, claim.how):
         assert text.strip()
-    assert re.match(r"(Compare|Check|Measure) ", claim.how)
+    assert re.match(r"(Check|Compare|Count|Fit|Measure|Solve|Take|Train) ", claim.how)
     assert claim.how.endswith((".", '".'))
     # an unknown command is an error, and nothing of LaTeX is left
     assert not re.search(r"[\\$]", claim.plain), claim.plain

@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.authoring import requirements
 
-OWN = ("scan_and_snap", "max_margin", "joma", "polarisation", "studies")
+OWN = ("scan_and_snap", "max_margin", "joma", "polarisation", "linear_icl", "studies")
 QUICK = (
     "lemma-1",
     "lemma-2",
@@ -21,6 +21,7 @@ QUICK = (
     "joma-tree",
     "mm-gradient",
     "pol-ntk",
+    "icl-heads",
 )
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {

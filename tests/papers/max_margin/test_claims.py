@@ -11,7 +11,7 @@ from attnlab.papers.max_margin.claims import direction, variants
 from attnlab.papers.max_margin.model import CrossAttention
 from attnlab.theory.facts import facts_of
 
-SHEET = {
+ASKED = {
     *("mm-gradient", "mm-direction", "mm-saturates", "mm-local", "mm-sparsify", "mm-global-not"),
     *("mm-equal-scores", "mm-overparameterised", "mm-feasible", "mm-nuclear", "mm-rank"),
     *("mm-kq-faster", "mm-rate", "mm-gd-slow", "mm-multi", "mm-one-hot", "mm-levels"),
@@ -20,7 +20,7 @@ SHEET = {
 
 def test_every_claim_says_how_it_is_known():
     claims = claims_of("max_margin")
-    assert {claim.id for claim in claims} == SHEET
+    assert {claim.id for claim in claims} == ASKED
     ours = {claim.id for claim in claims if claim.reading == "ours"}
     assert ours == {"mm-one-hot", "mm-levels"}
     assert {claim.reading for claim in claims} == {"as we know it", "ours"}

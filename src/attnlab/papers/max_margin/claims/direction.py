@@ -39,7 +39,7 @@ def levels() -> Simulation:
     tolerance=1e-8,
     runs={},
     code=("loss_gradient",),
-    test="test_theory.py::test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
+    test="tests/papers/max_margin/test_theory.py::test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
     number="error below {:.0e}",
 )
 def mm_gradient(found: Found) -> Measurement:
@@ -73,7 +73,7 @@ def mm_gradient(found: Found) -> Measurement:
     relation=AT_MOST,
     runs={"local": local},
     code=("max_margin", "direction_error", "correlation"),
-    test="test_theory.py::test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
+    test="tests/papers/max_margin/test_theory.py::test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
     figure="local",
     training_number="the correlation after 2,000 steps is {:.4f}",
 )
@@ -115,7 +115,7 @@ def mm_direction(found: Found) -> Measurement:
     relation=AT_LEAST,
     runs={"local": local},
     code=("log_attention",),
-    test="test_theory.py::test_other_weights_fall_exponentially_with_the_margin",
+    test="tests/papers/max_margin/test_theory.py::test_other_weights_fall_exponentially_with_the_margin",
     figure="local",
     training_number="the least of all largest weights is 1 - {:.0e}",
 )
@@ -143,7 +143,7 @@ def mm_saturates(found: Found) -> Measurement:
     runs={"levels": levels},
     reading="ours",
     code=("regularisation_path", "late_training", "max_margin"),
-    test="test_theory.py::test_the_regularisation_path_has_the_offset_of_late_training",
+    test="tests/papers/max_margin/test_theory.py::test_the_regularisation_path_has_the_offset_of_late_training",
     training_number="attention is off by {:.1%} at most, without a fitted number",
 )
 def mm_levels(found: Found) -> Measurement:

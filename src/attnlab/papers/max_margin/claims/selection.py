@@ -59,7 +59,7 @@ def selecting(scores: Scores, scale: float) -> Simulation:
     in_parts=True,
     runs={"many": many},
     code=("locally_optimal", "support"),
-    test="test_theory.py::test_a_selection_that_is_not_locally_optimal_is_left",
+    test="tests/papers/max_margin/test_theory.py::test_a_selection_that_is_not_locally_optimal_is_left",
     figure="arithmetic",
     training_number="{:.2%} of the selections at 2,000 steps",
 )
@@ -101,7 +101,7 @@ def mm_local(found: Found) -> Measurement:
     relation=BELOW,
     runs={"local": local},
     code=("max_margin",),
-    test="test_theory.py::test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
+    test="tests/papers/max_margin/test_theory.py::test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
     figure="dimension",
     training_number="in {:.0%} of the runs all six tokens have the highest score",
 )
@@ -140,6 +140,13 @@ def stable_wrong(instance: dict[str, NDArray[Any]]) -> NDArray[np.float64] | Non
     return None
 
 
+SELECTING = {
+    (scores, scale): partial(selecting, scores, scale)
+    for scores in ("equal", "random")
+    for scale in (0.0, FAR)
+}
+
+
 @claim(
     "mm-equal-scores",
     sources="T24",
@@ -147,13 +154,9 @@ def stable_wrong(instance: dict[str, NDArray[Any]]) -> NDArray[np.float64] | Non
     r"$W^{mm}_{opt}$",
     relation=EQUAL,
     in_parts=True,
-    runs={
-        f"{scores}, {scale:g}": partial(selecting, scores, scale)
-        for scores in ("equal", "random")
-        for scale in (0.0, FAR)
-    },
+    runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
     code=("stays_selected", "pulled_margin"),
-    test="test_theory.py::test_not_every_start_leads_to_the_best_tokens",
+    test="tests/papers/max_margin/test_theory.py::test_not_every_start_leads_to_the_best_tokens",
     training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
 )
 def mm_equal_scores(found: Found) -> Measurement:
@@ -161,11 +164,7 @@ def mm_equal_scores(found: Found) -> Measurement:
     times the usual start. Then look for a stable selection with a wrong token, in a sequence that
     the programme of the others decides, and train from far out along it.
     """
-    reached = {
-        (scores, scale): all_optimal(compared(selecting(scores, scale)))
-        for scores in ("equal", "random")
-        for scale in (0.0, FAR)
-    }
+    reached = {setting: all_optimal(compared(run())) for setting, run in SELECTING.items()}
     run = selecting("equal", 0.0)
     starts = {seed: stable_wrong(of) for seed, of in enumerate(instances(run))}
     stays = {
@@ -202,7 +201,7 @@ def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
     relation=ABOVE,
     runs={f"d={d}": partial(wide, d, 100) for d in WIDTHS},
     code=("locally_optimal",),
-    test="test_theory.py::test_feasibility_is_that_of_linear_programming",
+    test="tests/papers/max_margin/test_theory.py::test_feasibility_is_that_of_linear_programming",
     figure="dimension",
     training_number="{:.0%} of the runs at d = 32",
 )
@@ -234,7 +233,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     relation=EQUAL,
     runs={},
     code=("sufficient_dimension", "least_distance"),
-    test="test_theory.py::test_the_sufficient_dimension_suffices_and_is_not_necessary",
+    test="tests/papers/max_margin/test_theory.py::test_the_sufficient_dimension_suffices_and_is_not_necessary",
     figure="dimension",
     number="where d is far below, at n=10, T=5, d=4, {:.0%} have one",
 )

@@ -46,7 +46,7 @@ TIMES = (1e9, 1e10, 1e11)
     relation=ABOVE,
     runs={"factors": factors},
     code=("nuclear_margin",),
-    test="test_theory.py::test_the_nuclear_programme_is_certified_and_that_of_its_factors",
+    test="tests/papers/max_margin/test_theory.py::test_the_nuclear_programme_is_certified_and_that_of_its_factors",
     figure="local",
     training_number="the correlation with the nuclear solution is {:.4f}",
 )
@@ -76,7 +76,7 @@ def mm_nuclear(found: Found) -> Measurement:
     relation=BELOW,
     runs={},
     code=("nuclear_margin", "rank"),
-    test="test_theory.py::test_the_nuclear_solution_has_lower_rank_and_norm",
+    test="tests/papers/max_margin/test_theory.py::test_the_nuclear_solution_has_lower_rank_and_norm",
     figure="dimension",
     number="at n = d = 10 the mean nuclear rank is {:.2f}",
 )
@@ -113,7 +113,7 @@ def mm_rank(found: Found) -> Measurement:
     relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
     code=("several_tokens",),
-    test="test_theory.py::test_several_tokens_are_found_again",
+    test="tests/papers/max_margin/test_theory.py::test_several_tokens_are_found_again",
     figure="several",
     training_number="1 - correlation is {:.3f} at d = 4",
 )
@@ -185,7 +185,7 @@ def one_hot(values: str, counts: str) -> Simulation:
         for counts in COUNTS
     },
     code=("one_hot_margin",),
-    test="test_theory.py::test_one_hot_tokens",
+    test="tests/papers/max_margin/test_theory.py::test_one_hot_tokens",
     training_number="1 - cosine of the growth is {:.0e} at most",
 )
 def mm_one_hot(found: Found) -> Measurement:
