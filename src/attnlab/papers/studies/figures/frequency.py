@@ -87,7 +87,7 @@ def _cell(recipe: Recipe, norm: Any, start: float, progress: Progress) -> xr.Dat
     right = xr.concat([winner == score, winner == frequency], xr.Variable("rule", list(RULES)))
     z = found["parameters.attention"]
     grown = z.isel(time=-1, drop=True) - z.isel(time=1, drop=True)
-    tokens = [np.flatnonzero(of) for of in task.drawn]
+    tokens = [np.flatnonzero(of).tolist() for of in task.drawn]
     cosine = xr.apply_ufunc(
         lambda w, of: _cosine(of, one_hot_margin(tokens, w, task.vocab_size)),
         winner,
