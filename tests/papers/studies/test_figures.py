@@ -13,7 +13,7 @@ from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.studies.figures import heads, optimizers, overlap, positions, residual
-from attnlab.shelf import paper, recipe_file
+from attnlab.shelf import offered, paper, recipe_file
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from, random
 
@@ -278,3 +278,37 @@ def test_residual_makes_roles_local_where_probabilities_are_alike():
     assert set(kind[local.distinct.any(0)]) == {"across", "own"}
     with pytest.raises(ValueError, match="tokens.few: expected a number for each of"):
         replace(recipe_for("residual"), tokens={"few": {"own": 3}})
+
+
+def test_one_token_takes_all_without_the_norm_only():
+    runs = make("norm")[0]
+    top = runs["top"].isel(time=-1)
+    free = top.sel(norm="none")
+    assert (free.sel(ratio=1) > 0.9).all()
+    assert (free.sel(ratio=10) < free.sel(ratio=1)).all()  # a fast decoder hides it
+    assert (top.sel(norm="l2") < 0.9).all()
+    assert (runs["late"] > 0).all()  # neither has stopped
+    with pytest.raises(ValueError, match="records: expected at least"):
+        replace(small("norm"), records=1)
+
+
+def test_the_best_score_wins_with_a_fixed_decoder_and_frequency_with_a_fast_one():
+    runs = make("frequency")[0]
+    right = runs["right"].sel(norm="none").mean("seed")
+    fixed, fast = right.isel(ratio=0), right.isel(ratio=-1)
+    assert (fixed.sel(rule="score") > fixed.sel(rule="frequency")).all()
+    assert (fast.sel(rule="frequency") > fast.sel(rule="score")).all()
+    with pytest.raises(ValueError, match="ratios: expected rising numbers from 0"):
+        replace(small("frequency"), ratios=(1.0, 2.0))
+
+
+def test_every_theory_that_admits_a_run_predicts_it():
+    runs = make("together")[0]
+    errors = runs["error"]
+    asked = [name for name in offered("theories") if name in runs["theory"]]
+    assert {"sgd", "polarisation-class", "joma-moving"} <= set(asked)
+    for name in asked:  # each is about one of the models
+        assert int(errors.sel(theory=name).notnull().all("seed").sum()) == 1
+    np.testing.assert_allclose(errors.sel(theory="nothing moves"), 1.0)
+    moving = errors.sel(model="mlp", theory="joma-moving")
+    assert (moving < errors.sel(model="mlp", theory="joma-stationary")).all()

@@ -1,0 +1,200 @@
+"""Study: freeze, or winner takes all? The same sequence classes in the same flow, one switch.
+
+Scan and Snap normalises what attention reads (l2) and says that attention freezes before one token
+has it all; polarisation normalises nothing and says that one token takes all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_mean, draw_range
+from attnlab.experiments.estimate import Estimate, mean
+from attnlab.experiments.texts import Texts
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Progress
+from attnlab.models import Extended
+from attnlab.papers.polarisation.theory import cross_entropy_ratio
+from attnlab.plots import style
+from attnlab.simulation import Flow, Record, simulate
+from attnlab.tasks.classes import random
+
+TEXTS = Texts.beside(__file__)
+NORMS = {"none": "no norm (polarisation)", "l2": r"$\ell_2$ norm (Scan and Snap)"}
+ALL, LATE = 0.9, 1e-4  # "takes all"; late is from this fraction of the time on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StudyRecipe):
+    """classes, tokens, overlap, concentration: of the `random` classes that the seeds draw, tokens
+    counting those that sequences draw. ratios: eta_Y/eta_Z. time: of the flow, at eta_Z = 1."""
+
+    classes: int
+    tokens: int
+    overlap: float
+    concentration: float
+    ratios: tuple[float, ...]
+    time: float
+    records: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.records < 10:
+            raise InputError(f"records: expected at least 10, got {self.records}")
+
+    def inputs(self) -> list[str]:
+        """Nothing is read from elsewhere."""
+        return []
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Over (norm, ratio, seed, ...): `top`, the largest attention of a class, and `common`, that to
+    all common tokens, means over classes (time); `late`, how much attention goes elsewhere in the
+    late part; `frequent`, the share of classes whose winner is the most frequent distinct token;
+    `contrast`, the attention to this token over that to the least frequent distinct one, relative
+    to the start; `tail`, 1 - top over the law of polarisation at the end."""
+    return over_cells(partial(_cell, recipe), progress, norm=NORMS)
+
+
+def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
+    K = recipe.classes
+    sets = [
+        random(
+            recipe.tokens + K + 1,
+            K,
+            concentration=recipe.concentration,
+            overlap=recipe.overlap,
+            seed=seed,
+        )
+        for seed in range(recipe.seeds)
+    ]
+    ratio = xr.DataArray(list(recipe.ratios), dims="ratio", coords={"ratio": list(recipe.ratios)})
+    times = (0.0, *np.geomspace(1.0, recipe.time, recipe.records))
+    found = simulate(
+        sets,
+        model=Extended(normalization=norm),
+        motion=Flow(recipe.time, "implicit", rtol=1e-7, atol=1e-9),
+        eta_y=ratio,
+        eta_z=1.0,
+        record=Record("attention", at=times),
+        dtype="float64",
+        progress=progress,
+    )
+    attention = found["attention"].isel(seed=0, drop=True).rename(setting="seed")
+    attention = attention.assign_coords(seed=range(recipe.seeds))
+    P = attention.isel(time=0, ratio=0, drop=True)
+    drawn = P > 0
+    distinct = drawn & (drawn.sum("sequence_class") == 1)
+    order = P.where(distinct)
+    often, seldom = order.fillna(-1).argmax("token"), order.fillna(2).argmin("token")
+    top, end = attention.max("token"), attention.isel(time=-1, drop=True)
+    late = attention.sel(time=LATE * recipe.time, method="nearest").drop_vars("time")
+    n = drawn.sum("token")
+    rho = cross_entropy_ratio(sets[0].vocab_size, 1.0) / ratio
+    law = 2 * (n - 1) / (n * rho * np.log(recipe.time * ratio / K) ** 2)
+    spread = end.isel(token=often) / end.isel(token=seldom)
+    start = P.isel(token=often) / P.isel(token=seldom)
+    kept = {
+        "top": top,
+        "common": attention.where(drawn & ~distinct, 0.0).sum("token"),
+        "late": abs(end - late).sum("token") / 2,
+        "frequent": end.argmax("token") == often,
+        "contrast": spread / start,
+        "tail": (1 - top.isel(time=-1, drop=True)) / law,
+    }
+    means = {name: of.mean("sequence_class") for name, of in kept.items()}
+    return xr.Dataset(means).transpose("ratio", "seed", ...)
+
+
+def _ends(runs: xr.Dataset) -> dict[str, Estimate]:
+    """Return the numbers of one norm and ratio at the end."""
+    last = runs.isel(time=-1)
+    return {
+        "top": mean(last["top"]),
+        "late": mean(last["late"]),
+        "frequent": mean(last["frequent"]),
+        "contrast": mean(last["contrast"]),
+        "common": mean(last["common"]),
+        "tail": mean(last["tail"]),
+    }
+
+
+def table(runs: xr.Dataset) -> Table:
+    """One row for each norm and ratio."""
+    rows, cells = [], []
+    for norm in NORMS:
+        for ratio in runs["ratio"].values:
+            ends = _ends(runs.sel(norm=norm, ratio=ratio))
+            rows.append({"ratio": float(ratio), **{name: of.value for name, of in ends.items()}})
+            cells.append([norm, f"{ratio:g}", *(f"{of}" for of in ends.values())])
+            if norm != "none":
+                cells[-1][-1] = "-"
+    return TEXTS.table(rows, cells, seeds=runs.sizes["seed"], time=float(runs["time"][-1]))
+
+
+def draw(runs: xr.Dataset) -> Figure:
+    """The winner's attention and that to common tokens against time; contrast at the end."""
+    time = runs["time"].values[1:]
+    with style.page(2.8) as figure:
+        axes = figure.subplots(1, 3)
+        for (norm, label), dash in zip(NORMS.items(), ("-", ":"), strict=True):
+            for one, look in style.entries(runs.sel(norm=norm).isel(time=slice(1, None)), "ratio"):
+                curve = {"color": look["color"], "linestyle": dash}
+                text = rf"{label}, $\eta_Y/\eta_Z$ = {float(one['ratio']):g}"
+                draw_range(axes[0], time, one["top"], label=text, **curve)
+                draw_range(axes[1], time, one["common"], **curve)
+            contrast = runs["contrast"].sel(norm=norm)
+            marker = {"marker": "o", "color": "0.2", "linestyle": dash}
+            draw_mean(axes[2], np.arange(contrast.sizes["ratio"]), contrast, **marker)
+        for ax in axes[:2]:
+            ax.set(xscale="log", xlabel="flow time t", ylim=(0, 1))
+        axes[2].set_xticks(range(runs.sizes["ratio"]), [f"{r:g}" for r in runs["ratio"].values])
+        axes[2].set(yscale="log", xlabel=r"$\eta_Y/\eta_Z$")
+        style.panel_titles(axes, TEXTS.panels)
+        style.legend_above(figure, axes[0], ncols=2)
+    return figure
+
+
+def judge(runs: xr.Dataset) -> Judgement:
+    """Does one token take all without the norm, and not with it?"""
+    ratios = [float(ratio) for ratio in runs["ratio"].values]
+    found = {
+        f"{name}_{norm}_{ratio:g}": of
+        for norm in NORMS
+        for ratio in ratios
+        for name, of in _ends(runs.sel(norm=norm, ratio=ratio)).items()
+        if norm == "none" or name != "tail"
+    }
+    last = runs["top"].isel(time=-1)
+    free, held = last.sel(norm="none") > ALL, last.sel(norm="l2") < ALL
+    first, fast = f"{ratios[0]:g}", f"{ratios[-1]:g}"
+    at = {
+        f"{norm}_{name}": {
+            key: found[f"{key}_{norm}_{ratio}"]
+            for key in ("top", "late", "frequent", "contrast", "common")
+        }
+        for norm in NORMS
+        for name, ratio in (("even", first), ("fast", fast))
+    }
+    return TEXTS.judgement(
+        Standing.of((free & held).all(), in_part=bool(held.all())),
+        found,
+        **at,
+        tails=(found[f"tail_none_{first}"], found[f"tail_none_{fast}"]),
+        ratios=(ratios[0], ratios[-1]),
+        time=float(runs["time"][-1]),
+        late_from=float(LATE * runs["time"][-1]),
+        seeds=runs.sizes["seed"],
+    )
+
+
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)
