@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from attnlab.experiments import Estimate
 from attnlab.files.errors import InputError
 from attnlab.measures import parent_attention, parent_recovery
 from attnlab.measures.maps import entropy as maps_entropy
@@ -19,7 +21,7 @@ from .model import Disentangled, Reduced
 from .task import ROOT, Forest, Graph, TwoParents
 
 GRAPHS: tuple[Graph, ...] = ("chain", "pairs", "random")
-SEEDS = 3
+SEEDS = 10
 STAGE = 300
 PROBE = 4096
 
@@ -57,7 +59,12 @@ def stages(
 
 
 def stage_one(
-    task: Forest, *, steps: int, seeds: int = SEEDS, batch: int = 512, model: Reduced | None = None
+    task: Forest,
+    *,
+    steps: int,
+    seeds: int | Sequence[int] = SEEDS,
+    batch: int = 512,
+    model: Reduced | None = None,
 ) -> Simulation:
     """Return stage 1 alone, at a constant learning rate, as the theories take it."""
     return Simulation(
@@ -120,12 +127,24 @@ def two_parents(
     )
 
 
+def estimate(values: ArrayLike) -> Estimate:
+    """Return the mean of independent values, such as those of seeds, with its standard error."""
+    of = np.ravel(np.asarray(values, dtype=np.float64))
+    return Estimate(float(of.mean()), float(of.std(ddof=1) / np.sqrt(of.size)), of.size)
+
+
 def parents(run: Simulation) -> NDArray[np.int64]:
     """Return the graph of each seed, (seed, position)."""
     if isinstance(run.task, TwoParents):
         raise InputError("task: TwoParents has two graphs; take those of the task")
+    return _parents(run.task, run.seeds)
+
+
+@cache
+def _parents(task: Forest, seeds: tuple[int, ...]) -> NDArray[np.int64]:
+    run = stage_one(task, steps=1, seeds=seeds)  # what a seed draws hangs on the task alone
     drawn = {facts.seed: facts.data["parents"] for _, facts in facts_of(run)}
-    return np.stack([drawn[seed] for seed in run.seeds])
+    return np.stack([drawn[seed] for seed in seeds])
 
 
 def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:

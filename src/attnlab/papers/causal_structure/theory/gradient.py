@@ -79,7 +79,8 @@ def softmax_gradient(
 ) -> Floats:
     """Return x = -dL/dS at the weights S of layer 1.
 
-    x_ij = beta0 E[a_i (u_i - sum_k a_k u_k) 1{s_j = s_T}], u_i = pi(s_i|s_T) / (f_{s_i} + eps). Exact at any S, for the mean over the sequences given.
+    x_ij = beta0 E[a_i (u_i - sum_k a_k u_k) 1{s_j = s_T}], u_i = pi(s_i|s_T) / (f_{s_i} + eps).
+    Exact at any S, for the mean over the sequences given.
     """
     a = second_weights(of, weights, beta0)
     ratio = of.target / (outputs(of, a) + eps) if eps else _ratio(of, a)

@@ -38,13 +38,21 @@ def sample_chains(
 
 
 def stationary(pi: ArrayLike) -> Floats:
-    """Return the stationary law mu of transition matrices (..., S, S), by a linear system."""
-    pi = np.asarray(pi, dtype=np.float64)
-    S = pi.shape[-1]
-    # mu (I - pi + 1 1^T) = 1^T, since mu (I - pi) = 0 and mu 1 = 1
-    system = np.eye(S) - pi + 1.0
-    mu = np.linalg.solve(np.swapaxes(system, -1, -2), np.ones((*pi.shape[:-1], 1)))[..., 0]
-    return np.maximum(mu, 0.0) / np.maximum(mu, 0.0).sum(-1, keepdims=True)
+    """Return the stationary law mu of transition matrices (..., S, S).
+
+    State by state is taken out of the chain (Grassmann, Taksar and Heyman), without a subtraction,
+    so that every entry is right to rounding however small it is: g divides by mu, and rows from a
+    sparse prior have symbols that almost never occur.
+    """
+    left = np.array(pi, dtype=np.float64)
+    S = left.shape[-1]
+    for n in range(S - 1, 0, -1):
+        left[..., :n, n] /= left[..., n, :n].sum(-1, keepdims=True)
+        left[..., :n, :n] += left[..., :n, n, None] * left[..., n, None, :n]
+    mu = np.ones(left.shape[:-1])
+    for n in range(1, S):
+        mu[..., n] = (mu[..., :n] * left[..., :n, n]).sum(-1)
+    return mu / mu.sum(-1, keepdims=True)
 
 
 def joint_law(pi: ArrayLike, down: int, across: int) -> Floats:
