@@ -93,10 +93,13 @@ def draw(found: xr.Dataset) -> Figure:
         for ax, name in zip(wide, ("A1", "A2", "W"), strict=True):
             low, high = np.percentile(found[name], (15, 100))  # as published
             ax.imshow(found[name], cmap="Blues", vmin=low, vmax=high)
+            ax.set(xticks=[], yticks=[])
         S = found.attrs["symbols"] - 0.5
         for line in (wide[0].axhline, wide[0].axvline):
             line(S, color=style.ACCENT, linewidth=0.8)
         wide[0].set(xlabel="key: tokens | positions", ylabel="query: tokens | positions")
+        wide[1].set(xlabel="token read by layer 1", ylabel="test token")
+        wide[2].set(xlabel="output", ylabel="token read by layer 2")
         step = found["step"]
         for seed in range(found.sizes["seed"]):
             one = found.isel(seed=seed)
@@ -112,7 +115,7 @@ def draw(found: xr.Dataset) -> Figure:
         curves[1].annotate("recovery", (0.98, 0.9), xycoords="axes fraction", ha="right")
         curves[1].annotate(
             "attention to the parent",
-            (0.98, 0.45),
+            (0.98, 0.2),
             xycoords="axes fraction",
             ha="right",
             color=style.DISTINCT,
