@@ -28,8 +28,7 @@ def judge(z):
     last = z.isel(time=-1)
     error = float(abs(last["predicted"] - last["trained"]).max() / abs(last["trained"]).max())
     found = f"The prediction is off by {error:.1%} at the end."
-    standing = Standing.HOLDS if error < 0.1 else Standing.FAILS
-    return Judgement(standing, headline=found, summary=found, alt=found, numbers={"error": error})
+    return Judgement(Standing.of(error < 0.1), found, found, found, numbers={"error": error})
 
 
 def draw(z):

@@ -1,4 +1,4 @@
-"""What is made from an audit: the theorem map, the page, the errata."""
+"""Documents made from an audit: the theorem map, the page, the errata."""
 
 import contextlib
 import io
@@ -111,10 +111,10 @@ def test_the_page_is_typeset(shown):
 def test_the_page_escapes_what_it_is_given():
     finding = examine_all(select(["lemma-6"]))
     document = audit_document(finding)
-    for field in ("statement", "latex", "number", "source"):
+    for field in ("statement", "latex", "number", "source", "id", "how", "counterexample"):
         document["claims"][0][field] = f"<script>alert('{field}')</script>"
         assert "<script>" not in page(document)
-    assert "alert(&#39;latex&#39;)" in page(document)
+    assert "&lt;script&gt;alert('latex')" in page(document)
 
 
 def test_the_errata_cover_every_departure_from_print():

@@ -108,7 +108,7 @@ def test_its_document_names_its_runs():
     assert falls["case"] is None and falls["runs"]["short"]["motion"]["time"] == 2.0
     assert falls["source"] == "here; there" and parts["runs"] == {}
     shown = page(document)
-    assert "Runs: long, short." in shown and '<span class="badge in">in part</span>' in shown
+    assert "runs: long, short" in shown and '<span class="badge in">in part</span>' in shown
 
 
 def test_a_claim_about_runs_has_no_other_case():

@@ -1,4 +1,4 @@
-"""What is asked of a paper: each requirement fails where it should.
+"""Requirements of a paper: each requirement fails where it should.
 
 Our own papers fulfil them all: tests/papers/test_conformance.py.
 """

@@ -1,3 +1,3 @@
-"""What the tests of the command line share."""
+"""Fixtures of the tests of the command line."""
 
 from commands import call  # noqa: F401

@@ -1,4 +1,4 @@
-"""What the shell completes: verbs, options and presets, without loading JAX."""
+"""Completion in the shell: verbs, options and presets, without loading JAX."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attnlab.cli import arguments, reproduce
+from attnlab.cli import arguments
 from attnlab.models import SequenceModel
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import offered
@@ -16,7 +16,7 @@ JOMA = ("erf", "hblt", "hierarchy", "invariants", "salience")
 
 
 def asking(*words):
-    """What bash says when it asks for candidates for the last of these words."""
+    """Return the environment in which bash asks for candidates for the last of these words."""
     return {
         "_ATTNLAB_COMPLETE": "complete_bash",
         "COMP_WORDS": "\n".join(["attnlab", *words]),
@@ -37,7 +37,7 @@ def asking(*words):
         (("audit", "syn-small", "--optimizer", "adam"), ["adam", "adamw"]),
         (("predict", "syn-small", "--init", ""), ["zero", "uniform"]),
         (("predict", "joma-toy", "--model", "j"), ["joint"]),
-        (("predict", "syn-small", "--theory", "p"), ["printed"]),
+        (("predict", "syn-small", "--theory", "pr"), ["printed"]),
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
@@ -59,12 +59,12 @@ def test_the_words_are_those_that_are_understood():
     shipped = {name for name, kind in kinds if kind.__module__.startswith("attnlab.models")}
     assert shipped | {*offered("models")} == {*arguments.MODELS}
     assert tuple(offered("theories")) == arguments.THEORIES
-    for name in reproduce.NAMES:
+    for name in arguments.PARTS:
         assert chosen_parts([name]), name
 
 
 def answered_without(modules, *arguments, **environment):
-    """What the command line prints where some modules cannot be imported."""
+    """Return the output of the command line if some modules cannot be imported."""
     code = (
         "import sys\n"
         f"for name in {modules!r}: sys.modules[name] = None\n"

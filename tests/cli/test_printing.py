@@ -1,4 +1,4 @@
-"""What is printed: no name takes hold of the terminal, and no table is cut."""
+"""Printing: no name takes hold of the terminal, and no table is cut."""
 
 import io
 import re
@@ -7,11 +7,12 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab.cli import audit, printing
+from attnlab.auditing.document import in_markdown
+from attnlab.cli import printing
 from attnlab.files.names import visible
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
-HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines"
+HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines", "</b>", "a|$b$*<br>"
 OBEYED = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 WORDS = """
@@ -118,18 +119,27 @@ def test_a_result_from_elsewhere_cannot_leave_the_comments(tmp_path, call):
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypatch):
-    printed = narrow(monkeypatch, width, lambda: audit.show({"trial": TRIAL}, None))
+    printed = narrow(monkeypatch, width, lambda: printing.show(in_markdown({"trial": TRIAL})))
     assert not OBEYED.search(printed)
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold
     assert max(map(len, table)) <= width
-    for whole in (r"\x1b[31mred", r"\x9b31mred", "-0.1357", "0.1422", ">= 1.25", "training"):
+    for whole in (
+        r"\x1b[31mred",
+        r"\x9b31mred",
+        "</b>",
+        "a|$b$*<br>",
+        "-0.1357",
+        "0.1422",
+        ">= 1.25",
+        "training",
+    ):
         assert whole in printed
 
 
 @pytest.mark.parametrize("width", [30, 40, 80, 200])
 def test_a_table_is_never_cut(width, monkeypatch):
-    rows = [["syn-medium:num_last=3", ["one", "two", "three"] * 5, "2.899 → 2.870"]] * 2
+    rows = [["syn-medium:num_last=3", " ".join(["one", "two", "three"] * 5), "2.899 → 2.870"]] * 2
     columns = ("for example", "words", "entropy of attention")
 
     def show():
@@ -143,7 +153,7 @@ def test_a_table_is_never_cut(width, monkeypatch):
 
 
 def narrow(monkeypatch, width, show):
-    """What `show` prints on a terminal of that width, without colours."""
+    """Return the output of `show` on a terminal of that width, without colours."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", terminal)

@@ -26,7 +26,7 @@ def start(*arguments, before=""):
 
 
 def last_line(process):
-    """What it said in the end; on a busy machine it has said before what it waits for."""
+    """Return the last output; on a busy machine it has said before what it waits for."""
     return process.communicate()[1].splitlines()[-1]
 
 

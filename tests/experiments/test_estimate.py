@@ -27,7 +27,7 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
 
 
 def test_the_jackknife_covers_a_slope():
-    """Of many samples, about 68 % have the true exponent within one standard error."""
+    """Check that of many samples, about 68 % have the true exponent within one standard error."""
     rng = np.random.default_rng(1)
     x = np.array([1.0, 2.0, 4.0, 8.0])
     hits = 0

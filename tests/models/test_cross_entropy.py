@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from quickly import quickly
 
-from attnlab.models.cross_entropy import aligned_cross_entropy, cross_entropy
+from attnlab.models.losses import aligned_cross_entropy, decoder_cross_entropy
 
 ROWS, WIDTH, VOCAB = 6, 5, 11  # none a multiple of a tile
 TARGETS = jnp.array([0, 10, 3, 3, 7, 1])
@@ -31,7 +31,7 @@ def expected(arrays):
 
 
 def plain(x, weights, bias):
-    return cross_entropy(x, weights, bias, TARGETS)
+    return decoder_cross_entropy(x, weights, bias, TARGETS)
 
 
 def aligned(dtype):

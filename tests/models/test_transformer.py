@@ -58,6 +58,15 @@ VARIANTS = [
 ]
 
 
+def start(model, task=TASK):
+    """Parameters at the start, as one program: op by op takes ten times as long."""
+    return quickly(lambda key: model.init(key, task, ()))(jax.random.key(0))
+
+
+def batch_of(size):
+    return quickly(lambda key: TASK.batch((), key, 0, size))(jax.random.key(1))
+
+
 def plain(model, params, tokens):
     """One sequence through loops over positions; numpy alone."""
     p = jax.tree.map(np.asarray, params)
@@ -156,13 +165,13 @@ def plain(model, params, tokens):
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda m: f"{m.positions}-{m.attention}-{m.norm}")
 def test_it_is_what_numpy_computes(model):
     with jax.enable_x64(True):
-        params = model.init(jax.random.key(0), TASK, ())
+        params = start(model)
         if model.biases:  # which start at 0
             params = jax.tree.map(
                 lambda of: of + 0.1 * jnp.cos(jnp.arange(of.size)).reshape(of.shape), params
             )
-        tokens = TASK.batch((), jax.random.key(1), 0, 3).inputs
-        outputs, captured = jax.jit(model.apply)(params, tokens)
+        tokens = batch_of(3).inputs
+        outputs, captured = quickly(model.apply)(params, tokens)
         for b in range(3):
             expected, weights = plain(model, params, np.asarray(tokens[b]))
             np.testing.assert_allclose(outputs[b], expected, atol=1e-10)
@@ -173,16 +182,16 @@ def test_it_is_what_numpy_computes(model):
 def test_its_gradient_is_that_of_differences(model):
     with jax.enable_x64(True):
         learner = TaskLearner(TASK, model)
-        params = model.init(jax.random.key(0), TASK, ())
-        batch = TASK.batch((), jax.random.key(1), 0, 3)
+        params = start(model)
+        batch = batch_of(3)
         if model.readout == "last":
             batch = batch._replace(target=batch.target[:, -1])
-        slope = jax.jit(lambda of: learner.loss_and_grad((), of, batch, None, tuple(of))[1])(params)
+        slope = quickly(lambda of: learner.loss_and_grad((), of, batch, None, tuple(of))[1])(params)
         along = jax.tree.map(
             lambda of: jnp.sin(1.0 + jnp.arange(of.size)).reshape(of.shape), params
         )
 
-        @jax.jit
+        @quickly
         def at(h):
             return learner.loss(
                 (), jax.tree.map(lambda a, b: a + h * b, params, along), batch, None
@@ -197,8 +206,8 @@ def test_its_gradient_is_that_of_differences(model):
 
 def test_vectors_stand_in_for_one_hot_tokens():
     model = Transformer(layers=1, dim=8)
-    params = model.init(jax.random.key(0), TASK, ())
-    tokens = TASK.batch((), jax.random.key(1), 0, 2).inputs
+    params = start(model)
+    tokens = batch_of(2).inputs
     by_vector, _ = quickly(model.apply)(params, jax.nn.one_hot(tokens, 4))
     np.testing.assert_allclose(by_vector, quickly(model.apply)(params, tokens)[0], atol=1e-6)
 
@@ -212,8 +221,7 @@ def test_it_is_what_pytorch_computes(norm):
     )
     noise = np.random.default_rng(1)  # nothing is left at 0 or 1, so that each one counts
     params = jax.tree.map(
-        lambda of: of + 0.3 * jnp.asarray(noise.normal(size=of.shape), of.dtype),
-        model.init(jax.random.key(0), TASK, ()),
+        lambda of: of + 0.3 * jnp.asarray(noise.normal(size=of.shape), of.dtype), start(model)
     )
     layer = torch.nn.TransformerEncoderLayer(
         8, 2, 6, 0.0, batch_first=True, norm_first=norm == "pre"
@@ -240,7 +248,7 @@ def test_it_is_what_pytorch_computes(norm):
             "norm.bias": params["norm"]["final"]["shift"],
         }
     encoder.load_state_dict({name: torch.tensor(np.asarray(of)) for name, of in state.items()})
-    tokens = TASK.batch((), jax.random.key(1), 0, 3).inputs
+    tokens = batch_of(3).inputs
     embedded = torch.tensor(np.asarray(params["embedding"]["tokens"][tokens]))
     mask = torch.nn.Transformer.generate_square_subsequent_mask(tokens.shape[1])
     with torch.no_grad():
@@ -258,7 +266,7 @@ def test_the_start_of_each_scheme():
     bound |= {("positions", "vectors"): 0.1, ("attention", "qkv"): (6 / 256) ** 0.5}
     bound |= dict.fromkeys([("attention", "out"), ("mlp", "up"), ("mlp", "up_bias")], 1 / 8)
     bound |= dict.fromkeys([("mlp", "down"), ("mlp", "down_bias")], 96**-0.5)
-    params = Transformer(**settings, scheme="torch").init(jax.random.key(0), task, ())
+    params = start(Transformer(**settings, scheme="torch"), task)
     for (group, name), most in bound.items():
         of = np.asarray(params[group][name])
         assert 0.95 * 2 * most < abs(of).max() <= 2 * most
@@ -266,7 +274,7 @@ def test_the_start_of_each_scheme():
     assert all(not params[group][name].any() for group, name in zero)
     inputs = {"qkv": 64, "out": 64, "up": 64, "down": 96}
     for scheme, spread in (("lecun", 1.0), ("uniform", 3**-0.5), ("normal", 0.0), ("zeros", None)):
-        params = Transformer(**settings, scheme=scheme).init(jax.random.key(0), task, ())
+        params = start(Transformer(**settings, scheme=scheme), task)
         assert not params["mlp"]["up_bias"].any()
         for name, n in inputs.items():
             of = params["attention" if name in ("qkv", "out") else "mlp"][name]
@@ -276,8 +284,8 @@ def test_the_start_of_each_scheme():
 
 def test_no_token_sees_those_after_it():
     model = Transformer(dim=8, mlp=4)
-    params = model.init(jax.random.key(0), TASK, ())
-    tokens = TASK.batch((), jax.random.key(1), 0, 2).inputs
+    params = start(model)
+    tokens = batch_of(2).inputs
     before, after = (
         quickly(model.apply)(params, t)[0] for t in (tokens, tokens.at[:, 3].add(1) % 4)
     )
@@ -287,15 +295,16 @@ def test_no_token_sees_those_after_it():
 
 def test_dropout_needs_a_key():
     model = Transformer(layers=1, dim=8, dropout=0.5)
-    params = model.init(jax.random.key(0), TASK, ())
-    tokens = TASK.batch((), jax.random.key(1), 0, 2).inputs
-    a, again, b = (model.apply(params, tokens, key=jax.random.key(i))[0] for i in (0, 0, 1))
+    params = start(model)
+    tokens = batch_of(2).inputs
+    dropping = quickly(lambda key: model.apply(params, tokens, key=key)[0])
+    a, again, b = (dropping(jax.random.key(i)) for i in (0, 0, 1))
     assert not np.allclose(a, b)
     np.testing.assert_array_equal(a, again)
     quiet = replace(model, dropout=0.0)
-    np.testing.assert_array_equal(
-        model.apply(params, tokens)[0], quiet.apply(params, tokens, key=jax.random.key(0))[0]
-    )
+    without_key = quickly(lambda: model.apply(params, tokens)[0])()
+    without_dropout = quickly(lambda: quiet.apply(params, tokens, key=jax.random.key(0))[0])()
+    np.testing.assert_array_equal(without_key, without_dropout)
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
@@ -329,7 +338,7 @@ TARGETS = (TOKENS + 1) % 150
     ids=["every", "last"],
 )
 def test_the_fused_loss_is_the_plain_one(monkeypatch, model, precision, backend, tolerance):
-    params = model.init(jax.random.key(0), WORDS, ())
+    params = start(model, WORDS)
     batch = Batch(TOKENS, TARGETS[:, -1] if model.readout == "last" else TARGETS)
     assert transformer_math.is_fused(model, params, batch, "cross_entropy")
     plain = quickly(jax.value_and_grad(lambda of: Model.loss(model, of, batch, "cross_entropy")))(
@@ -349,7 +358,7 @@ def test_the_fused_loss_is_the_plain_one(monkeypatch, model, precision, backend,
 
 def test_only_what_is_in_the_mask_and_has_weight_counts():
     model = Transformer(layers=1, dim=8)
-    params = model.init(jax.random.key(0), WORDS, ())
+    params = start(model, WORDS)
     whole = Batch(TOKENS, TARGETS)
     first = Batch(TOKENS[:1], TARGETS[:1])
     mask, weight = jnp.zeros(TOKENS.shape, bool).at[0].set(True), jnp.asarray([2.0, 0.0, 0.0])
@@ -380,7 +389,7 @@ def step_of(model, params, batch):
 )
 def test_a_step_of_the_rows_that_are_read_is_a_step_of_all(options):
     model = Transformer(**({"layers": 1, "dim": 8} | options))
-    params = model.init(jax.random.key(0), WORDS, ())
+    params = start(model, WORDS)
     batch = Batch(TOKENS, TARGETS)
     expected, expected_norm = quickly(lambda of: step_of(model, of, batch))(params)
 
@@ -399,7 +408,7 @@ def test_a_step_of_the_rows_that_are_read_is_a_step_of_all(options):
 
 def test_a_small_table_and_vectors_are_read_whole():
     model = Transformer(layers=1, dim=8)
-    params = model.init(jax.random.key(0), WORDS, ())
+    params = start(model, WORDS)
     many = jnp.zeros((20, 6), int)
     for inputs in (many, jax.nn.one_hot(TOKENS, 150)):
         batch = Batch(inputs, TARGETS)
@@ -427,7 +436,7 @@ def test_settings_need_no_jax():
 
 def test_a_frozen_embedding_is_orthonormal():
     model = Transformer(dim=8, embedding="orthonormal")
-    table = model.init(jax.random.key(0), TASK, ())["embedding"]["tokens"]
+    table = start(model)["embedding"]["tokens"]
     np.testing.assert_allclose(table @ table.T, np.eye(4), atol=1e-6)
     assert model.fixed == ("embedding",)
 

@@ -34,7 +34,7 @@ Q, K = np.ones((2, 4, 5, 8)), np.ones((2, 2, 7, 8))
         ({"mask": torch.ones(7)}, "mask: a Tensor beside queries that are a ndarray"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_remedy(changed, message):
+def test_wrong_calls_are_refused_with_a_remedy(changed, message):
     given = {"query": Q, "key": K, "value": K, "scale": 0.5, "layer": 0, **changed}
     with pytest.raises(InputError, match=message):
         AttentionCall(**given)

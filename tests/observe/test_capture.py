@@ -8,8 +8,8 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.observing.capture import SOURCES, capturing
-from attnlab.observing.capture.base import _logits, _weights
+from attnlab.observing.capture import _logits, _weights, require_match
+from attnlab.observing.sources import SOURCES, capturing
 
 pytest.importorskip("transformers")
 DECODERS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma2", "gemma3", "gpt_oss", "qwen3")
@@ -37,6 +37,11 @@ def seen_maps(model, **inputs):
     return maps, sightings, capture
 
 
+def check(captured):
+    """Refuse a call that does not explain the model's output."""
+    require_match(captured.layer, captured.kind, *captured.output_check().tolist())
+
+
 def whole_logits(call):
     return _logits(call, torch.arange(call.query.shape[2]))
 
@@ -60,7 +65,7 @@ def compare(name, implementation, inputs, *, real=None, tolerance=1e-5, dtype=to
     assert len(maps) == len(wanted)
     assert not capture.unseen()
     for found, expected, captured in zip(maps.values(), wanted, sightings, strict=True):
-        captured.check()
+        check(captured)
         rows = torch.ones(found.shape[:1] + found.shape[2:3], dtype=bool) if real is None else real
         rows = rows[:, None].expand(found.shape[:3])
         difference = (found - expected.float()).abs()[rows].max()
@@ -69,7 +74,7 @@ def compare(name, implementation, inputs, *, real=None, tolerance=1e-5, dtype=to
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_of_each_decoder(name):
+def test_captured_calls_give_the_eager_maps_of_decoders(name):
     for implementation in ("eager", *OTHERS.get(name, ("sdpa",))):
         sightings = compare(name, implementation, {"input_ids": tokens()})
         assert [s.call.layer for s in sightings] == [0, 1]
@@ -129,7 +134,7 @@ def test_in_bfloat16():
 
 def test_of_flash_kernels_as_they_are_asked():
     """No kernel runs here; what they are given says the same as the eager mask does."""
-    from attnlab.observing.capture.huggingface import understand
+    from attnlab.observing.sources import huggingface_call
 
     mask = torch.ones(2, 24, dtype=torch.long)
     mask[1, :7] = 0
@@ -141,7 +146,7 @@ def test_of_flash_kernels_as_they_are_asked():
         for captured, expected in zip(sightings, wanted, strict=True):
             call = captured.call
             module = model.get_submodule(captured.layer)
-            told = understand(
+            told = huggingface_call(
                 "flash_attention_2",
                 module,
                 call.query,
@@ -159,7 +164,7 @@ def test_of_flash_kernels_as_they_are_asked():
     positions = torch.cat([torch.arange(10), torch.arange(14)])[None]
     begins = torch.tensor([0, 10, 24])
     for told in ({"position_ids": positions}, {"cu_seq_lens_q": begins}):
-        call = understand("flash_attention_2", module, q, k, v, None, **told)
+        call = huggingface_call("flash_attention_2", module, q, k, v, None, **told)
         maps = _weights(call, whole_logits(call))
         assert not maps[..., 10:, :10].any() and not maps[..., :10, 10:].any()
         assert torch.allclose(maps.sum(-1), torch.ones(1, 4, 24))
@@ -197,7 +202,7 @@ def test_of_torch_encoder_with_padding():
         torch.backends.mha.set_fastpath_enabled(True)
     assert (maps["layers.1.self_attn"] - wanted).abs().max() < 1e-5
     for captured in sightings:
-        captured.check()
+        check(captured)
 
 
 class AsksForWeights(nn.Module):
@@ -233,7 +238,7 @@ def test_of_plain_torch():
     assert list(maps) == ["blocks.0.attention", "blocks.1.attention"]
     assert not capture.unseen()
     for captured in sightings:
-        captured.check()
+        check(captured)
     # by hand, the first layer
     with torch.no_grad():
         first = model.blocks[0]
@@ -272,19 +277,19 @@ def test_causality_counts_from_the_first_key_as_torch_does(queries, keys):
     torch.manual_seed(0)
     q, k = torch.randn(2, 4, queries, 8), torch.randn(2, 2, keys, 8)
     _, (captured,), _ = seen_maps(Causal(), q=q, k=k)
-    captured.check()  # against torch's own output
+    check(captured)  # against torch's own output
     maps = _weights(captured.call, whole_logits(captured.call))
     assert not maps.triu(1).any()
 
 
-def test_what_a_call_does_not_explain_is_refused():
+def test_a_call_that_does_not_explain_the_output_is_refused():
     model = small_model("llama", "eager")
     attention = type(model.model.layers[0].self_attn)
     sightings = []
     with torch.no_grad(), capturing(model, sightings.append):
         model(input_ids=tokens())
     captured = sightings[0]
-    captured.check()
+    check(captured)
     wrong = [
         {"causal": True, "mask": None, "window": 5},
         {"mask": None},
@@ -295,7 +300,7 @@ def test_what_a_call_does_not_explain_is_refused():
     for change in wrong:
         call = dataclasses.replace(captured.call, **change)
         with pytest.raises(InputError, match=f"model.layers.0.self_attn .{attention.__name__}."):
-            dataclasses.replace(captured, call=call).check()
+            check(dataclasses.replace(captured, call=call))
 
 
 def test_afterwards_everything_is_as_it_was():
@@ -339,11 +344,11 @@ def test_keys_that_a_mask_does_not_hide_after_all_are_refused():
     torch.manual_seed(0)
     q, k = torch.randn(2, 2, 4, 24, 8)
     _, (captured,), _ = seen_maps(Masked(), q=q, k=k)
-    captured.check()
+    check(captured)
     k[:, :, 12:] *= 60
     _, (captured,), _ = seen_maps(Masked(), q=q, k=k)
     with pytest.raises(InputError, match="below a drop of 50"):
-        captured.check()
+        check(captured)
 
 
 class Hand(nn.Module):
@@ -391,7 +396,7 @@ def test_cross_attention_is_known_by_where_its_keys_come_from():
 def test_heads_that_are_folded_into_the_batch_are_heads(chunks):
     model, x = Folded().eval(), torch.randn(3, 24, 32)
     _, (captured,), _ = seen_maps(model, x=x, chunks=chunks)
-    captured.check()
+    check(captured)
     with torch.no_grad():
         q, k = model.split(model.q(x)), model.split(model.k(x))
     assert captured.call.shape == (3, 4, 24, 24)
@@ -442,15 +447,15 @@ class ZeroKey(Hand):
 def test_self_attention_with_more_keys_than_queries_is_self_attention():
     x = torch.randn(2, 24, 32)
     _, (captured,), _ = seen_maps(Prefixed(), x=x)
-    captured.check()
+    check(captured)
     assert not captured.call.cross and captured.call.shape[2:] == (24, 29)
     _, sightings, _ = seen_maps(InChunks(), x=x)
     for captured, keys in zip(sightings, (8, 16, 24), strict=True):
-        captured.check()
+        check(captured)
         assert not captured.call.cross and captured.call.shape[2:] == (8, keys)
     for first in (False, True):
         _, (captured,), _ = seen_maps(ZeroKey(), x=x, first=first)
-        captured.check()
+        check(captured)
         assert not captured.call.cross and captured.call.shape[2:] == (24, 24)
         assert not captured.call.sinks.any()
     for added in (
@@ -462,7 +467,7 @@ def test_self_attention_with_more_keys_than_queries_is_self_attention():
         given = {"query": x, "key": x, "value": x, "average_attn_weights": False}
         for causal in (None, torch.full((24, 24), -torch.inf).triu(1)):
             maps, (captured,), _ = seen_maps(attention, **given, attn_mask=causal)
-            captured.check()
+            check(captured)
             bias = int("add_bias_kv" in added)
             assert not captured.call.cross and captured.call.shape[2:] == (24, 24 + bias)
             assert (captured.call.sinks is not None) == ("add_zero_attn" in added)
@@ -471,7 +476,7 @@ def test_self_attention_with_more_keys_than_queries_is_self_attention():
             assert torch.allclose(maps[""][..., :bias], wanted[..., 24 : 24 + bias], atol=1e-6)
 
 
-def test_what_is_taken_for_cross_attention_by_its_lengths_is_named():
+def test_cross_attention_assumed_from_lengths_warns():
     class Bidirectional(nn.Module):
         def __init__(self):
             super().__init__()
@@ -541,7 +546,7 @@ def test_positions_in_queries_alone_leave_self_attention():
     assert not captured.call.cross
 
 
-def test_what_is_taken_for_cross_attention_of_one_sequence_is_named():
+def test_cross_attention_assumed_from_one_sequence_warns():
     with pytest.warns(UserWarning, match="the model: its keys are made from another tensor"):
         _, (captured,), _ = seen_maps(PositionsInQueries(), ids=torch.randint(97, (1, 24)))
     assert captured.call.cross

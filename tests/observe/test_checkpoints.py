@@ -76,7 +76,7 @@ def test_of_one_repository_for_each_point(tmp_path):
     assert steps(tmp_path, pattern=r"seed_1-step_(\d+)k") == [20]
 
 
-def test_a_word_after_the_step_is_no_million(tmp_path):
+def test_a_letter_that_begins_a_word_is_not_a_unit(tmp_path):
     for name in ("step100merged", "step2M"):
         model_at(tmp_path / name)
     assert steps(tmp_path) == [100, 2_000_000]
@@ -99,7 +99,7 @@ def test_of_a_list_and_a_pattern(tmp_path):
         ("a(x)?", "gives the step None"),
     ],
 )
-def test_what_cannot_be_read_is_told(tmp_path, pattern, message):
+def test_unreadable_names_and_patterns_are_refused(tmp_path, pattern, message):
     model_at(tmp_path / "a")
     with pytest.raises(InputError, match=message):
         find_checkpoints(tmp_path, pattern=pattern)
@@ -125,7 +125,7 @@ def test_a_glob_is_bounded(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["step9223372036854775808", "step10000000000000000k"])
-def test_a_step_that_no_dataset_holds(tmp_path, name):
+def test_steps_beyond_int64_are_refused(tmp_path, name):
     model_at(tmp_path / name)
     with pytest.raises(InputError, match=r"gives the step \d+; expected 0 to 2\^63 - 1"):
         find_checkpoints(tmp_path)
@@ -134,7 +134,7 @@ def test_a_step_that_no_dataset_holds(tmp_path, name):
 @pytest.mark.parametrize(
     "content", [b"", b"../../../elsewhere", b"..", b"/elsewhere", b"\x00\xff", b"a" * 5000, b"a b"]
 )
-def test_refs_that_name_no_commit(tmp_path, content):
+def test_refs_without_a_commit_are_refused(tmp_path, content):
     pythia = cached(tmp_path / "hub", "EleutherAI/pythia-70m", ["step0"])
     model_at(tmp_path / "elsewhere")
     (pythia / "refs" / ".DS_Store").write_bytes(content)  # nothing of Hugging Face's

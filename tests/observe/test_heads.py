@@ -12,7 +12,8 @@ import attnlab
 from attnlab.files.errors import InputError
 from attnlab.observing import history, layer_statistics, statistics
 from attnlab.observing.probe import make_probe
-from attnlab.observing.snapshot import SnapshotBuilder, take_snapshot
+from attnlab.observing.query_plan import QueryPlan
+from attnlab.observing.snapshot import take_snapshot
 
 IDS = tokens(2, 32)
 LEAST = 6
@@ -50,14 +51,14 @@ class Operations(TorchDispatchMode):
 
 def measured(model, inputs, monkeypatch):
     """A snapshot, and the query plans that were made for it."""
-    plans, make = [], SnapshotBuilder._plan
+    plans, make = [], QueryPlan.of
 
-    def note(*args):
-        plans.append(make(*args))
+    def note(*args, **kwargs):
+        plans.append(make(*args, **kwargs))
         return plans[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(SnapshotBuilder, "_plan", note)
+        patch.setattr(QueryPlan, "of", note)
         found = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
     assert plans
     return found, plans
@@ -127,7 +128,7 @@ def test_a_mask_that_is_changed_after_it_was_used_is_refused():
         take_snapshot(model, make_probe(model, (torch.randn(1, 2, 24, 8),)), min_keys=LEAST)
 
 
-def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
+def test_a_mask_is_measured_before_the_training_refills_it():
     class Masked(nn.Module):
         def __init__(self):
             super().__init__()
@@ -145,7 +146,7 @@ def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
     assert (observer.result()["visible_keys"] == 24).all()
 
 
-def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
+def test_motion_is_the_same_on_the_host_and_on_the_device(monkeypatch):
     def changes(most):
         monkeypatch.setattr(layer_statistics, "DEVICE_BYTES", most)
         model = NanoGPT().eval()

@@ -41,7 +41,7 @@ def faults(place):
     return [(fault.kind, fault.steps) for fault in found.faults], found
 
 
-def test_a_sound_trajectory_has_none(place):
+def test_a_sound_trajectory_has_no_faults(place):
     told, found = faults(place)
     assert told == []
     assert found.steps == STEPS
@@ -88,7 +88,7 @@ def test_a_change_of_configuration_or_dtype(place):
     assert ("tensors", (400, 500)) in faults(place)[0]
 
 
-def test_numbers_that_are_none(place):
+def test_weights_that_are_not_finite_are_a_fault(place):
     wrong = weights(200)
     wrong["b.bias"][3] = float("nan")
     write(place, 200, wrong)
@@ -141,7 +141,7 @@ def test_pickles_are_not_read(place, tmp_path):
         torch.save(content, place / "checkpoint-200" / "pytorch_model.bin")
         told, found = faults(place)
         assert told == [("unreadable", (200,))]
-        assert "pytorch_model.bin nothing is read: it is a pickle" in found.faults[0].words
+        assert "pytorch_model.bin is not read: it is a pickle" in found.faults[0].words
     (place / "checkpoint-200" / "pytorch_model.bin").unlink()
     os.mkfifo(place / "checkpoint-200" / "pytorch_model.bin")
     assert faults(place)[0] == [("unreadable", (200,))]
@@ -155,7 +155,7 @@ def refused(place, step=200):
     return found.faults[0].words
 
 
-def test_weights_that_are_no_files_of_the_folder(place, tmp_path):
+def test_links_and_indices_that_leave_the_folder_are_refused(place, tmp_path):
     folder = place / "checkpoint-200"
     weight_file = folder / "model.safetensors"
     weight_file.unlink()
@@ -189,7 +189,7 @@ def test_weights_that_are_no_files_of_the_folder(place, tmp_path):
     assert "is in another file of the folder" in refused(place)
 
 
-def test_configurations_that_no_tool_can_hold(place):
+def test_configurations_too_large_or_too_deep_are_refused(place):
     config = place / "checkpoint-200" / "config.json"
     for depth in (150, 900, 100_000):
         config.write_text('{"a": ' + "[" * depth + "]" * depth + "}")

@@ -58,7 +58,7 @@ def test_a_head_that_copies_is_found():
     assert "On random tokens that come twice, 1 head looks for" in observer.report()
 
 
-def test_may_be_shorter_than_what_a_query_of_the_probe_has_to_see(monkeypatch):
+def test_repeated_tokens_may_be_shorter_than_min_keys(monkeypatch):
     monkeypatch.setattr(snapshot, "LENGTH", 4)
     model = NanoGPT()
     observer = attnlab.observe(model, probe=tokens(), every=1, repeated=True)
@@ -79,7 +79,7 @@ def test_is_left_out_unless_asked_for():
 
 
 @pytest.mark.parametrize("name", ["bert", "t5"])
-def test_padding_is_none_of_them(name):
+def test_repeated_tokens_are_never_padding(name):
     ids, mask = tokens(2), torch.ones(2, 24, dtype=torch.long)
     ids[1, 15:], mask[1, 15:] = 0, 0
     model = small_model(name)

@@ -81,7 +81,7 @@ def history(**attrs):
     )
 
 
-def test_words_say_what_happened():
+def test_words_describe_the_training():
     told = " ".join(in_words(history()))
     assert "measured 5 times from step 0 to 400: 4 heads in 2 layers" in told
     assert "1 of 4 heads are sparse at the end" in told
@@ -172,14 +172,14 @@ def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
     assert "2 of the measurements are left out of this page" in report(history())
 
 
-def test_a_moment_taken_out_of_a_history_is_one_moment():
+def test_one_step_of_a_history_is_one_snapshot():
     alone = history().isel(step=2)
     assert "was measured at step 200: 4 heads in 2 layers." in in_words(alone)[0]
     assert "No snap is claimed: there is one measurement alone." in in_words(alone)
     assert "was measured at step 200" in report(alone)
 
 
-def test_one_moment_is_a_page_and_anything_else_is_refused():
+def test_one_snapshot_is_a_page_and_other_datasets_are_refused():
     alone = (
         history().drop_vars(["attention_speed", "snap_step", "snap_state"]).isel(step=-1, drop=True)
     )

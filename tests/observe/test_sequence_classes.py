@@ -43,7 +43,7 @@ def test_names_are_made_unique_and_unknown_tokens_left_out():
     assert corpus.train.tolist() == [1, 2, 0, 0]
 
 
-def test_what_is_not_token_ids_is_refused():
+def test_values_that_are_not_token_ids_are_refused():
     with pytest.raises(InputError, match="token ids"):
         classes(np.zeros((2, 3)))
     with pytest.raises(InputError, match="names: 2 names"):

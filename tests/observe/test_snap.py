@@ -49,7 +49,7 @@ def moving_until(step):
     return np.where(STEPS[:-1] < step, 1.0, 0.001)
 
 
-def test_an_interval_is_no_narrower_than_a_span():
+def test_an_interval_is_at_least_as_wide_as_a_span():
     found = snap(spans_of(changes_of(*[moving_until(40)] * 5)), resamples=200)
     for name in ("snap_step", "snap_median", "snap_high"):
         assert found[name].item() == 40, name

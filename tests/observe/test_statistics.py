@@ -12,7 +12,7 @@ from whole_maps import of_caches, of_keys, of_row, value_norm_ratio, whole_maps
 from attnlab.files.errors import InputError
 from attnlab.observing import kv_cache
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.layer_statistics import OTHERS, ROW_MEANS
+from attnlab.observing.layer_statistics import LABELS
 from attnlab.observing.statistics import over_sequences, record, statistics
 
 B, H, T, D = 2, 4, 70, 8
@@ -158,7 +158,9 @@ def test_every_mean_over_rows_is_that_of_whole_maps(name):
     call, beside = case(name)
     found = statistics(call, **beside)
     expected = brute(name, **beside)
-    assert set(expected) == set(ROW_MEANS) & set(found)
+    assert set(expected) == {
+        name for name in found if name in LABELS and LABELS[name].group == "row"
+    }
     for variable, values in expected.items():
         np.testing.assert_allclose(
             found[variable].values, values, rtol=1e-5, atol=1e-6, err_msg=variable
@@ -167,7 +169,7 @@ def test_every_mean_over_rows_is_that_of_whole_maps(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_keys_receive(name):
+def test_attention_received_by_keys(name):
     call, beside = case(name)
     found = statistics(call, **beside)
     _, maps, visible, _ = whole(name)
@@ -367,7 +369,7 @@ def test_a_sample_of_as_many_rows_as_there_are_is_all_of_them():
 
 
 @pytest.mark.parametrize("name", ["causal", "sinks and window", "grouped", "sinks"])
-def test_caches_keep_what_their_policies_say(name):
+def test_caches_follow_their_policies(name):
     call, beside = case(name)
     found = statistics(call, **beside)
     _, maps, visible, sink = whole(name)
@@ -386,7 +388,7 @@ def test_caches_keep_what_their_policies_say(name):
             np.testing.assert_allclose(mine, expected[variable], rtol=near, err_msg=variable)
 
 
-def test_no_cache_where_queries_see_later_keys():
+def test_caches_are_left_out_where_queries_see_later_keys():
     for name in ("bidirectional", "cross", "window on both sides"):
         call, beside = case(name)
         assert "retained_mass" not in statistics(call, **beside)
@@ -394,7 +396,7 @@ def test_no_cache_where_queries_see_later_keys():
         kv_cache.budget_table(over_sequences(statistics(call, **beside)))
 
 
-def test_record_is_the_mean_over_sequences_with_what_it_means():
+def test_record_is_the_mean_over_sequences_with_meanings():
     call, beside = case("grouped")
     of_each = statistics(call, rows=40, **beside)
     q, k, v = call.query, call.key, call.value
@@ -421,10 +423,12 @@ def test_record_is_the_mean_over_sequences_with_what_it_means():
 def test_every_variable_has_a_label():
     call, beside = case("sinks")
     found = {str(name).removesuffix("_se") for name in statistics(call, **beside)}
-    assert found == {*ROW_MEANS, *OTHERS, "row_query"}
+    assert found == {n for n, label in LABELS.items() if label.group in ("row", "call")} | {
+        "row_query"
+    }
 
 
-def test_what_cannot_be_measured_is_said():
+def test_statistics_that_cannot_be_measured_are_refused():
     q = np.ones((1, 2, 10, 4))
     with pytest.raises(InputError, match="min_keys: no query sees 16 keys"):
         record(q, q, causal=True)

@@ -51,7 +51,7 @@ def test_of_the_largest_logit_the_largest_head_is_shown():
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_a_layer_has_not_is_a_dash():
+def test_missing_statistics_of_a_layer_are_dashes():
     out = io.StringIO()
     terminal(Console(file=out, width=80))(0, moment([[0.5, 0.5], [np.nan, np.nan]]))
     assert "entropy 0.50 -;" in out.getvalue()

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from small_models import NanoGPT, tokens
+from small_models import NanoGPT, small_model, tokens
 from torch import nn
 from torch.nn import functional
 from torch.optim import SGD, AdamW
@@ -22,7 +22,8 @@ from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing.capture import SOURCES
+from attnlab.observing import statistics
+from attnlab.observing.sources import SOURCES
 
 FEW = {"min_keys": 8}
 PROBE = tokens(2)
@@ -349,7 +350,7 @@ class Failing(NanoGPT):
         return super().forward(ids)
 
 
-def test_a_log_or_a_probe_that_fails_is_told_once():
+def test_a_failing_log_or_probe_warns_once():
     def log(step, _):
         raise ValueError("no connection")
 
@@ -372,7 +373,7 @@ def test_a_log_or_a_probe_that_fails_is_told_once():
     assert model.training
 
 
-def test_what_fails_before_the_training_is_an_error():
+def test_failures_before_the_training_are_errors():
     model = Failing()
     model.wrong = True
     observer = attnlab.observe(model, probe=PROBE, **FEW)
@@ -385,7 +386,7 @@ def test_what_fails_before_the_training_is_an_error():
         observer.__exit__(None, None, None)
 
 
-def test_live_what_fails_in_the_trainings_own_forward_is_told(monkeypatch):
+def test_live_a_failure_in_the_forward_pass_warns(monkeypatch):
     from attnlab.observing import observer as module
 
     model = NanoGPT().train()
@@ -486,7 +487,6 @@ def test_records_without_equal_spans_have_a_result():
 
 def test_a_second_training_begins_anew(tmp_path):
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
-    from small_models import small_model
     from transformers import Trainer, TrainingArguments
 
     model = small_model("gpt2").train()
@@ -583,6 +583,16 @@ def test_live_goes_on_too(tmp_path):
         train(model, 4, after=observer.step, first=4 * n)
         observer.finish(4 * (n + 1))
     assert observer.history.steps == [0, 2, 4, 6]
+
+
+def test_layers_of_a_folder_are_compared_by_name(tmp_path, monkeypatch):
+    """An encoder's and a decoder's layers, in other groups than they were kept in."""
+    model, inputs = small_model("t5"), {"input_ids": PROBE, "decoder_input_ids": PROBE}
+    for step in range(3):
+        observer = attnlab.observe(model, probe=inputs, every=1, out=tmp_path / "o", **FEW)
+        observer.step(step)
+        monkeypatch.setattr(statistics, "BUDGET_BYTES", 2**16)  # each layer for itself
+    assert (observer.result()["attention_speed"][:2] == 0).all()
 
 
 def test_a_folder_draws_no_random_numbers(tmp_path):

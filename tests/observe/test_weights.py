@@ -118,7 +118,7 @@ def test_of_t5_cross_attention_has_the_mlp_of_its_block():
         np.testing.assert_allclose(one["mlp_stable_rank"], wanted, rtol=1e-5)
 
 
-def test_of_torch_encoder_padding_is_no_token():
+def test_padding_of_a_torch_encoder_is_left_out_of_units():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(MODEL, HEADS, 64, batch_first=True)
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
@@ -150,7 +150,7 @@ def test_of_many_tokens_some_are_counted():
     assert found[0]["mlp_units"] != everywhere
 
 
-def test_experts_are_no_mlp_and_said_to_be_left_out():
+def test_experts_are_reported_as_left_out():
     found, unrecognised = seen_of(small_model("gpt_oss", "eager"))
     assert set(found[0]) == {"qk_stable_rank"}
     assert set(unrecognised.values()) == {"the MLP beside GptOssAttention"}

@@ -10,8 +10,19 @@ import pytest
 
 from attnlab.authoring import requirements
 
-OWN = ("scan_and_snap", "joma", "studies")
-QUICK = ("lemma-1", "lemma-2", "lemma-4", "theorem-1", "joma-linear", "joma-delta", "joma-tree")
+OWN = ("scan_and_snap", "max_margin", "joma", "polarisation", "linear_icl", "studies")
+QUICK = (
+    "lemma-1",
+    "lemma-2",
+    "lemma-4",
+    "theorem-1",
+    "joma-linear",
+    "joma-delta",
+    "joma-tree",
+    "mm-gradient",
+    "pol-ntk",
+    "icl-heads",
+)
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {
     "studies: theory imports no simulator",  # its formulas are attnlab's own

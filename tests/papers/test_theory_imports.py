@@ -19,6 +19,7 @@ ALLOWED = {
     "typing",
     "dataclasses",
     "functools",
+    "lazy_loader",  # the names of __init__.pyi
 }
 
 

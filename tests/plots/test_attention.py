@@ -136,5 +136,5 @@ def test_a_comparison_has_a_dashed_line_for_every_solid_one():
     assert blue > red
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["the, common", "a, common", "goal, distinct", "cat, distinct"]
-    with pytest.raises(ValueError, match="predicted: not of the same runs, moments and tokens"):
+    with pytest.raises(ValueError, match="predicted: not of the same runs, times and tokens"):
         plots.compare(simulated, predicted.isel(step=slice(1, None)))

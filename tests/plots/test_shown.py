@@ -1,4 +1,4 @@
-"""What a drawing shows: chosen by number or name, and what is left out is told."""
+"""Choice of classes and tokens in a drawing, and the note on those left out."""
 
 import numpy as np
 import pytest

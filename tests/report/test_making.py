@@ -1,4 +1,4 @@
-"""What is made two at a time."""
+"""Parts that are made two at a time."""
 
 import threading
 import time

@@ -1,18 +1,19 @@
 """The report: self-contained, complete, escaped and accessible."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from attnlab.auditing import all_claims, claims_of
+from attnlab.auditing.catalogue import audited_papers
 from attnlab.auditing.document import paper_document
 from attnlab.experiments import Made, figures
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.figures import fig6, published
 from attnlab.report.page import figure_title, page
 from attnlab.report.study_pages import ShownStudy
-from attnlab.shelf import paper
 
 NAMES, CLAIMS = figures(ours=False), all_claims()
 STORY = "scan_and_snap/story"
@@ -44,7 +45,7 @@ def part(name, **changes):
 def claims():
     """A document of an audit in which nothing was measured."""
     return {
-        "papers": {name: paper_document(paper(name)) for name in ("scan_and_snap", "joma")},
+        "papers": {of.name: paper_document(of) for of in audited_papers()},
         "claims": [
             {
                 "id": claim.id,
@@ -70,7 +71,7 @@ def claims():
 
 
 def fig6_table():
-    """Of one published cell, beside one of ours."""
+    """Return the table of one published cell beside one of ours."""
     theirs = published.fig6().sel(num_last=[1], eta_z=[0.5], ratio=[2])
     cells = fig6.compared((theirs["entropy_mean"] + 0.003).expand_dims(seed=10, axis=-1))
     cells["entropy_std"][:], cells["deviation"][:] = 0.03, 0.25
@@ -178,6 +179,26 @@ def test_texts_are_escaped_and_letters_are_set(whole):
             assert mathml(formula) in whole
 
 
+def test_nothing_that_a_part_says_becomes_markup():
+    hostile = '<img src=x> "> `*_[a](b)'
+    texts = ("title", "about", "outcome", "headline", "summary", "alt", "source", "caption")
+    shown = part(NAMES[0], **dict.fromkeys(texts, hostile), table=[["n"], [hostile]])
+    shown = replace(shown, settings={hostile: hostile}, numbers={hostile: 1.0})
+    text = page(
+        figures=[shown],
+        missing=[hostile],
+        pictures={NAMES[0]: PNG, STORY: PNG},
+        audit=None,
+        claims=None,
+        seconds=1.0,
+        opening=replace(shown, name=STORY),
+        studies=[ShownStudy(replace(shown, name="studies/dip"), PNG, False)],
+    )
+    assert "<img src=x" not in text
+    assert text.count("&lt;img src=x&gt;") > 20
+    assert len(Reader(text).images) == 3
+
+
 def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
     places = [whole.index(f'id="{name}"') for name in ("opening", "claims", "summary", NAMES[0])]
     assert places == sorted(places)
@@ -190,14 +211,14 @@ def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
 def test_its_subtitle_counts_what_it_has(whole):
     lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
     assert lead.startswith(f"{len(NAMES)} experiments about what")
-    read, known = (len(claims_of(name)) for name in ("scan_and_snap", "joma"))
-    counted = f"{read} claims of Scan and Snap and {known} claims of JoMA as we know it"
+    first, *others = (f"{len(claims_of(of.name))} claims of {of.short}" for of in audited_papers())
+    counted = " and ".join([first, *(f"{words} as we know it" for words in others)])
     assert f"and {counted}, examined one by one" in lead
     of_one = {"scan_and_snap": claims()["papers"]["scan_and_snap"]}
     some = {"papers": of_one, "claims": claims()["claims"][:3]}
     text = page(figures=[], missing=[], pictures={}, audit=part("audit"), claims=some, seconds=1.0)
     assert "3 claims of Scan and Snap, examined one by one" in text
-    assert text.count('scope="rowgroup"') == 1  # the section that they are of
+    assert text.count('class="claims brief"') == 1  # the section that they are of
 
 
 def test_a_figure_names_its_code_and_the_claims_that_it_shows(whole):
@@ -257,8 +278,8 @@ def test_studies_are_shown_and_it_is_said_which_were_not_made_here():
     assert "recorded 2026-02-03" in studies
     assert "freeze/freeze.nc" in studies
     # what was not made by this call has no line among what was
-    assert "<td>studies/freeze</td>" in provenance
-    assert "<td>studies/dip</td>" not in provenance
+    assert ">studies/freeze</td>" in provenance
+    assert ">studies/dip</td>" not in provenance
 
 
 def test_a_report_without_studies_has_no_section_of_them(whole):

@@ -1,4 +1,4 @@
-"""What a `paper.yaml` may say, and what is said about one that is wrong."""
+"""Fields of `paper.yaml`, and the errors of a wrong one."""
 
 import dataclasses
 import pickle

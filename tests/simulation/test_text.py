@@ -24,7 +24,7 @@ from attnlab.simulation.text import TOP, weight_statistics
 from attnlab.simulation.text import head_statistics as eager_statistics
 from attnlab.simulation.trainer import CHECKPOINT, RESULT
 from attnlab.tasks.text import Source, Text
-from attnlab.tasks.text.streams import cut_streams, window, window_count
+from attnlab.tasks.text.task import cut_streams, window, window_count
 
 RUN = counting_run()
 head_statistics = quickly(eager_statistics)

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from attnlab.simulation.compiling import SMALL
+from attnlab.simulation.program import SMALL
 
 
 def quickly(function: Callable[..., Any], **options: Any) -> Any:

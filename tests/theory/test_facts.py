@@ -159,7 +159,7 @@ def test_facts_of_a_task_and_a_model():
 
 
 class Wrong(Descent):
-    """The same with another answer."""
+    """Return the theory with another answer."""
 
     def __init__(self, said):
         self.said = said

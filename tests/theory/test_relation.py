@@ -1,4 +1,4 @@
-"""How signs are read, in words and in numbers."""
+"""Reading of signs, in words and in numbers."""
 
 import pytest
 

@@ -203,12 +203,8 @@ def readable(papers: Sequence[str] = ()) -> tuple[list[Paper], list[str]]:
 
 
 def _makers(papers: Sequence[Paper]) -> dict[str, Callable[[], xr.Dataset]]:
-    return {
-        name: maker
-        for known, offer in single("maps")
-        if known in papers
-        for name, maker in offer.load().items()
-    }
+    offers = [offer.load() for known, offer in single("maps") if known in papers]
+    return {name: maker for makers in offers for name, maker in makers.items()}
 
 
 def examine_all(

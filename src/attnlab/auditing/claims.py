@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,8 +19,6 @@ from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.relation import Relation
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from attnlab.simulation.simulation import Simulation
 
 Assumption = Callable[[Any], tuple[Hypothesis, ...]]
@@ -160,145 +159,14 @@ class OnRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A statement and its test; `claim` makes one from a function, and explains the fields.
-
-    The catalogue adds the rest. paper, section: the paper's name, and the section among its claims.
-    origin: whose statement it is. recorded: the last verdicts and numbers.
-    """
-
-    id: str
-    statement: str
-    relation: Relation
-    measure: Measure = field(repr=False)
-    sources: tuple[str, ...] = ()
-    hypotheses: tuple[Assumption, ...] = ()
-    tolerance: float = 0.0
-    number: str = ""
-    training_number: str = ""
-    case: Case | None = None
-    general: bool = False
-    runs: Runs | None = None
-    in_parts: bool = False
-    code: tuple[str, ...] = ()
-    test: str = ""
-    figure: str | None = None
-    ours: bool = False
-    reading: Reading | None = None
-    paper: str = ""
-    section: str = ""
-    origin: str = "yours"
-    recorded: OnRecord = OnRecord()
-
-    def __post_init__(self) -> None:
-        if self.case is not None and self.runs is not None:
-            raise InputError(f"runs: {self.id} has a case as well; give the claim one of them")
-
-    @property
-    def plain(self) -> str:
-        """The statement in plain text, for a terminal."""
-        return plain(self.statement)
-
-    @property
-    def how(self) -> str:
-        """Description of the test: the docstring of `measure`, in one paragraph."""
-        return " ".join((inspect.getdoc(self.measure) or "").split())
-
-    @property
-    def test_file(self) -> str:
-        """The test with its path from the root of the repository."""
-        inside = not self.paper or self.test.startswith("tests/")
-        return self.test if inside else f"tests/papers/{self.paper}/theory/{self.test}"
-
-    def examine(self, case: Case | None = None) -> Finding:
-        """Predict, measure and judge, on its own runs or case, or on another case."""
-        made = {name: make() for name, make in (self.runs or {}).items()}
-        case = self.case if case is None else case
-        facts = self._results(made) if self.runs is not None else case
-        if facts is None:
-            raise InputError(
-                f"claim: {self.id} has no classes of its own; give it to attnlab.audit with yours"
-            )
-        hypotheses = tuple(part for assumption in self.hypotheses for part in assumption(facts))
-        measured = self.measure(facts)
-        if not isinstance(measured, Measurement):
-            measured = Measurement(*measured)
-        found = dict(vars(measured))
-        checks = [
-            replace(
-                check,
-                relation=self.relation if check.relation is None else check.relation,
-                tolerance=self.tolerance if check.tolerance is None else check.tolerance,
-            )
-            for check in found.pop("checks")
-        ]
-        on_paper = [check for check in checks if not check.training]
-        in_training = [check for check in checks if check.training]
-
-        def verdict(of: Sequence[Check]) -> Verdict:
-            return judge(of, hypotheses, in_parts=self.in_parts)
-
-        return Finding(
-            claim=self,
-            case=None if self.runs is not None else case,
-            runs=made,
-            verdict=verdict(on_paper) if on_paper or not in_training else None,
-            training=verdict(in_training) if in_training else None,
-            hypotheses=hypotheses,
-            measurement=Measurement(*checks, **found),
-        )
-
-    def _results(self, runs: Mapping[str, Simulation]) -> dict[str, xr.Dataset]:
-        """Return the result of each run; a run that claims share is trained once."""
-        from attnlab.auditing.runs import trained_run  # imports JAX
-
-        return {name: trained_run(run) for name, run in runs.items()}
-
-    def quote(self, number: float | None, *, training: bool = False) -> str:
-        """Return `number` in its sentence; an exact claim without one quotes its tolerance."""
-        sentence = self.training_number if training else self.number
-        if number is not None:
-            return (sentence or "{:.4g}").format(number)
-        if sentence:
-            return sentence
-        if not training and self.recorded.verdict is Verdict.EXACT:
-            return f"error below {self.tolerance:.0e}"
-        return ""
-
-
-def claim(
-    id: str,
-    *,
-    statement: str,
-    relation: Relation,
-    sources: str | Sequence[str] = (),
-    hypotheses: Sequence[Assumption] = (),
-    tolerance: float = 0.0,
-    number: str = "",
-    training_number: str = "",
-    case: Case | None = None,
-    general: bool = False,
-    runs: Runs | None = None,
-    in_parts: bool = False,
-    code: Sequence[str] = (),
-    test: str = "",
-    figure: str | None = None,
-    ours: bool = False,
-    reading: Reading | None = None,
-) -> Callable[[Measure], Claim]:
-    """Make a claim of the function below: it measures, and its docstring says how.
-
-    The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
-    is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
-    which is a `Trial` in `attnlab.audit(simulation)`: a case with its training and predictions.
+    """A statement and its test; `claim` makes one from a function.
 
     Parameters
     ----------
-    id : str
-        The name of the claim in commands.
-    statement : str
-        The statement, in one sentence, with its formulas in LaTeX between dollars.
-    relation : Relation
-        How its sign is read.
+    id, statement, relation : str, str, Relation
+        As in `claim`.
+    measure : callable
+        How it is tested: a function of the results of its runs, or of a case.
     sources : str or sequence of str, optional
         Where it is stated.
     hypotheses : sequence of callable, optional
@@ -326,6 +194,124 @@ def claim(
         True for a question of ours, which the source does not answer.
     reading : {"printed text", "as we know it", "ours"}, optional
         How we know it, where that differs from the paper's `reading`.
+    paper, section : str, optional
+        The paper and the section among its claims; the catalogue adds them and what follows.
+    origin : str, optional
+        Whose statement it is.
+    recorded : OnRecord, optional
+        The last verdicts and numbers.
+    """
+
+    id: str
+    statement: str
+    relation: Relation
+    measure: Measure = field(repr=False)
+    sources: Sequence[str] = ()  # one text may be given by itself
+    hypotheses: Sequence[Assumption] = ()
+    tolerance: float = 0.0
+    number: str = ""
+    training_number: str = ""
+    case: Case | None = None
+    general: bool = False
+    runs: Runs | None = None
+    in_parts: bool = False
+    code: Sequence[str] = ()
+    test: str = ""
+    figure: str | None = None
+    ours: bool = False
+    reading: Reading | None = None
+    paper: str = ""
+    section: str = ""
+    origin: str = "yours"
+    recorded: OnRecord = OnRecord()
+
+    def __post_init__(self) -> None:
+        for name in ("sources", "hypotheses", "code"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        if self.case is not None and self.runs is not None:
+            raise InputError(f"runs: {self.id} has a case as well; give the claim one of them")
+
+    @property
+    def plain(self) -> str:
+        """The statement in plain text, for a terminal."""
+        return plain(self.statement)
+
+    @property
+    def how(self) -> str:
+        """Description of the test: the docstring of `measure`, in one paragraph."""
+        return " ".join((inspect.getdoc(self.measure) or "").split())
+
+    @property
+    def test_file(self) -> str:
+        """The test with its path from the root of the repository."""
+        inside = not self.paper or self.test.startswith("tests/")
+        return self.test if inside else f"tests/papers/{self.paper}/theory/{self.test}"
+
+    def examine(self, case: Case | None = None) -> Finding:
+        """Predict, measure and judge, on its own runs or case, or on another case."""
+        made = {name: make() for name, make in (self.runs or {}).items()}
+        case = self.case if case is None else case
+        facts: Any = case
+        if self.runs is not None:
+            from attnlab.auditing.runs import trained_run  # imports JAX
+
+            # a run that claims share is trained once
+            facts = {name: trained_run(run) for name, run in made.items()}
+        if facts is None:
+            raise InputError(
+                f"claim: {self.id} has no classes of its own; give it to attnlab.audit with yours"
+            )
+        hypotheses = tuple(part for assumption in self.hypotheses for part in assumption(facts))
+        measured = self.measure(facts)
+        if not isinstance(measured, Measurement):
+            measured = Measurement(*([measured] if isinstance(measured, Check) else measured))
+        found = dict(vars(measured))
+        own = {"relation": self.relation, "tolerance": self.tolerance}
+        checks = [
+            replace(check, **{key: of for key, of in own.items() if getattr(check, key) is None})
+            for check in found.pop("checks")
+        ]
+        verdict = partial(judge, hypotheses=hypotheses, in_parts=self.in_parts)
+        on_paper = [check for check in checks if not check.training]
+        in_training = [check for check in checks if check.training]
+        return Finding(
+            claim=self,
+            case=None if self.runs is not None else case,
+            runs=made,
+            verdict=verdict(on_paper) if on_paper or not in_training else None,
+            training=verdict(in_training) if in_training else None,
+            hypotheses=hypotheses,
+            measurement=Measurement(*checks, **found),
+        )
+
+    def quote(self, number: float | None, *, training: bool = False) -> str:
+        """Return `number` in its sentence; an exact claim without one quotes its tolerance."""
+        sentence = self.training_number if training else self.number
+        if number is not None:
+            return (sentence or "{:.4g}").format(number)
+        if not sentence and not training and self.recorded.verdict is Verdict.EXACT:
+            return f"error below {self.tolerance:.0e}"
+        return sentence
+
+
+def claim(id: str, statement: str, relation: Relation, **fields: Any) -> Callable[[Measure], Claim]:
+    """Make a claim of the function below: it measures, and its docstring says how.
+
+    The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
+    is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
+    which is a `Trial` in `attnlab.audit(simulation)`: a case with its training and predictions.
+
+    Parameters
+    ----------
+    id : str
+        The name of the claim in commands.
+    statement : str
+        The statement, in one sentence, with its formulas in LaTeX between dollars.
+    relation : Relation
+        How its sign is read.
+    **fields
+        The other fields of a `Claim`, which explains them.
 
     Returns
     -------
@@ -345,29 +331,9 @@ def claim(
     'Compare 2 with 1.'
     """
 
-    def made(measure: Measure) -> Claim:
-        return Claim(
-            id=id,
-            statement=statement,
-            relation=relation,
-            measure=measure,
-            sources=(sources,) if isinstance(sources, str) else tuple(sources),
-            hypotheses=tuple(hypotheses),
-            tolerance=tolerance,
-            number=number,
-            training_number=training_number,
-            case=case,
-            general=general,
-            runs=runs,
-            in_parts=in_parts,
-            code=tuple(code),
-            test=test,
-            figure=figure,
-            ours=ours,
-            reading=reading,
-        )
-
-    return made
+    return lambda measure: Claim(
+        id=id, statement=statement, relation=relation, measure=measure, **fields
+    )
 
 
 def claims_in(module: ModuleType) -> tuple[Claim, ...]:

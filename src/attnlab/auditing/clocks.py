@@ -114,7 +114,7 @@ def clocks_of(trial: Trial) -> dict[str, tuple[Clock, ...]]:
 
 
 def _moments(dataset: xr.Dataset) -> dict[str, list[Moment]]:
-    """Each event in each class; the mean over seeds where all of them have it."""
+    """Return the time of each event in each class: the mean over seeds where all have it."""
     clock = measures.clock_of(dataset)
     times = dataset[clock].values.astype(np.float64)
     speed = measures.attention_speed(dataset).transpose("seed", "sequence_class", clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import xarray as xr
@@ -17,7 +17,6 @@ from attnlab.shelf import Paper, paper
 from attnlab.theory import Case, Check, Hypothesis
 
 KNOWN = "as we know it"  # the reading of what we did not find in print
-SIGNS = {"==": "=", "<=": "≤", "<": "<", ">=": "≥", ">": ">"}
 
 
 def audit_document(
@@ -41,20 +40,6 @@ def audit_document(
 def paper_document(of: Paper) -> dict[str, Any]:
     """Return how a paper is called, and how we know it, as plain data."""
     return _named(of, "short", "year", "reading")
-
-
-def sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the claims of a document by paper and section, in their order."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for claim in document.get("claims", ()):
-        found.setdefault((claim["paper"], claim["section"]), []).append(claim)
-    several = len(document.get("papers", ())) > 1
-    sections = []
-    for (name, title), claims in found.items():
-        whose = f"{document['papers'][name]['short']}: " if name and several else ""
-        title = f"{whose}{title}" if name else "Claims of yours"
-        sections.append({"title": title, "paper": name, "claims": claims})
-    return sections
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
@@ -161,22 +146,46 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
     picture, caption: prediction against training as a PNG (`attnlab.plots.compare`), and what it
     shows; for the audit of a simulation.
     """
-    from attnlab.files.pages import template  # here, so that an audit needs no jinja2
+    from attnlab.files.markdown import page as page_of
 
-    filters = {"moment": moment, "short": short, "sign": SIGNS.get}
-    trial = document.get("trial")
-    return template("attnlab.auditing", "page.html", **filters).render(
-        title=_title(document) if trial is None else f"Audit of {trial['classes']}",
-        trial=trial,
-        setting="" if trial is None else setting(trial),
-        transition="" if trial is None else transition(trial),
-        picture=picture and base64.b64encode(picture).decode(),
-        caption=caption,
-        rates=rates,
-        sections=sections(document),
-        maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
-        version=document["attnlab"],
+    if "trial" in document:
+        title = f"Audit of {document['trial']['classes']}"
+    else:  # of claims: whose they are
+        whose = [known["short"] for known in document["papers"].values()]
+        title = f"{' and '.join(whose) or 'Claims'}, audited"
+    shown = {"picture": picture and base64.b64encode(picture).decode(), "caption": caption}
+    text = in_markdown(document, page=True, title=title, **shown)
+    return page_of(title, text, style=":root { --width: 72rem; }")
+
+
+def in_markdown(document: Mapping[str, Any], *, page: bool = False, **shown: Any) -> str:
+    """Return the document of an audit as Markdown, for a page or else for a terminal.
+
+    A terminal gets few tokens and classes of a trial, and how a claim was tested of few claims.
+    """
+    from attnlab.files.markdown import template  # here, so that an audit needs no jinja2
+
+    filters = {"grouped": grouped, "rates": rates, "setting": setting, "transition": transition}
+    filters |= {"short": short, "shade": shade, "was": was}
+    return template("attnlab.auditing:audit.md.jinja", terminal=not page, **filters).render(
+        page=page,
+        trial=document.get("trial"),
+        papers=document.get("papers", {}),
+        claims=document.get("claims", []),
+        maps=document.get("breakdown", {}),
+        version=document.get("attnlab"),
+        **shown,
     )
+
+
+def grouped(claims: Iterable[Any], *keys: str) -> list[tuple[Any, list[Any]]]:
+    """Group claims, or their documents, by an entry, or by several, in their order."""
+    found: dict[Any, list[Any]] = {}
+    for claim in claims:
+        entries = claim if isinstance(claim, Mapping) else vars(claim)
+        group = tuple(entries[key] for key in keys)
+        found.setdefault(group if len(keys) > 1 else group[0], []).append(claim)
+    return list(found.items())
 
 
 def rates(of: Mapping[str, Any]) -> str:
@@ -198,36 +207,13 @@ def transition(trial: Mapping[str, Any]) -> str:
     return f"{short(first)} <= t <= {short(last)}"
 
 
-def moment(time: float | None, at_least: float | None = None) -> str:
-    """Return a time, with ≥ where it had not come by the end of the run."""
-    return short(time) if at_least is None else f"≥ {short(at_least)}"
+def was(recorded: Mapping[str, Any]) -> str:
+    """Return in words the verdicts on record."""
+    said = [recorded["verdict"], recorded["training"] and f"in training {recorded['training']}"]
+    return f"was {', '.join(filter(None, said))}" if any(said) else "not recorded"
 
 
-def _title(document: Mapping[str, Any]) -> str:
-    """Whose claims they are."""
-    whose = [known["short"] for known in document["papers"].values()]
-    return f"{' and '.join(whose) or 'Claims'}, audited"
-
-
-def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = [
-        {
-            "caption": kind["caption"],
-            "rows": [
-                {
-                    "label": label,
-                    "cells": [{"value": v, "shade": _shade(kind["wrong"], v)} for v in row],
-                }
-                for label, row in zip(table["rows"], kind["values"], strict=True)
-            ],
-        }
-        for kind in table["kinds"]
-    ]
-    columns = [f"{table['column']} = {short(value)}" for value in table["columns"]]
-    return {"title": table["title"], "knob": knob, "columns": columns, "kinds": kinds}
-
-
-def _shade(wrong_by: str, value: float) -> int:
+def shade(value: float, wrong_by: str) -> int:
     """Return how wrong, from 0 to 60 %: a factor of 30, or a difference of a half, is darkest."""
     if wrong_by == "factor":
         wrong = abs(math.log(value)) / math.log(30) if value > 0 else 1.0

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 
 def slope(x: ArrayLike, y: ArrayLike) -> float:
-    """The exponent p of y ~ x^p, by least squares in logarithms."""
+    """Return the exponent p of y ~ x^p, by least squares in logarithms."""
     return float(np.polyfit(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)), 1)[0])
 
 

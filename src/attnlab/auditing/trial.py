@@ -83,17 +83,19 @@ def simulation_of(
     Of classes alone, it is the flow in float64, until long after the predicted transition.
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
-    if isinstance(given, (Simulation, Task)) or OF_STEPS & chosen.keys():
-        simulation = as_simulation(given, **settings)
-        _check(simulation)
-        covering = _covering(simulation, theories)
-    else:
-        simulation = as_simulation(given, motion=Flow(), **{"dtype": "float64", **chosen})
-        _check(simulation)
-        covering = _covering(simulation, theories)
+    as_given = isinstance(given, (Simulation, Task)) or bool(OF_STEPS & chosen.keys())
+    flow = {"motion": Flow(), "dtype": "float64", **chosen}
+    simulation = as_simulation(given, **(settings if as_given else flow))
+    _check(simulation)
+    covering = _covering(simulation, theories)
+    if not as_given:
         transition = transition_of(simulation, covering)
         if "time" not in chosen and transition is not None:
-            simulation = as_simulation(simulation, time=_horizon(transition[1], simulation.eta_y))
+            horizon = HORIZON * transition[1]
+            if not (np.isfinite(horizon) and horizon > 1e-2):
+                words = f"{horizon:g} at {simulation.eta_y:g}; give a time"
+                raise InputError(f"eta_y: 100 times the transition is {words}")
+            simulation = as_simulation(simulation, time=horizon)
         if not WHEN & chosen.keys():
             if simulation.last <= 1e-2:
                 raise InputError(f"time: expected a time above 0.01, got {simulation.last:g}")
@@ -139,24 +141,19 @@ def _check(simulation: Simulation) -> None:
         )
 
 
-def _horizon(transition: float, eta_y: Any) -> float:
-    horizon = HORIZON * transition
-    if not (np.isfinite(horizon) and horizon > 1e-2):
-        raise InputError(
-            f"eta_y: 100 times the transition is {horizon:g} at {eta_y:g}; give a time"
-        )
-    return horizon
-
-
 def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> Trial:
     """Predict with every theory, and train; a theory that has no answer is silent.
 
     A run that all of them refuse is refused.
     """
-    refused = [problem for of in theories if (problem := _refusal(of, simulation))]
+    predicted, silent, refused = {}, {}, []
+    for of in theories:
+        try:
+            of.check(simulation)
+        except InputError as problem:
+            refused.append(problem)
     if refused and len(refused) == len(theories):
         raise refused[0]
-    predicted, silent = {}, {}
     for of in theories:
         try:
             predicted[of.name] = predict(simulation, theory=of)
@@ -177,14 +174,6 @@ def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> Trial:
     )
 
 
-def _refusal(of: Theory, simulation: Simulation) -> InputError | None:
-    try:
-        of.check(simulation)
-    except InputError as problem:
-        return problem
-    return None
-
-
 class Commentary(Protocol):
     """Comments of a paper on an audited run.
 
@@ -200,16 +189,6 @@ class Commentary(Protocol):
     @property
     def sentences(self) -> list[str]: ...
     def document(self) -> dict[str, Any]: ...
-
-
-def comment(
-    trial: Trial, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
-) -> dict[str, Commentary]:
-    """Return the commentary of each paper that has something to say, by the paper's name."""
-    said = {
-        paper.name: offer.load()(trial, tokens, clocks) for paper, offer in single("commentary")
-    }
-    return {name: words for name, words in said.items() if words is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +236,15 @@ class Audit:
                         "sequence_class": n,
                         "next": classes.token_name(int(classes.next_token[n])),
                         **_cells(self.snap.isel(sequence_class=n)),
-                        "at_least": _still_moving(clock),
+                        # the end of the run, where attention still moves then
+                        "at_least": {
+                            name: moment.at
+                            for name, moment in (
+                                *clock.predicted.items(),
+                                ("training", clock.simulated),
+                            )
+                            if moment.sign == ">="
+                        },
                     }
                     for n, clock in enumerate(self.clocks["snap"])
                 ],
@@ -329,7 +316,10 @@ def audit(
     tell("training")
     trial = try_out(chosen, covering)
     tokens, clocks = _tokens(trial), clocks_of(trial)
-    commentary = comment(trial, tokens, clocks)
+    commentary: dict[str, Commentary] = {}  # of each paper that has something to say
+    for paper, offer in single("commentary"):
+        if (words := offer.load()(trial, tokens, clocks)) is not None:
+            commentary[paper.name] = words
     claimed = [of.signs_claimed for of in commentary.values()]
     return Audit(
         trial=trial,
@@ -390,12 +380,6 @@ def _beside(
     )
 
 
-def _still_moving(clock: Clock) -> dict[str, float]:
-    """The end of the run, by the name of each theory after which attention still moves there."""
-    moments = {**clock.predicted, "training": clock.simulated}
-    return {name: moment.at for name, moment in moments.items() if moment.sign == ">="}
-
-
 def _cells(found: xr.Dataset) -> dict[str, Any]:
     """Return predictions by theory, and the simulated value, as plain numbers."""
     predicted = zip(found["theory"].values.tolist(), found["predicted"].values, strict=True)
@@ -445,11 +429,11 @@ def ladder_of(trial: Trial) -> xr.Dataset:
 
 def costs(ladder: xr.Dataset) -> list[str]:
     """Sentences: what each level leans on, and the error in z with it and without."""
-    rungs = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
-    when = [f"at the {at}" for at in rungs["at"].values]
+    levels = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
+    when = [f"at the {at}" for at in levels["at"].values]
     words = []
-    for i, leaning in enumerate(rungs["leans_on"].values):
-        here, following = rungs.values[i], rungs.values[i + 1 : i + 2]
+    for i, leaning in enumerate(levels["leans_on"].values):
+        here, following = levels.values[i], levels.values[i + 1 : i + 2]
         if np.isnan(here).any() or np.isnan(following).any():
             continue
         if following.size:

@@ -159,13 +159,10 @@ def requirements(
     settings = read_recipe(path, Settings) if path.exists() else Settings()
     found = dict(_listed(known, settings, verdicts))
     every = found if verdicts is True else dict(_listed(known, settings, True))
-    for part, names, offered in (
-        ("expected_failures", settings.expected_failures, every),
-        ("runs", settings.runs, known.theories),
-    ):
-        for name in names:
-            if name not in offered:
-                raise InputError(f"{path}: {part}: {name!r}: {did_you_mean(name, offered)}")
+    offers: dict[str, Any] = {"expected_failures": every, "runs": known.theories}
+    for part, offered in offers.items():
+        for name in getattr(settings, part).keys() - offered.keys():
+            raise InputError(f"{path}: {part}: {name!r}: {did_you_mean(name, offered)}")
     return [
         Requirement(name, check, settings.expected_failures.get(name, ""))
         for name, check in found.items()
@@ -209,17 +206,14 @@ def _listed(
     for name in paper.presets:
         yield f"samples agree with the population: {name}", partial(samples, name)
     for _, _, module in paper.claim_modules():
-        yield (
-            f"claims have id, source and docstring: {module}",
-            partial(claims_documented, paper, module),
-        )
+        words = f"claims have id, source and docstring: {module}"
+        yield words, partial(claims_documented, paper, module)
     if not paper.claims:
         yield "claims have id, source and docstring", partial(nothing, "no claims")
-    wanted = None if isinstance(verdicts, bool) else verdicts
     if verdicts:
         yield "every claim has a recorded verdict", partial(all_recorded, paper)
         for claim in paper.expected["claims"]:
-            if wanted is None or claim in wanted:
+            if verdicts is True or claim in verdicts:
                 yield f"verdict as recorded: {claim}", partial(verdict, paper, claim)
     for name in paper.figures:
         yield f"figure on a tiny recipe: {name}", partial(figure, paper, name)
@@ -268,19 +262,21 @@ def reference_loads(paper: Paper, kind: str, name: str) -> str:
 def single_loads(paper: Paper, kind: str) -> str:
     """Check that a single reference has the type, or the arguments, that attnlab needs."""
     found = Reference(paper, getattr(paper, kind)).load()
-    if kind == "agreement":
-        _require(isinstance(found, Agreement), found, "an Agreement")
-    elif kind == "opening":
-        _require(isinstance(found, Experiment), found, "an Experiment")
-    elif kind == "maps":
-        fits = isinstance(found, Mapping) and found and all(map(_takes, found.values()))
-        _require(fits, found, "functions without arguments, by name")
-    elif kind == "expectation":
-        fits = _takes(found, "dataset", "text", names=None)
-        _require(fits, found, "a function of (dataset, text, *, names)")
-    else:
-        fits = _takes(found, "trial", "tokens", "clocks")
-        _require(fits, found, "a function of (trial, tokens, clocks)")
+    is_maps = isinstance(found, Mapping) and bool(found) and all(map(_takes, found.values()))
+    fits, wanted = {
+        "agreement": (isinstance(found, Agreement), "an Agreement"),
+        "opening": (isinstance(found, Experiment), "an Experiment"),
+        "maps": (is_maps, "functions without arguments, by name"),
+        "expectation": (
+            _takes(found, "dataset", "text", names=None),
+            "a function of (dataset, text, *, names)",
+        ),
+        "commentary": (
+            _takes(found, "trial", "tokens", "clocks"),
+            "a function of (trial, tokens, clocks)",
+        ),
+    }[kind]
+    _require(fits, found, wanted)
     return ""
 
 
@@ -353,12 +349,8 @@ def claims_documented(paper: Paper, module: str) -> str:
         assert every[claim.id] == 1, f"{claim.id}: {every[claim.id]} claims have this id; rename"
         owner = owners.get(claim.id)
         assert owner is None, f"{claim.id}: {owner} has a claim of this id; rename it"
-        for key, wanted in (
-            ("statement", "a statement"),
-            ("sources", "a source"),
-            ("how", "a docstring"),
-        ):
-            assert getattr(claim, key), f"{claim.id}: has no {wanted[2:]}; write {wanted}"
+        for key, noun in (("statement", "statement"), ("sources", "source"), ("how", "docstring")):
+            assert getattr(claim, key), f"{claim.id}: has no {noun}; write a {noun}"
     return f"{len(found)} claims"
 
 

@@ -14,32 +14,29 @@ import typer
 
 from attnlab.cli import audit, observe, papers, play, predict, reproduce, simulate, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED, STOPPED
-from attnlab.cli.options import SEQUENCES
+from attnlab.cli.options import SEQUENCES, add, group
 from attnlab.cli.printing import say
 from attnlab.files.errors import InputError
 
 _shown = {"traceback": False}  # set by --debug
 
-app = typer.Typer(
+app = group(
+    "A laboratory for the training dynamics of attention.",
     name="attnlab",
-    help="A laboratory for the training dynamics of attention.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
 )
-SEQUENCES.add(app, "simulate", simulate.simulate_verb, simulate.HELP)
-SEQUENCES.add(app, "predict", predict.predict_verb, predict.HELP)
-app.command("sweep", help=sweep.HELP)(sweep.sweep_verb)
+SEQUENCES.add(app, "simulate", simulate.simulate_verb)
+SEQUENCES.add(app, "predict", predict.predict_verb)
+add(app, "sweep", sweep.sweep_verb)
 SEQUENCES.add(app, "audit", audit.audit_verb)
-app.command("reproduce")(reproduce.reproduce_verb)
-app.command("papers")(papers.papers_verb)
-app.command("check-paper")(papers.check_paper_verb)
-app.command("new-paper")(papers.new_paper_verb)
+add(app, "reproduce", reproduce.reproduce_verb)
+add(app, "papers", papers.papers_verb)
+add(app, "check-paper", papers.check_paper_verb)
+add(app, "new-paper", papers.new_paper_verb)
 SEQUENCES.add(app, "play", play.play_verb)
 app.add_typer(text.app, name="text")
 app.add_typer(observe.app, name="observe")
-app.command("cite")(papers.cite_verb)
+add(app, "cite", papers.cite_verb)
 
 
 def _print_version(asked: bool) -> None:

@@ -25,6 +25,19 @@ MODELS = ("pairwise", "embedded", "extended", *offered("models"))
 THEORIES = tuple(offered("theories"))
 PRESET = PRESETS[0]  # of examples in help texts
 PICTURES = (".png", ".pdf", ".svg")
+FIGURES = tuple(offered("figures"))
+WITH_FIGURES = tuple(dict.fromkeys(name.partition("/")[0] for name in FIGURES))
+PARTS = (*WITH_FIGURES, *(name.partition("/")[2] for name in FIGURES), "audit", "report", *FIGURES)
+# The words that a shell completes, by the name of the parameter.
+COMPLETED = {"given": PRESETS, "theory": THEORIES, "paper": PAPERS, "what": PAPERS, "parts": PARTS}
+HELP_WORDS = {
+    "preset": PRESET,
+    "presets": ", ".join(PRESETS),
+    "models": ", ".join(MODELS),
+    "theory": THEORIES[0],
+    "theories": ", ".join(THEORIES),
+    "papers": ", ".join(WITH_FIGURES),
+}
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from attnlab.cli import options
 from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
 from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written
+from attnlab.cli.summary import about
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -22,29 +24,7 @@ if TYPE_CHECKING:
 
 LOADING = "loading PyTorch"
 PAGES = (".html",)
-HELP = "Measure the attention of PyTorch models: how sparse, on what, since when."
-
-app = typer.Typer(
-    help=HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Text = Annotated[str, typer.Option(help="A UTF-8 text file, or builtin.")]
-Tokenizer = Annotated[
-    Path | None, typer.Option(help="A folder with a tokenizer, if the model's has none.")
-]
-Sequences = Annotated[int, typer.Option(help="How many sequences of the text.")]
-Length = Annotated[int, typer.Option(help="Tokens in each, or the model's context.")]
-RowsOption = Annotated[int | None, typer.Option(help="Number of queries to sample; else all.")]
-MinKeys = Annotated[int, typer.Option(help="Leave out queries that see fewer keys.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Pattern = Annotated[
-    str | None, typer.Option(help="A regular expression with the step as its group.")
-]
-Html = Annotated[Path | None, typer.Option(help="A page of it all (.html).")]
-Where = Annotated[str, typer.Argument(help="A folder, a cached repository, or a glob.")]
+app = options.group("Measure the attention of PyTorch models: how sparse, on what, since when.")
 
 # of a head: what is printed, by the name of the variable
 COLUMNS = {
@@ -57,19 +37,19 @@ COLUMNS = {
 }
 
 
-@app.command("model")
 def model_verb(
-    path: Annotated[Path, typer.Argument(help="The folder of a model.")],
-    text: Text,
-    tokenizer: Tokenizer = None,
-    sequences: Sequences = 8,
-    length: Length = 512,
-    rows: RowsOption = None,
-    min_keys: MinKeys = 16,
-    device: Device = "cpu",
-    out: Annotated[Path | None, typer.Option(help="A file for the dataset (.nc).")] = None,
-    html: Html = None,
-    as_json: options.AsJson = False,
+    path: Path,
+    *,
+    text: str,
+    tokenizer: Path | None = None,
+    sequences: int = 8,
+    length: int = 512,
+    rows: int | None = None,
+    min_keys: int = 16,
+    device: str = "cpu",
+    out: Path | None = None,
+    html: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Measure the attention of a model on a text, layer by layer and head by head.
 
@@ -83,6 +63,29 @@ def model_verb(
       attnlab observe model my-model --text builtin --length 256 --out attention.nc
       attnlab observe model my-model --text builtin --html page.html
       attnlab observe model my-model --text builtin --json
+
+    Options
+    -------
+    path
+        The folder of a model.
+    text
+        A UTF-8 text file, or builtin.
+    tokenizer
+        A folder with a tokenizer, if the model's has none.
+    sequences
+        How many sequences of the text.
+    length
+        Tokens in each, or the model's context.
+    rows
+        Number of queries to sample; else all.
+    min_keys
+        Leave out queries that see fewer keys.
+    device
+        cpu or cuda.
+    out
+        A file for the dataset (.nc).
+    html
+        A page of it all (.html).
     """
     check_writable(out, (".nc",), "out")
     check_writable(html, PAGES, "html")
@@ -102,7 +105,12 @@ def model_verb(
     heads = _heads(found)
     if as_json:
         unseen = json.loads(found.attrs["unseen"])
-        document = {**_about(found), "probe": _shape(probe), "heads": heads, "unseen": unseen}
+        document = {
+            **about(found, "torch"),
+            "probe": _shape(probe),
+            "heads": heads,
+            "unseen": unseen,
+        }
         print(json.dumps(document, indent=2, allow_nan=False))
         return
     sizes = " x ".join(map(str, _shape(probe)))
@@ -112,27 +120,21 @@ def model_verb(
     say_written(out, html)
 
 
-@app.command("checkpoints")
 def checkpoints_verb(
-    where: Where,
-    text: Text,
-    pattern: Pattern = None,
-    tokenizer: Tokenizer = None,
-    sequences: Sequences = 8,
-    length: Length = 512,
-    rows: RowsOption = None,
-    min_keys: MinKeys = 16,
-    device: Device = "cpu",
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="The training's constant learning rate, by which a snap is judged (default: as "
-            "logged in the last checkpoint's trainer_state.json)."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for steps and result.")] = None,
-    html: Html = None,
-    as_json: options.AsJson = False,
+    where: str,
+    *,
+    text: str,
+    pattern: str | None = None,
+    tokenizer: Path | None = None,
+    sequences: int = 8,
+    length: int = 512,
+    rows: int | None = None,
+    min_keys: int = 16,
+    device: str = "cpu",
+    learning_rate: float | None = None,
+    out: Path | None = None,
+    html: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Measure a training by its checkpoints: when does each head's attention snap?
 
@@ -147,6 +149,34 @@ def checkpoints_verb(
       attnlab observe checkpoints out --text book.txt --out observed --html page.html
       attnlab observe checkpoints hub/models--EleutherAI--pythia-70m --text book.txt
       attnlab observe checkpoints 'runs/*' --pattern 'iter(\\d+)' --text book.txt --json
+
+    Options
+    -------
+    where
+        A folder, a cached repository, or a glob.
+    pattern
+        A regular expression with the step as its group.
+    text
+        A UTF-8 text file, or builtin.
+    tokenizer
+        A folder with a tokenizer, if the model's has none.
+    sequences
+        How many sequences of the text.
+    length
+        Tokens in each, or the model's context.
+    rows
+        Number of queries to sample; else all.
+    min_keys
+        Leave out queries that see fewer keys.
+    device
+        cpu or cuda.
+    learning_rate
+        The training's constant learning rate, by which a snap is judged (default: as logged in the
+        last checkpoint's trainer_state.json).
+    out
+        A folder for steps and result.
+    html
+        A page of it all (.html).
     """
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
@@ -173,7 +203,7 @@ def checkpoints_verb(
         row["entropy_start"] = finite(float(start))
     if as_json:
         document = {
-            **_about(result),
+            **about(result, "torch"),
             "steps": result["step"].values.tolist(),
             "probe": _shape(probe),
             "heads": heads,
@@ -195,8 +225,7 @@ def checkpoints_verb(
     say_written(out, html)
 
 
-@app.command("lint")
-def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = False) -> None:
+def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) -> None:
     """Look through the files of checkpoints: what is wrong with them?
 
     Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps
@@ -207,6 +236,13 @@ def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = F
     Examples:
       attnlab observe lint out
       attnlab observe lint hub/models--EleutherAI--pythia-70m --json
+
+    Options
+    -------
+    where
+        A folder, a cached repository, or a glob.
+    pattern
+        A regular expression with the step as its group.
     """
     with waiting(LOADING, quiet=as_json):
         from attnlab.observing import find_checkpoints, lint
@@ -220,13 +256,7 @@ def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = F
         raise typer.Exit(FAULTS)
 
 
-@app.command("report")
-def report_verb(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A saved dataset (.nc).")],
-    html: Annotated[
-        Path | None, typer.Option(help="Where the page goes; beside the file without it.")
-    ] = None,
-) -> None:
+def report_verb(path: Path, *, html: Path | None = None) -> None:
     """Make one HTML page of a saved observation: every head, snaps, caches, words.
 
     FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
@@ -238,6 +268,13 @@ def report_verb(
     Examples:
       attnlab observe report attention.nc
       attnlab observe report observed/result.nc --html page.html
+
+    Options
+    -------
+    path : FILE
+        A saved dataset (.nc).
+    html
+        Where the page goes; beside the file without it.
     """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
@@ -267,8 +304,7 @@ def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
     if found.faults:
         console = plain_console()
         cells = [
-            (fault.kind, ", ".join(map(str, fault.steps)), fault.words.split())
-            for fault in found.faults
+            (fault.kind, ", ".join(map(str, fault.steps)), fault.words) for fault in found.faults
         ]
         print_table(console, ("fault", "steps", "what was found"), cells)
     said = f"{len(found.faults)} found" if found.faults else "nothing wrong"
@@ -303,49 +339,35 @@ def _shape(probe: Any) -> list[int]:
     return list(probe["input_ids"].shape)
 
 
-def _about(found: xr.Dataset) -> dict[str, Any]:
-    return {
-        "spec": json.loads(found.attrs["spec"]),
-        "versions": json.loads(found.attrs["versions"]),
-        "torch": found.attrs["torch"],
-    }
-
-
 def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     """Return one entry for each layer and head."""
     from attnlab.observing.snap import STATES
 
     rows = []
-    for layer in found["layer"].values:
-        of_layer = found.sel(layer=layer)
-        for head in found["head"].values:
-            one = of_layer.sel(head=head)
-            if not bool(one["entropy"].notnull()):
-                continue  # another layer has more heads, or no query saw enough keys
-            row: dict[str, Any] = {
-                "layer": int(layer),
-                "head": int(head),
-                "module": str(of_layer["module"].item()),
-                "kind": str(of_layer["kind"].item()),
-            }
-            for name in COLUMNS:
-                values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
-                row[name] = finite(float(values))
-            for name in ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left"):
-                if name in one:
-                    row[name] = finite(float(one[name]))
-            if "snap_state" in one:
-                row["snap_state"] = STATES[int(one["snap_state"])]
-            if "retained_mass" in one:
-                kept = one["retained_mass"]
-                row["retained_mass"] = {
-                    str(policy): {
-                        f"{float(b):g}": finite(float(kept.sel(policy=policy, budget=b)))
-                        for b in kept["budget"].values
-                    }
-                    for policy in kept["policy"].values
+    for layer, head in product(found["layer"].values, found["head"].values):
+        one = found.sel(layer=layer, head=head)
+        if not bool(one["entropy"].notnull()):
+            continue  # another layer has more heads, or no query saw enough keys
+        row: dict[str, Any] = {"layer": int(layer), "head": int(head)}
+        row |= {name: str(one[name].item()) for name in ("module", "kind")}
+        for name in COLUMNS:
+            values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
+            row[name] = finite(float(values))
+        for name in ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left"):
+            if name in one:
+                row[name] = finite(float(one[name]))
+        if "snap_state" in one:
+            row["snap_state"] = STATES[int(one["snap_state"])]
+        if "retained_mass" in one:
+            kept = one["retained_mass"]
+            row["retained_mass"] = {
+                str(policy): {
+                    f"{float(b):g}": finite(float(kept.sel(policy=policy, budget=b)))
+                    for b in kept["budget"].values
                 }
-            rows.append(row)
+                for policy in kept["policy"].values
+            }
+        rows.append(row)
     return rows
 
 
@@ -389,3 +411,12 @@ def _print_unseen(found: xr.Dataset) -> None:
     unseen = json.loads(found.attrs["unseen"])
     if unseen:
         say(f"only some layers are seen; nothing is known of {', '.join(sorted(unseen))}")
+
+
+for name, verb in (
+    ("model", model_verb),
+    ("checkpoints", checkpoints_verb),
+    ("lint", lint_verb),
+    ("report", report_verb),
+):
+    options.add(app, name, verb)

@@ -1,14 +1,16 @@
-"""Options of the verbs: those of a run are derived from its value, and several verbs share others.
+"""Commands from functions: parameters are arguments and options, and docstrings are their help.
 
-A new field of `Simulation`, or of a value inside it, needs no edit here.
+The options of a run are derived from its value: a new field of `Simulation`, or of a value inside
+it, needs no edit here.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
@@ -27,7 +29,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from attnlab.cli.arguments import MODELS, PRESETS, completing, numbers
+from attnlab.cli.arguments import COMPLETED, HELP_WORDS, MODELS, completing, numbers
 from attnlab.files.documents import parse_document, shown
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, as_value
@@ -37,38 +39,108 @@ if TYPE_CHECKING:
     from attnlab.tasks.classes import SequenceClasses
 
 PANELS = ("task", "model", "motion", "gradient", "record", "run", "output")
-OUTPUT = PANELS[-1].title()
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 MOST_CHOICES = 3  # that the form of an option lists
 
-_GIVEN = typer.Argument(
-    metavar="CLASSES|RUN",
-    help="A preset, a file of sequence classes, or a file of a run.",
-    rich_help_panel="Arguments",
-    autocompletion=completing(*PRESETS),
-)
-Given = Annotated[str, _GIVEN]
-MaybeGiven = Annotated[str | None, _GIVEN]
-Prior = Annotated[
-    str | None, typer.Option(help="Probability of each class: 0.7,0.3.", rich_help_panel="Task")
-]
-Seed = Annotated[
-    int | None, typer.Option(help="Run this seed only (overrides --seeds).", rich_help_panel="Run")
-]
-Out = Annotated[
-    Path | None, typer.Option(help="Write the result (netCDF).", rich_help_panel=OUTPUT)
-]
-ShowClasses = Annotated[
-    str | None,
-    typer.Option(help="Draw these classes, by number or next word: 0,won.", rich_help_panel=OUTPUT),
-]
-ShowTokens = Annotated[
-    str | None,
-    typer.Option(help="Draw these tokens, by number or name: 3,goal.", rich_help_panel=OUTPUT),
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document.", rich_help_panel=OUTPUT)
-]
+
+def group(help_text: str, **more: Any) -> typer.Typer:
+    """Return an application, or a part of one, in attnlab's style."""
+    settings = {"help_option_names": ["-h", "--help"]}
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings=settings,
+        **more,
+    )
+
+
+def add(app: typer.Typer, name: str, verb: Callable[..., None]) -> None:
+    """Add a verb to an application: its docstring is the help, its parameters are options.
+
+    Positional parameters are arguments. The docstring describes each parameter under the heading
+    of its panel, as "name : FORM" or "name : --flag" where these differ from what its name and
+    type say. `_shared` describes those that several verbs have.
+    """
+    app.command(name, help=_documented(verb)[0])(_with_signature(verb, _parameters(verb)))
+
+
+def _shared() -> None:
+    """Parameters that several verbs share.
+
+    Arguments
+    ---------
+    given : CLASSES|RUN
+        A preset, a file of sequence classes, or a file of a run.
+
+    Task
+    ----
+    prior
+        Probability of each class: 0.7,0.3.
+
+    Run
+    ---
+    seed
+        Run this seed only (overrides --seeds).
+
+    Output
+    ------
+    out
+        Write the result (netCDF).
+    show_classes
+        Draw these classes, by number or next word: 0,won.
+    show_tokens
+        Draw these tokens, by number or name: 3,goal.
+    as_json : --json
+        Print one JSON document.
+    """
+
+
+def _documented(verb: Callable[..., None]) -> tuple[str, dict[str, tuple[str, str, str]]]:
+    """Return the help of a verb, and the panel, form and help of each parameter."""
+    help_text, *rest = re.split(r"\n\n(\w+)\n-+\n", inspect.getdoc(verb) or "")
+    found = {}
+    for panel, body in zip(rest[::2], rest[1::2], strict=True):
+        for block in re.split(r"\n(?=\S)", body):
+            head, _, words = block.partition("\n")
+            name, _, form = head.partition(" : ")
+            found[name] = panel, form, " ".join(words.split()).format(**HELP_WORDS)
+    return help_text.format(**HELP_WORDS), found
+
+
+def _parameters(verb: Callable[..., None]) -> list[inspect.Parameter]:
+    """Return the parameters of a verb as typer takes them."""
+    documented = _documented(_shared)[1] | _documented(verb)[1]
+    found = []
+    for of in inspect.signature(verb, eval_str=True).parameters.values():
+        if of.kind is of.VAR_KEYWORD:
+            continue
+        panel, form, words = documented[of.name]
+        info: dict[str, Any] = {"help": words, "rich_help_panel": panel}
+        if of.name in COMPLETED and of.annotation in (str, str | None, list[str] | None):
+            info["autocompletion"] = completing(*COMPLETED[of.name])
+        flag = f"--{of.name.replace('_', '-')}"
+        if form.startswith("--"):
+            flag, form = form, ""
+        elif of.default is True:
+            flag = f"{flag}/--no-{flag[2:]}"
+        info |= {"metavar": form} if form else {}
+        option = of.kind is KEYWORD_ONLY
+        typed = typer.Option(flag, **info) if option else typer.Argument(**info)
+        found.append(of.replace(kind=KEYWORD_ONLY, annotation=Annotated[of.annotation, typed]))
+    return found
+
+
+def _with_signature(
+    verb: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """Return a verb with these parameters in its signature, from which typer makes a command."""
+
+    def called(**given: Any) -> None:
+        verb(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 class Option(NamedTuple):
@@ -175,26 +247,19 @@ class RunOptions:
                 raise InputError(f"{name}: was an option of version 0.1; now {self.old[name]}")
         return {name: self.by_name[name].read(text) for name, text in chosen.items()}
 
-    def add(
-        self, app: typer.Typer, name: str, verb: Callable[..., None], help_text: str | None = None
-    ) -> None:
-        """Add a verb to an application; it gets the options that were given as `settings`.
+    def add(self, app: typer.Typer, name: str, verb: Callable[..., None]) -> None:
+        """Add a verb to an application; it gets the options that were given as `settings`."""
 
-        help_text: by default the verb's docstring.
-        """
+        class Verb(RunCommand):
+            make = staticmethod(lambda: self._with_options(verb))
 
         def stand_in() -> None:
             """Hold the place of the verb: its options are derived when they are asked for."""
 
-        class Verb(RunCommand):
-            make = staticmethod(partial(self._with_options, verb))
-
-        app.command(name, help=help_text or verb.__doc__, cls=Verb)(stand_in)
+        app.command(name, help=_documented(verb)[0], cls=Verb)(stand_in)
 
     def _with_options(self, verb: Callable[..., None]) -> Callable[..., None]:
-        """Return a verb with all options in its signature, from which typer makes a command."""
-        every = inspect.signature(verb, eval_str=True).parameters.values()
-        own = [of.replace(kind=KEYWORD_ONLY) for of in every if of.kind is not of.VAR_KEYWORD]
+        own = _parameters(verb)
         names = {of.name for of in own}
 
         def called(**given: Any) -> None:
@@ -203,8 +268,7 @@ class RunOptions:
 
         options = [of.parameter() for of in self.by_name.values() if of.name not in names]
         old = [_optional(name, str, typer.Option(hidden=True)) for name in self.old]
-        called.__signature__ = inspect.Signature([own[0], *options, *own[1:], *old])  # type: ignore[attr-defined]
-        return called
+        return _with_signature(called, [own[0], *options, *own[1:], *old])
 
 
 class RunCommand(TyperCommand):

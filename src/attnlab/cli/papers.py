@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from attnlab.cli import options
-from attnlab.cli.arguments import PAPERS, completing
+from attnlab.cli.arguments import PAPERS
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.files.documents import did_you_mean
@@ -25,12 +24,7 @@ from attnlab.shelf import paper as paper_called
 from attnlab.shelf.papers import ATTNLAB_BIBTEX
 
 
-def papers_verb(
-    paper: Annotated[
-        list[Path] | None, typer.Option(help="A folder with a paper of your own; repeatable.")
-    ] = None,
-    as_json: options.AsJson = False,
-) -> None:
+def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> None:
     """List the papers, and how their claims and figures stand.
 
     Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders
@@ -42,6 +36,11 @@ def papers_verb(
       attnlab papers
       attnlab papers --paper ./my_paper
       attnlab papers --json
+
+    Options
+    -------
+    paper
+        A folder with a paper of your own; repeatable.
     """
     for folder in paper or ():
         add_folder(folder)
@@ -54,7 +53,7 @@ def papers_verb(
     if rows:
         columns = ("paper", "question", "claims", "figures")
         cells = [
-            (row["name"], row["question"].split(), *(_counted(row[of]) for of in columns[2:]))
+            (row["name"], row["question"], *(_counted(row[of]) for of in columns[2:]))
             for row in rows
         ]
         print_table(console, columns, cells)
@@ -62,20 +61,7 @@ def papers_verb(
         console.print(f"{fault.name} cannot be used: {fault.reason}", style="red", soft_wrap=True)
 
 
-def check_paper_verb(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|DIR",
-            help="A paper's name, or its folder.",
-            autocompletion=completing(*PAPERS),
-        ),
-    ],
-    verdicts: Annotated[
-        bool, typer.Option(help="Find the recorded verdicts again, which may take minutes.")
-    ] = True,
-    as_json: options.AsJson = False,
-) -> None:
+def check_paper_verb(paper: str, *, verdicts: bool = True, as_json: bool = False) -> None:
     """Check that a paper fulfils all that attnlab asks of one.
 
     Its manifest, references, theory, alignment of prediction and simulation, samples, claims,
@@ -89,8 +75,16 @@ def check_paper_verb(
       attnlab check-paper ./my_paper --no-verdicts
 
     Exit code 0; 1 when a requirement is not fulfilled; 2 for bad input.
+
+    Options
+    -------
+    paper : NAME|DIR
+        A paper's name, or its folder.
+    verdicts
+        Find the recorded verdicts again, which may take minutes.
     """
-    known = add_folder(name) if os.sep in name or os.path.isdir(name) else paper_called(name)
+    is_folder = os.sep in paper or os.path.isdir(paper)
+    known = add_folder(paper) if is_folder else paper_called(paper)
     with waiting(LOADING, quiet=as_json):
         from attnlab.authoring import examine, requirements
 
@@ -112,16 +106,20 @@ def check_paper_verb(
         raise typer.Exit(NOT_AS_RECORDED)
 
 
-def new_paper_verb(
-    name: Annotated[str, typer.Argument(help="Lower-case words with _ between them.")],
-    out: Annotated[Path, typer.Option(help="The folder for its folder.")] = Path("."),
-) -> None:
+def new_paper_verb(name: str, *, out: Path = Path(".")) -> None:
     """Write a new paper: a small one that works, under a name of yours.
 
     \b
     Examples:
       attnlab new-paper my_paper
       attnlab new-paper my_paper --out papers
+
+    Options
+    -------
+    name
+        Lower-case words with _ between them.
+    out
+        The folder for its folder.
     """
     from attnlab.authoring.template import new_paper
 
@@ -159,25 +157,11 @@ def _standing(entry: Mapping[str, Any]) -> str:
     return next((str(standing) for standing in found if standing), "not recorded")
 
 
-def _counted(standings: Mapping[str, int]) -> list[str]:
-    """Return the counts as the words of a cell, "12 holds" in one piece."""
-    if not standings:
-        return ["-"]
-    *others, last = [f"{count} {standing}" for standing, count in standings.items()]
-    return [*(f"{words}," for words in others), last]
+def _counted(standings: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {standing}" for standing, count in standings.items()) or "-"
 
 
-def cite_verb(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PAPER|FILE]",
-            help="A paper, or a result of attnlab (netCDF).",
-            autocompletion=completing(*PAPERS),
-        ),
-    ] = None,
-    as_json: options.AsJson = False,
-) -> None:
+def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
     """Print what to cite: papers and attnlab, and for a result file how it was made.
 
     Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
@@ -187,6 +171,11 @@ def cite_verb(
       attnlab cite
       attnlab cite PAPER
       attnlab cite result.nc
+
+    Options
+    -------
+    what : [PAPER|FILE]
+        A paper, or a result of attnlab (netCDF).
     """
     named = [known for known in shelf().papers if known.name == what]
     if what is not None and not named and not os.path.exists(what):

@@ -4,42 +4,19 @@ from __future__ import annotations
 
 import threading
 import webbrowser
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from attnlab.cli import options
 from attnlab.cli.printing import say
 from attnlab.files.errors import InputError
 
 
 def play_verb(
-    given: options.MaybeGiven = None,
-    port: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Port to listen on; 0: any that is free.",
-            rich_help_panel="Server",
-        ),
-    ] = 5006,
-    browser: Annotated[
-        bool,
-        typer.Option(
-            "--browser/--no-browser", help="Open the page in a browser.", rich_help_panel="Server"
-        ),
-    ] = True,
-    address: Annotated[
-        str, typer.Option(help="Address to listen on.", rich_help_panel="Server")
-    ] = "127.0.0.1",
-    origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="HOST:PORT under which other machines reach it; may be repeated.",
-            rich_help_panel="Server",
-        ),
-    ] = None,
+    given: str | None = None,
+    *,
+    port: int = 5006,
+    browser: bool = True,
+    address: str = "127.0.0.1",
+    origin: list[str] | None = None,
     **settings: Any,
 ) -> None:
     """Open the playground: watch attention train in the browser.
@@ -57,7 +34,20 @@ def play_verb(
       attnlab play classes.yaml --eta-y 10 --gradient population --steps 400
       attnlab play --port 8080 --no-browser
       attnlab play --address 0.0.0.0 --origin lab.example.org:5006 --no-browser
+
+    Server
+    ------
+    port
+        Port to listen on; 0: any that is free.
+    browser
+        Open the page in a browser.
+    address
+        Address to listen on.
+    origin
+        HOST:PORT under which other machines reach it; may be repeated.
     """
+    if not 0 <= port <= 65535:
+        raise InputError(f"port: expected a number from 0 to 65535, got {port}")
     from attnlab.playground.server import serve
 
     start = None

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from attnlab import defaults
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, PRESET, THEORIES, check_writable, completing
+from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, print_table, say_written
-from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -20,44 +18,45 @@ if TYPE_CHECKING:
 
 
 ROW_DIMS = ("eta_y", "eta_z", "sequence_class")
-HELP = f"""Say what a theory expects of a run, without running it.
-
-The first argument and the options are those of attnlab simulate. The theory is one that a paper
-offers: {", ".join(THEORIES)}. Each of its assumptions is listed with the value it has here.
-
-\b
-Examples:
-  attnlab predict {PRESET}
-  attnlab predict {PRESET} --motion flow --eta-y 3 --eta-z 0.1 --time 1e4
-  attnlab predict recipes/classes-two-words.yaml --motion flow --time 1e4 --plot compared.png
-  attnlab predict {PRESET} --theory {THEORIES[0]} --json
-
---plot runs the simulation as well and draws the two beside each other.
-"""
 
 
 def predict_verb(
-    given: options.Given,
-    theory: Annotated[
-        str,
-        typer.Option(
-            help="Name of a theory.", autocompletion=completing(*THEORIES), rich_help_panel="Theory"
-        ),
-    ] = defaults.theory(),
-    prior: options.Prior = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Simulate too, and draw both (PNG, PDF).", rich_help_panel=options.OUTPUT
-        ),
-    ] = None,
-    show_classes: options.ShowClasses = None,
-    show_tokens: options.ShowTokens = None,
-    as_json: options.AsJson = False,
+    given: str,
+    *,
+    theory: str = defaults.theory(),
+    prior: str | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    plot: Path | None = None,
+    show_classes: str | None = None,
+    show_tokens: str | None = None,
+    as_json: bool = False,
     **settings: Any,
 ) -> None:
+    """Say what a theory expects of a run, without running it.
+
+    The first argument and the options are those of attnlab simulate. The theory is one that a paper
+    offers: {theories}. Each of its assumptions is listed with the value it has here.
+
+    \b
+    Examples:
+      attnlab predict {preset}
+      attnlab predict {preset} --motion flow --eta-y 3 --eta-z 0.1 --time 1e4
+      attnlab predict recipes/classes-two-words.yaml --motion flow --time 1e4 --plot compared.png
+      attnlab predict {preset} --theory {theory} --json
+
+    --plot runs the simulation as well and draws the two beside each other.
+
+    Theory
+    ------
+    theory
+        Name of a theory.
+
+    Output
+    ------
+    plot
+        Simulate too, and draw both (PNG, PDF).
+    """
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
     shown = options.drawn(show_classes, show_tokens, plot)
@@ -134,7 +133,7 @@ def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
 def _print_assumptions(console: Any, predicted: xr.Dataset) -> None:
     rows = [
         [
-            row["assumption"].split(),
+            row["assumption"],
             row["source"],
             f"{row['value']:.4g}",
             row["needs"],
@@ -150,9 +149,7 @@ def _document(predicted: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str,
 
     clock = clock_of(predicted)
     return {
-        "spec": json.loads(predicted.attrs["spec"]),
-        "versions": json.loads(predicted.attrs["versions"]),
-        "theory": predicted.attrs["theory"],
+        **about(predicted, "theory"),
         f"{clock}s": predicted[clock].values.tolist(),
         "summary": summary,
         "assumptions": _assumptions(predicted),

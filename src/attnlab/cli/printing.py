@@ -5,18 +5,33 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from attnlab.files.names import visible
 
 if TYPE_CHECKING:
+    from markdown_it.token import Token
     from rich.console import Console
     from rich.text import Text
 
-    Cell = str | list[str] | Text | float | None
+    Cell = str | Text | float | None
+
+ONE_PIECE = 16  # characters of a cell that is not folded
+# of verdicts, by the first word of each, as on a page
+COLOURS = {
+    "exact": "green",
+    "holds": "cyan",
+    "corrected": "yellow",
+    "fails": "red",
+    "premise": "magenta",
+    "outside": "magenta",
+    "we": "dim",
+    "off": "red",
+}
 
 
 def open_streams() -> None:
@@ -74,6 +89,60 @@ def or_dash(value: float | None, form: str = ".4g") -> str:
     return "-" if value is None else format(value, form)
 
 
+def show(text: str) -> None:
+    """Print Markdown: headings in bold, tables that cut nothing, formulas as plain text."""
+    from attnlab.files.markdown import tokens
+
+    console = plain_console()
+    rows: list[list[Text]] | None = None  # of the table that is read
+    right: set[int] = set()
+    style = ""
+    for token in tokens(text):
+        if token.type == "heading_open":
+            console.print()
+            style = "bold"
+        elif token.type == "table_open":
+            rows, right = [], set()
+        elif rows is None:
+            if token.type == "inline":
+                console.print(_styled(token), style=style)
+                style = ""
+        elif token.type == "tr_open":
+            rows.append([])
+        elif token.type == "th_open" and token.attrGet("style"):
+            right.add(len(rows[0]))
+        elif token.type == "inline":
+            rows[-1].append(_styled(token))
+        elif token.type == "table_close":
+            columns = [name.plain for name in rows[0]]
+            print_table(console, columns, rows[1:], right=[columns[i] for i in right])
+            rows = None
+
+
+def _styled(token: Token) -> Text:
+    """Return the words of a part of Markdown, in colours by the classes of what is marked."""
+    from rich.text import Text
+
+    from attnlab.files.mathematics import plain_formula
+
+    text, styles = Text(), [""]
+    for part in token.children or ():
+        if part.type == "formula":
+            text.append(plain_formula(part.content), styles[-1])
+        elif part.type == "softbreak":
+            text.append(" ")
+        elif part.type != "html_inline":  # words: a token of a text may look like a tag
+            text.append(visible(part.content), styles[-1])
+        elif part.content in ("<br>", "<small>"):
+            text.append("\n")
+        elif part.content.startswith("</"):
+            styles = styles[:-1] if part.content != "</small>" else styles
+        else:
+            classes = re.findall(r"\w+", part.content)
+            styles.append(next((COLOURS[name] for name in classes if name in COLOURS), ""))
+    return text
+
+
 def print_table(
     console: Console,
     columns: Sequence[str],
@@ -84,34 +153,34 @@ def print_table(
 ) -> None:
     """Print a table that cuts nothing.
 
-    Lists and styled texts are folded between their words, the rest stays in one piece. On a
-    terminal too narrow for that, each cell has a line of its own; elsewhere the table goes beyond
-    the edge. Columns with a number in them, and those in `right`, are aligned to the right.
-    tight: one space between columns.
+    Long cells are folded between their words, and short ones stay in one piece. On a terminal too
+    narrow for that, each cell has a line of its own; elsewhere the table goes beyond the edge.
+    Columns with a number in them, and those in `right`, are aligned to the right. tight: one space
+    between columns.
     """
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     pairs = [pair for row in rows for pair in zip(columns, row, strict=True)]
-    numbers = {name for name, cell in pairs if isinstance(cell, float | int)}
-    cells = [[_cell(cell) for cell in row] for row in rows]
+    right = {*right, *(name for name, cell in pairs if isinstance(cell, float | int))}
+    cells = [[_text(cell) for cell in row] for row in rows]
     by_column = list(zip(columns, zip(*cells, strict=True), strict=True))
-    least = [max(cell_len(name), *(cell.least for cell in column)) for name, column in by_column]
-    whole = [max(cell_len(name), *(cell.whole for cell in column)) for name, column in by_column]
+    least = [max(cell_len(name), *map(_least, column)) for name, column in by_column]
+    whole = [max(cell_len(name), *map(_whole, column)) for name, column in by_column]
     spare = console.width - (len(columns) - 1) * (2 - tight) - sum(least)
     if console.is_terminal and spare < 0:
         for row in cells:
             for name, cell in zip(columns, row, strict=True):
-                console.print(Text.assemble((f"{name}: " if name else "", "bold"), cell.text))
+                console.print(Text.assemble((f"{name}: " if name else "", "bold"), cell))
             console.print()
         return
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=tight)
     for name, width in zip(columns, _widths(least, whole, spare), strict=True):
-        justify: Any = "right" if name in right or name in numbers else "left"
+        justify: Any = "right" if name in right else "left"
         table.add_column(name, justify=justify, min_width=width, max_width=width)
     for row in cells:
-        table.add_row(*(cell.text for cell in row))
+        table.add_row(*row)
     console.print(table, crop=False)
 
 
@@ -124,24 +193,23 @@ def _widths(least: list[int], whole: list[int], spare: int) -> list[int]:
     return widths
 
 
-class _Cell(NamedTuple):
-    """A cell's text, its width where it is folded between words, and where it is not."""
-
-    text: Text
-    least: int
-    whole: int
-
-
-def _cell(cell: Cell) -> _Cell:
-    from rich.cells import cell_len
+def _text(cell: Cell) -> Text:
     from rich.text import Text
 
-    if cell is None or isinstance(cell, float | int):
-        cell = str(cell) if isinstance(cell, int) else or_dash(cell)
-    if isinstance(cell, Text):
-        text, words = cell, cell.plain.split()
-    else:
-        words = [visible(word) for word in ([cell] if isinstance(cell, str) else cell)]
-        text = Text(" ".join(words))
-    least = max(map(cell_len, words), default=0)
-    return _Cell(text, least, max(map(cell_len, text.plain.split("\n"))))
+    if isinstance(cell, float) or cell is None:
+        cell = or_dash(cell)
+    return cell if isinstance(cell, Text) else Text(visible(str(cell)))
+
+
+def _whole(cell: Text) -> int:
+    """Return the width of a cell that is not folded."""
+    return max(line.cell_len for line in cell.split(allow_blank=True))
+
+
+def _least(cell: Text) -> int:
+    """Return the least width of a cell: its own if it is short, else that of its longest word."""
+    from rich.cells import cell_len
+
+    lines = cell.plain.split("\n")
+    words = [line.split() if cell_len(line) > ONE_PIECE else [line] for line in lines]
+    return max(cell_len(word) for of_line in words for word in of_line)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attnlab.cli import options
-from attnlab.cli.arguments import completing
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import finite, plain_console, print_table, say, say_written
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting, watching
-from attnlab.shelf import add_folder, offered
+from attnlab.shelf import add_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,34 +21,16 @@ if TYPE_CHECKING:
     from attnlab.experiments import Made
     from attnlab.report import Reproduction
 
-FIGURES = tuple(offered("figures"))
-PAPERS = tuple(dict.fromkeys(name.partition("/")[0] for name in FIGURES))
-NAMES = (*PAPERS, *(name.partition("/")[2] for name in FIGURES), "audit", "report", *FIGURES)
-
 
 def reproduce_verb(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PART]...",
-            help=f"PAPER ({', '.join(PAPERS)}), PAPER/FIGURE, FIGURE, audit or report.",
-            autocompletion=completing(*NAMES),
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds of what is averaged over some; the recipe's.")
-    ] = None,
-    recipes: Annotated[
-        Path | None, typer.Option(help="A folder with recipes of yours, or one of the papers'.")
-    ] = None,
-    paper: Annotated[
-        list[Path] | None, typer.Option(help="A folder with a paper of your own; repeatable.")
-    ] = None,
-    record: Annotated[
-        bool, typer.Option("--record", help="Write what was found into the papers' expected.json.")
-    ] = False,
-    as_json: options.AsJson = False,
+    parts: list[str] | None = None,
+    *,
+    out: Path = Path("out"),
+    seeds: int | None = None,
+    recipes: Path | None = None,
+    paper: list[Path] | None = None,
+    record: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Make the figures of papers, the audit and one HTML report.
 
@@ -75,6 +55,21 @@ def reproduce_verb(
     Numbers of a study are found again on each half of its seeds. Exit code 0; 1 when these halves
     differ by more than three errors, a number is outside the regression bounds of its recipe, or a
     verdict of the audit is not the recorded one; 2 for bad input.
+
+    Options
+    -------
+    parts : [PART]...
+        PAPER ({papers}), PAPER/FIGURE, FIGURE, audit or report.
+    out
+        Where everything goes.
+    seeds
+        Seeds of what is averaged over some; the recipe's.
+    recipes
+        A folder with recipes of yours, or one of the papers'.
+    paper
+        A folder with a paper of your own; repeatable.
+    record
+        Write what was found into the papers' expected.json.
     """
     if record and not (seeds is None and recipes is None):
         raise InputError(
@@ -89,7 +84,7 @@ def reproduce_verb(
 
     with watching(as_json, bar=_Bar, lines=_Lines) as watch:
         done = reproduce(
-            names or [],
+            parts or [],
             out=out,
             recipes=recipes,
             seeds=seeds,
@@ -136,7 +131,7 @@ def _print_parts(done: Reproduction) -> None:
     """Print a table of what was found, what is not as recorded, and where everything is."""
     console = plain_console()
     if done.made:
-        rows = [(made.name, made.outcome.split(), made.headline.split()) for made in done.made]
+        rows = [(made.name, made.outcome, made.headline) for made in done.made]
         print_table(console, ("part", "", "what was found"), rows)
     for made in done.made:
         for name, value in made.out_of_bounds().items():
@@ -220,7 +215,7 @@ class _Bar:
 
     def begin(self, name: str, left: Sequence[str]) -> None:
         waiting = f"left: {' '.join(left)}" if left else "the last one"
-        for task in self.tasks.values():  # what is left is said once
+        for task in self.tasks.values():  # only the newest line says what is left
             self.progress_bar.update(task, left="")
         # without a total the bar moves to and fro: compiling tells of no progress
         self.tasks[name] = self.progress_bar.add_task(name, total=None, left=waiting)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
-from attnlab.cli.arguments import MODELS, PICTURES, PRESET, PRESETS, check_writable
+from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import say_written
-from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -20,58 +18,55 @@ if TYPE_CHECKING:
 
     from attnlab.simulation import Simulation
 
-HELP = f"""Train a 1-layer transformer and see what its attention does.
-
-The first argument is a preset (with parameters, as zipf:vocab=10000,classes=20), a YAML, JSON or
-CSV file of sequence classes, or a YAML or JSON file of a run, whose settings the options replace.
-Presets: {", ".join(PRESETS)}. The defaults are those of Python's attnlab.simulate: batches of 128
-sequences of 128 tokens, SGD with momentum 0.9, 100 steps.
-
-\b
-Examples:
-  attnlab simulate {PRESET}
-  attnlab simulate {PRESET} --eta-y 10 --plot run.png --out run.nc
-  attnlab simulate recipes/classes-sport-weather.yaml --animate run.gif
-  attnlab simulate family:classes=4 --eta-z 0.5,1,2 --seeds 10 --init uniform
-  attnlab simulate {PRESET} --length inf --gradient population
-  attnlab simulate recipes/classes-two-words.yaml --motion flow --time 1e6 --json
-
-\b
-More of the model, in any mixture (docs/guides/variants.md):
-  attnlab simulate {PRESET} --residual --normalization layer
-  attnlab simulate {PRESET} --heads 4 --combine concatenate --init uniform
-  attnlab simulate {PRESET} --position alibi:0.1 --attend-self
-  attnlab simulate {PRESET} --position learned --weight-decay 0.01
-  attnlab simulate {PRESET} --prior 0.7,0.3 --training-set 500
-
-\b
-Another model, by its name and fields ({", ".join(MODELS)}):
-  attnlab simulate {PRESET} --model extended:residual=true,heads=2 --gradient population
-"""
-
 
 def simulate_verb(
-    given: options.Given,
-    prior: options.Prior = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw attention over time (PNG, PDF), of head 0.", rich_help_panel=options.OUTPUT
-        ),
-    ] = None,
-    animate: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw attention as it moves (GIF), of head 0.", rich_help_panel=options.OUTPUT
-        ),
-    ] = None,
-    show_classes: options.ShowClasses = None,
-    show_tokens: options.ShowTokens = None,
-    as_json: options.AsJson = False,
+    given: str,
+    *,
+    prior: str | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    plot: Path | None = None,
+    animate: Path | None = None,
+    show_classes: str | None = None,
+    show_tokens: str | None = None,
+    as_json: bool = False,
     **settings: Any,
 ) -> None:
+    """Train a 1-layer transformer and see what its attention does.
+
+    The first argument is a preset (with parameters, as zipf:vocab=10000,classes=20), a YAML, JSON
+    or CSV file of sequence classes, or a YAML or JSON file of a run, whose settings the options
+    replace. Presets: {presets}. The defaults are those of Python's attnlab.simulate: batches of 128
+    sequences of 128 tokens, SGD with momentum 0.9, 100 steps.
+
+    \b
+    Examples:
+      attnlab simulate {preset}
+      attnlab simulate {preset} --eta-y 10 --plot run.png --out run.nc
+      attnlab simulate recipes/classes-sport-weather.yaml --animate run.gif
+      attnlab simulate family:classes=4 --eta-z 0.5,1,2 --seeds 10 --init uniform
+      attnlab simulate {preset} --length inf --gradient population
+      attnlab simulate recipes/classes-two-words.yaml --motion flow --time 1e6 --json
+
+    \b
+    More of the model, in any mixture (docs/guides/variants.md):
+      attnlab simulate {preset} --residual --normalization layer
+      attnlab simulate {preset} --heads 4 --combine concatenate --init uniform
+      attnlab simulate {preset} --position alibi:0.1 --attend-self
+      attnlab simulate {preset} --position learned --weight-decay 0.01
+      attnlab simulate {preset} --prior 0.7,0.3 --training-set 500
+
+    \b
+    Another model, by its name and fields ({models}):
+      attnlab simulate {preset} --model extended:residual=true,heads=2 --gradient population
+
+    Output
+    ------
+    plot
+        Draw attention over time (PNG, PDF), of head 0.
+    animate
+        Draw attention as it moves (GIF), of head 0.
+    """
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
     check_writable(animate, (".gif",), "animate")
@@ -135,19 +130,11 @@ def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, An
     from attnlab.measures import clock_of
 
     clock = clock_of(result)
-    document: dict[str, Any] = {
-        "spec": json.loads(result.attrs["spec"]),
-        "versions": json.loads(result.attrs["versions"]),
-        "device": result.attrs["device"],
-        "seconds": result.attrs["seconds"],
-        f"{clock}s": result[clock].values.tolist(),
-        "summary": summary,
-    }
+    times = {f"{clock}s": result[clock].values.tolist()}
+    document = {**about(result, "device", "seconds"), **times, "summary": summary}
     if "loss" in result:
-        document["loss"] = {
-            "dims": list(result["loss"].dims),
-            "values": result["loss"].values.tolist(),
-        }
+        loss = result["loss"]
+        document["loss"] = {"dims": list(loss.dims), "values": loss.values.tolist()}
     return document
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli.printing import plain_console, print_table
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 WIDTH_IN_A_PIPE = 120  # of the table: there is no edge to keep within
+
+
+def about(result: xr.Dataset, *names: str) -> dict[str, Any]:
+    """Return what a result says about how it was made, as plain data: these attributes as well."""
+    said = {name: json.loads(result.attrs[name]) for name in ("spec", "versions")}
+    return said | {name: result.attrs[name] for name in names}
 
 
 def wide_console() -> Console:

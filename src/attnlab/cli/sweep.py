@@ -8,11 +8,10 @@ import re
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
 from attnlab.cli.printing import plain_console, print_table, say
@@ -24,57 +23,69 @@ if TYPE_CHECKING:
     from attnlab.sweeping.driver import Ran
     from attnlab.sweeping.group import Group
 
-HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
-
-RECIPE is a YAML or JSON file with a task (sequence classes or a text), a grid over any settings of
-a run, and its other settings (docs/guides/sweeps.md); or PAPER/FIGURE, the recipe of a figure that
-is a sweep. Results go to --out: one file for each group of runs, table.csv with a row for each
-cell, and a ledger. The same command resumes a sweep that was stopped, and computes only what is
-missing or damaged.
-
-\b
-Examples:
-  attnlab sweep recipes/text-rates.yaml --dry-run
-  attnlab sweep grid.yaml --out grid --workers 2 --plot grid.png
-  attnlab sweep status grid
-  attnlab sweep grid.yaml --out grid --executor ray --address auto --gpus-per-task 0.25
-
-From Python, attnlab.open_sweep("grid") gives one labelled dataset.
-
-Exit code 0; 1 when it had to stop (a full disk, say); 2 for bad input; 3 when a run failed.
-"""
 MOST_CAUSES = 10
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def sweep_verb(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE|status", help="A file, or PAPER/FIGURE.")
-    ],
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="After `status`: the sweep to look at.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The directory of the sweep.")] = None,
-    executor: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    workers: Annotated[
-        int, typer.Option(help="Processes of the local executor; 0 runs in this one.")
-    ] = 0,
-    address: Annotated[
-        str, typer.Option(help="Ray: local (started here), auto, or HOST:PORT.")
-    ] = "local",
-    cpus_per_task: Annotated[float, typer.Option(help="Ray: cores for each group.")] = 1.0,
-    gpus_per_task: Annotated[
-        float, typer.Option(help="Ray: GPUs for each group; 0.25 lets four share one.")
-    ] = 0.0,
-    memory_budget: Annotated[
-        str | None, typer.Option(help="Memory for a group, as 512M or 4G; 1G unless given.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the entropy of attention over the grid (PNG, PDF).")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    as_json: options.AsJson = False,
+    recipe: str,
+    directory: Path | None = None,
+    *,
+    out: Path | None = None,
+    executor: str = "local",
+    workers: int = 0,
+    address: str = "local",
+    cpus_per_task: float = 1.0,
+    gpus_per_task: float = 0.0,
+    memory_budget: str | None = None,
+    plot: Path | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> None:
+    """Run a grid of simulations, thousands of them, on one machine or a cluster.
+
+    RECIPE is a YAML or JSON file with a task (sequence classes or a text), a grid over any settings
+    of a run, and its other settings (docs/guides/sweeps.md); or PAPER/FIGURE, the recipe of a
+    figure that is a sweep. Results go to --out: one file for each group of runs, table.csv with a
+    row for each cell, and a ledger. The same command resumes a sweep that was stopped, and computes
+    only what is missing or damaged.
+
+    \b
+    Examples:
+      attnlab sweep recipes/text-rates.yaml --dry-run
+      attnlab sweep grid.yaml --out grid --workers 2 --plot grid.png
+      attnlab sweep status grid
+      attnlab sweep grid.yaml --out grid --executor ray --address auto --gpus-per-task 0.25
+
+    From Python, attnlab.open_sweep("grid") gives one labelled dataset.
+
+    Exit code 0; 1 when it had to stop (a full disk, say); 2 for bad input; 3 when a run failed.
+
+    Options
+    -------
+    recipe : RECIPE|status
+        A file, or PAPER/FIGURE.
+    directory : DIR
+        After `status`: the sweep to look at.
+    out
+        The directory of the sweep.
+    executor
+        local or ray.
+    workers
+        Processes of the local executor; 0 runs in this one.
+    address
+        Ray: local (started here), auto, or HOST:PORT.
+    cpus_per_task
+        Ray: cores for each group.
+    gpus_per_task
+        Ray: GPUs for each group; 0.25 lets four share one.
+    memory_budget
+        Memory for a group, as 512M or 4G; 1G unless given.
+    plot
+        Draw the entropy of attention over the grid (PNG, PDF).
+    dry_run
+        Print the plan and stop.
+    """
     if recipe == "status":
         _status(directory or out, as_json)
         return

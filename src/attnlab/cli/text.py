@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,83 +13,78 @@ from attnlab.cli import options, text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say
+from attnlab.cli.summary import about
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
 
-HELP = "Train small transformers on real text and watch their attention."
-TRAIN_HELP = """Train a small transformer on a text and measure its attention.
-
-CORPUS is builtin (the documentation topics of your Python), wikitext-2, wikitext-103, a text file
-or a folder. The defaults are one layer, one head, 200 dimensions, SGD at learning rate 5 and 1500
-steps of 20 x 35 tokens. Several learning rates and seeds are trained at once. The same command
-resumes a training that was interrupted. Exit code 3 when a run has diverged.
-
-\b
-Examples:
-  attnlab text train builtin --steps 500 --out run
-  attnlab text train builtin --layers 3 --learning-rate 1,2,5 --seeds 5 --out sweep
-  attnlab text train book.txt --tokens bpe --vocab-size 2000 --heads 4 --out book
-  attnlab text train test.txt --validation valid.txt --out wiki --json
-  attnlab text plot run --out run.png
-"""
-PLOT_HELP = """Draw a training: loss, entropy and effective tokens of each head, attention to words.
-
-Attention is that of the best learning rate and, in each layer, of the head with the lowest entropy.
-
-\b
-Example:
-  attnlab text plot run --out run.png
-"""
-
+ROW_DIMS = ("learning_rate", "layer", "head")
 MOST_LOST = 10  # diverged runs that are named
 
-app = typer.Typer(
-    help=HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("classes", help=text_classes.CLASSES_HELP)(text_classes.classes_verb)
-app.command("agreement", help=text_classes.AGREEMENT_HELP)(text_classes.agreement_verb)
+app = options.group("Train small transformers on real text and watch their attention.")
 
 
 def train_verb(
-    corpus: Annotated[
-        str,
-        typer.Argument(
-            help="builtin, wikitext-2, a file or a folder.", rich_help_panel="Arguments"
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Folder for checkpoint and result.", rich_help_panel=options.OUTPUT)
-    ],
-    validation: Annotated[
-        Path | None,
-        typer.Option(help="A text file to judge by; else the last tenth.", rich_help_panel="Task"),
-    ] = None,
-    tokens: Annotated[str, typer.Option(help="word or bpe.", rich_help_panel="Task")] = "word",
-    vocab_size: Annotated[
-        int | None, typer.Option(help="Size of the vocabulary.", rich_help_panel="Task")
-    ] = None,
-    learning_rate: Annotated[
-        str, typer.Option(help="Learning rate, or several: 1,2,5.", rich_help_panel="Run")
-    ] = "5",
-    every: Annotated[
-        str | None,
-        typer.Option(
-            help="Steps between records, doubling, or the steps: 1,10,100.  [default: 50]",
-            rich_help_panel="Record",
-        ),
-    ] = None,
-    validation_tokens: Annotated[
-        int, typer.Option(help="Tokens that a record measures; 0 for all.", rich_help_panel="Task")
-    ] = 3500,
-    as_json: options.AsJson = False,
+    corpus: str,
+    *,
+    out: Path,
+    validation: Path | None = None,
+    tokens: str = "word",
+    vocab_size: int | None = None,
+    learning_rate: str = "5",
+    every: str | None = None,
+    validation_tokens: int = 3500,
+    as_json: bool = False,
     **settings: Any,
 ) -> None:
+    """Train a small transformer on a text and measure its attention.
+
+    CORPUS is builtin (the documentation topics of your Python), wikitext-2, wikitext-103, a text
+    file or a folder. The defaults are one layer, one head, 200 dimensions, SGD at learning rate 5
+    and 1500 steps of 20 x 35 tokens. Several learning rates and seeds are trained at once. The same
+    command resumes a training that was interrupted. Exit code 3 when a run has diverged.
+
+    \b
+    Examples:
+      attnlab text train builtin --steps 500 --out run
+      attnlab text train builtin --layers 3 --learning-rate 1,2,5 --seeds 5 --out sweep
+      attnlab text train book.txt --tokens bpe --vocab-size 2000 --heads 4 --out book
+      attnlab text train test.txt --validation valid.txt --out wiki --json
+      attnlab text plot run --out run.png
+
+    Arguments
+    ---------
+    corpus
+        builtin, wikitext-2, a file or a folder.
+
+    Task
+    ----
+    validation
+        A text file to judge by; else the last tenth.
+    tokens
+        word or bpe.
+    vocab_size
+        Size of the vocabulary.
+    validation_tokens
+        Tokens that a record measures; 0 for all.
+
+    Run
+    ---
+    learning_rate
+        Learning rate, or several: 1,2,5.
+
+    Record
+    ------
+    every
+        Steps between records, doubling, or the steps: 1,10,100.  [default: 50]
+
+    Output
+    ------
+    out
+        Folder for checkpoint and result.
+    """
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.netcdf import save
         from attnlab.simulation import Diverged, Interrupted, as_simulation, simulate, text_run
@@ -124,14 +120,23 @@ def train_verb(
         raise typer.Exit(DIVERGED)
 
 
-options.TEXT.add(app, "train", train_verb, TRAIN_HELP)
+def plot_verb(folder: Path, *, out: Path) -> None:
+    """Draw a training: loss, entropy and effective tokens of each head, attention to words.
 
+    Attention is that of the best learning rate and, in each layer, of the head with the lowest
+    entropy.
 
-@app.command("plot", help=PLOT_HELP)
-def plot_verb(
-    folder: Annotated[Path, typer.Argument(help="The folder of a finished training.")],
-    out: Annotated[Path, typer.Option(help="The picture (PNG, PDF, SVG).")],
-) -> None:
+    \b
+    Example:
+      attnlab text plot run --out run.png
+
+    Options
+    -------
+    folder
+        The folder of a finished training.
+    out
+        The picture (PNG, PDF, SVG).
+    """
     with waiting(LOADING):
         from attnlab.files.atomic import atomic_path
         from attnlab.files.netcdf import load
@@ -169,32 +174,21 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.measures.probes import stayed_finite
 
     stayed = stayed_finite(result)
+    kept = result.where(stayed)
     rows = []
-    for rate in result["learning_rate"].values:
-        of_rate = result.where(stayed).sel(learning_rate=rate)
-        loss, perplexity = (
-            _number(of_rate[name].isel(step=-1)) for name in ("validation_loss", "perplexity")
-        )
-        for layer in result["layer"].values:
-            for head in result["head"].values:
-                one = of_rate.sel(layer=layer, head=head)
-                row: dict[str, Any] = {
-                    "learning_rate": float(rate),
-                    "layer": int(layer),
-                    "head": int(head),
-                    "validation_loss": loss,
-                    "perplexity": perplexity,
-                }
-                for name in ("entropy", "relative_entropy", "effective_tokens"):
-                    row[f"{name}_start"] = _number(one[name].isel(step=0))
-                    row[f"{name}_end"] = _number(one[name].isel(step=-1))
-                row["top_mass_end"] = {
-                    int(k): _number(one["top_mass"].isel(step=-1).sel(k=k))
-                    for k in result["k"].values
-                }
-                row["snap_step"] = _number(one["snap_step"])
-                row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
-                rows.append(row)
+    for rate, layer, head in product(*(result[dim].values for dim in ROW_DIMS)):
+        one = kept.sel(learning_rate=rate, layer=layer, head=head)
+        row: dict[str, Any] = dict(zip(ROW_DIMS, (float(rate), int(layer), int(head)), strict=True))
+        for name in ("validation_loss", "perplexity"):
+            row[name] = _number(one[name].isel(step=-1))
+        for name in ("entropy", "relative_entropy", "effective_tokens"):
+            row[f"{name}_start"] = _number(one[name].isel(step=0))
+            row[f"{name}_end"] = _number(one[name].isel(step=-1))
+        top = one["top_mass"].isel(step=-1)
+        row["top_mass_end"] = {int(k): _number(top.sel(k=k)) for k in result["k"].values}
+        row["snap_step"] = _number(one["snap_step"])
+        row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
+        rows.append(row)
     return rows
 
 
@@ -208,12 +202,9 @@ def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
     if "diverged_step" not in result:
         return []
     step = result["diverged_step"].transpose("learning_rate", "seed").values
+    rates, seeds = result["learning_rate"].values.tolist(), result["seed"].values.tolist()
     return [
-        {
-            "learning_rate": float(result["learning_rate"][i]),
-            "seed": int(result["seed"][j]),
-            "step": int(step[i, j]),
-        }
+        {"learning_rate": rates[i], "seed": seeds[j], "step": int(step[i, j])}
         for i, j in zip(*(step >= 0).nonzero(), strict=True)
     ]
 
@@ -221,11 +212,8 @@ def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
 def _document(
     result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    about = ("device", "seconds")
     return {
-        "spec": json.loads(result.attrs["spec"]),
-        "versions": json.loads(result.attrs["versions"]),
-        **{name: result.attrs[name] for name in about},
+        **about(result, "device", "seconds"),
         "steps": result["step"].values.tolist(),
         "summary": rows,
         "diverged": lost,
@@ -274,3 +262,9 @@ def _table(
         )
     if len(lost) > MOST_LOST:
         console.print(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
+
+
+options.TEXT.add(app, "train", train_verb)
+options.add(app, "plot", plot_verb)
+options.add(app, "classes", text_classes.classes_verb)
+options.add(app, "agreement", text_classes.agreement_verb)

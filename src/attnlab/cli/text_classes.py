@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table, say_written
 from attnlab.files.documents import did_you_mean
@@ -25,68 +21,56 @@ if TYPE_CHECKING:
     from attnlab.tasks.text import Corpus
     from attnlab.tasks.text.agreement import Agreement
 
-CLASSES_HELP = """Estimate sequence classes from a text, for simulate, audit and play.
-
-CORPUS is builtin, wikitext-2, wikitext-103, or a text file or folder. A class is a frequent bigram:
-a query word m followed by a next word n. P(l|m,n) is how often word l stands among the words before
-it. A next word serves one query only.
-
-\b
-Examples:
-  attnlab text classes builtin --out classes.yaml
-  attnlab text classes novel.txt --out novel.yaml --queries 2 --next 3 --min-count 20
-  attnlab simulate classes.yaml --gradient population --eta-y 10 --steps 1000
-"""
-AGREEMENT_HELP = """Find out which scores rank the tokens that attention on a text favours.
-
-The 1-layer model is trained on the classes of a text (see attnlab text classes), for T to infinity
-and at the length of the windows, and on the windows themselves. Then the scores of a paper, such as
-its theory, frequency and TF-IDF, are held against what the model learnt (z) and what it attends to
-(c).
-
-\b
-Examples:
-  attnlab text agreement builtin
-  attnlab text agreement novel.txt --queries 3 --next 3 --plot agreement.png
-  attnlab text agreement builtin --context 128 --json
-"""
-
-
 TOKENS = {
     "all": "all tokens of each class:",
     "frequent": "the 10 % most frequent tokens of each class:",
 }
 
 
-def _check_next(following: int) -> int:
-    """Refuse a bad value under the option's name."""
-    if following < 2:
-        raise InputError(f"next: expected at least 2 next words for each query, got {following}")
-    return following
-
-
-Text = Annotated[str, typer.Argument(metavar="CORPUS", help="builtin, a text file, a folder, ...")]
-Tokens = Annotated[str, typer.Option(help="word, or bpe (byte pairs).")]
-VocabSize = Annotated[int | None, typer.Option(help="Size of the vocabulary.")]
-Queries = Annotated[int, typer.Option(help="How many query words.")]
-Following = Annotated[
-    int, typer.Option("--next", help="How many next words for each query.", callback=_check_next)
-]
-Context = Annotated[int, typer.Option(help="T: tokens in a window, the query included.")]
-MinCount = Annotated[int, typer.Option(help="Leave out bigrams and words that are rarer.")]
-
-
 def classes_verb(
-    source: Text,
-    out: Annotated[Path, typer.Option(help="Where the classes go (.yaml, .json).")],
-    queries: Queries = 5,
-    following: Following = 4,
-    context: Context = 35,
-    min_count: MinCount = 10,
-    tokens: Tokens = "word",
-    vocab_size: VocabSize = None,
-    as_json: options.AsJson = False,
+    source: str,
+    *,
+    out: Path,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
+    min_count: int = 10,
+    tokens: str = "word",
+    vocab_size: int | None = None,
+    as_json: bool = False,
 ) -> None:
+    """Estimate sequence classes from a text, for simulate, audit and play.
+
+    CORPUS is builtin, wikitext-2, wikitext-103, or a text file or folder. A class is a frequent
+    bigram: a query word m followed by a next word n. P(l|m,n) is how often word l stands among the
+    words before it. A next word serves one query only.
+
+    \b
+    Examples:
+      attnlab text classes builtin --out classes.yaml
+      attnlab text classes novel.txt --out novel.yaml --queries 2 --next 3 --min-count 20
+      attnlab simulate classes.yaml --gradient population --eta-y 10 --steps 1000
+
+    Options
+    -------
+    source : CORPUS
+        builtin, a text file, a folder, ...
+    out
+        Where the classes go (.yaml, .json).
+    queries
+        How many query words.
+    following : --next
+        How many next words for each query.
+    context
+        T: tokens in a window, the query included.
+    min_count
+        Leave out bigrams and words that are rarer.
+    tokens
+        word, or bpe (byte pairs).
+    vocab_size
+        Size of the vocabulary.
+    """
+    _check_next(following)
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.documents import SUFFIXES
         from attnlab.tasks.classes import write_classes
@@ -112,42 +96,77 @@ def classes_verb(
 
 
 def agreement_verb(
-    source: Text,
-    queries: Queries = 5,
-    following: Following = 4,
-    context: Context = 35,
-    min_count: MinCount = 10,
-    tokens: Tokens = "word",
-    vocab_size: VocabSize = None,
-    eta_y: Annotated[float, typer.Option(help="Rate of the decoder Y.")] = 10.0,
-    eta_z: Annotated[float, typer.Option(help="Rate of the attention Z.")] = 1.0,
-    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 1000,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
-    top: Annotated[int, typer.Option(help="Recall of how many tokens.")] = 10,
-    plot: Annotated[Path | None, typer.Option(help="Draw the table (PNG, PDF, SVG).")] = None,
-    paper: Annotated[
-        str | None, typer.Option(help="Whose scores, if several papers have some.")
-    ] = None,
-    as_json: options.AsJson = False,
+    source: str,
+    *,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
+    min_count: int = 10,
+    tokens: str = "word",
+    vocab_size: int | None = None,
+    eta_y: float = 10.0,
+    eta_z: float = 1.0,
+    steps: int = 1000,
+    seeds: int = 3,
+    top: int = 10,
+    plot: Path | None = None,
+    paper: str | None = None,
+    as_json: bool = False,
 ) -> None:
+    """Find out which scores rank the tokens that attention on a text favours.
+
+    The 1-layer model is trained on the classes of a text (see attnlab text classes), for T to
+    infinity and at the length of the windows, and on the windows themselves. Then the scores of a
+    paper, such as its theory, frequency and TF-IDF, are held against what the model learnt (z) and
+    what it attends to (c).
+
+    \b
+    Examples:
+      attnlab text agreement builtin
+      attnlab text agreement novel.txt --queries 3 --next 3 --plot agreement.png
+      attnlab text agreement builtin --context 128 --json
+
+    Options
+    -------
+    source : CORPUS
+        builtin, a text file, a folder, ...
+    queries
+        How many query words.
+    following : --next
+        How many next words for each query.
+    context
+        T: tokens in a window, the query included.
+    min_count
+        Leave out bigrams and words that are rarer.
+    tokens
+        word, or bpe (byte pairs).
+    vocab_size
+        Size of the vocabulary.
+    eta_y
+        Learning rate of the decoder Y.
+    eta_z
+        Learning rate of the attention Z.
+    steps
+        Optimizer steps.
+    seeds
+        How many seeds.
+    top
+        Recall of how many tokens.
+    plot
+        Draw the table (PNG, PDF, SVG).
+    paper
+        Whose scores, if several papers have some.
+    """
+    _check_next(following)
     with waiting(LOADING, quiet=as_json):
         instrument = _agreement(paper)
     check_writable(plot, PICTURES, "plot")
     with waiting(f"reading {source}", quiet=as_json):
         corpus = _open(source, tokens, vocab_size)
-    result = instrument.measure(
-        corpus,
-        queries=queries,
-        following=following,
-        context=context,
-        min_count=min_count,
-        eta_y=eta_y,
-        eta_z=eta_z,
-        steps=steps,
-        seeds=seeds,
-        top=top,
-        progress=False if as_json else "auto",
-    )
+    counts = {"queries": queries, "following": following, "context": context}
+    counts |= {"min_count": min_count, "steps": steps, "seeds": seeds, "top": top}
+    progress: Any = False if as_json else "auto"
+    result = instrument.measure(corpus, eta_y=eta_y, eta_z=eta_z, progress=progress, **counts)
     found = instrument.summarise(result)
     words = instrument.in_words(result)
     if plot is not None:
@@ -185,6 +204,11 @@ def agreement_verb(
     _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
     console.print(words)
     say_written(plot)
+
+
+def _check_next(following: int) -> None:
+    if following < 2:
+        raise InputError(f"next: expected at least 2 next words for each query, got {following}")
 
 
 def _agreement(paper: str | None) -> Agreement:
@@ -242,12 +266,11 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.tasks.text.agreement import CELLS
 
-    rows = []
-    for cell in product(*(found[dim].values.tolist() for dim in CELLS)):
-        row = dict(zip(CELLS, cell, strict=True))
-        values = {str(k): finite(float(v)) for k, v in found.sel(row).data_vars.items()}
-        rows.append(row | values)
-    return rows
+    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()[[*CELLS, *found.data_vars]]
+    return [
+        {name: finite(of) if isinstance(of, float) else of for name, of in row.items()}
+        for row in frame.to_dict("records")
+    ]
 
 
 def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
@@ -270,27 +293,20 @@ def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
     return rows
 
 
-def _columns(top: int) -> dict[tuple[str, str], str]:
-    """Return the columns of the printed table, by target and measure."""
-    return {
-        ("logits", "rank_correlation"): "z: rank",
-        ("logits", "recall"): f"top {top}",
-        ("attention", "rank_correlation"): "c: rank",
-        ("attention", "recall"): f"top {top} ",
-    }
-
-
 def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
     """Return a row for each training and score, both targets beside each other."""
+    titles = {  # the second title of recall differs by a space, as keys must
+        "logits": {"rank_correlation": "z: rank", "recall": f"top {top}"},
+        "attention": {"rank_correlation": "c: rank", "recall": f"top {top} "},
+    }
     table: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         key = row["training"], row["score"]
         cells = table.setdefault(key, {"training": key[0], "score": key[1]})
-        for (target, name), title in _columns(top).items():
-            if row["target"] == target:
-                high = row[f"{name}_high"]  # None of one query
-                half = "" if high is None else f" ± {high - row[name]:.2f}"
-                cells[title] = f"{row[name]:.2f}{half}"
+        for name, title in titles[row["target"]].items():
+            high = row[f"{name}_high"]  # None of one query
+            half = "" if high is None else f" ± {high - row[name]:.2f}"
+            cells[title] = f"{row[name]:.2f}{half}"
     return list(table.values())
 
 
@@ -300,7 +316,7 @@ def _print_rows(console: Console, rows: list[dict[str, Any]], columns: tuple[str
     print_table(console, columns, cells, right=numeric)
 
 
-def _cell(value: Any) -> str | list[str]:
+def _cell(value: Any) -> str:
     if isinstance(value, list):
-        return value
+        return " ".join(value)
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -60,13 +60,12 @@ class ExperimentRecipe(Recipe):
         return [classes_from(text).digest for text in _texts(getattr(self, "classes", ()))]
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with another number of seeds, where it is averaged over them."""
+        """Return a recipe with another number of seeds, if it is averaged over them."""
         return self
 
     def in_words(self) -> dict[str, str]:
         """The settings by name, without what the recipe says about itself."""
-        said = {line.name: getattr(self, line.name) for line in fields(self)}
-        given = {name: value for name, value in said.items() if name not in NOTE}
+        given = {of.name: getattr(self, of.name) for of in fields(self) if of.name not in NOTE}
         return {name: _words(value) for name, value in given.items() if value is not None}
 
 
@@ -99,7 +98,7 @@ class StudyRecipe(ExperimentRecipe):
             raise InputError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
 
     def with_seeds(self, seeds: int) -> Self:
-        """The same with another number of seeds."""
+        """Return a recipe with another number of seeds."""
         return replace(self, seeds=seeds)
 
 
@@ -145,7 +144,7 @@ def _words(value: Any) -> str:
 
 def _unset(value: Any) -> bool:
     """Return True for a setting that changes nothing: None, False or an empty mapping."""
-    return value is None or value is False or (isinstance(value, Mapping) and not value)
+    return value is None or value is False or value == {}
 
 
 class Standing(StrEnum):
@@ -158,7 +157,7 @@ class Standing(StrEnum):
     OPEN = "open"
 
     @classmethod
-    def of(cls, holds: Any, in_part: Any) -> Standing:
+    def of(cls, holds: Any, in_part: Any = False) -> Standing:
         """Return HOLDS, or PARTLY where it holds in part only, or FAILS; takes arrays of one."""
         return cls.HOLDS if holds else cls.PARTLY if in_part else cls.FAILS
 

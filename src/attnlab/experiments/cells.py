@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from attnlab.files.progress import Progress, in_turn
@@ -40,3 +41,19 @@ def over_cells(
         parts = [xr.concat(row, axis, join="outer") for row in rows]
     (whole,) = parts
     return whole
+
+
+def over_draws(
+    values: Mapping[str, tuple[tuple[str, ...], Any]], **axes: Iterable[Any]
+) -> xr.Dataset:
+    """Return arrays, each with its dims after that of the draws, along the dims named in `axes`.
+
+    Draws are in the order of `itertools.product` of the values along the axes.
+    """
+    coords = {name: list(along) for name, along in axes.items()}
+    shape = [len(along) for along in coords.values()]
+    arrays = {
+        name: ((*axes, *dims), np.reshape(of, (*shape, *np.shape(of)[1:])))
+        for name, (dims, of) in values.items()
+    }
+    return xr.Dataset(arrays, coords)

@@ -1,4 +1,4 @@
-"""Draw means over seeds and estimates, with bars of one standard error."""
+"""Draw means over seeds and estimates, with bars of one standard error or bands."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def draw_estimates(ax: Any, x: Any, found: Sequence[Estimate], **look: Any) -> N
     """Draw estimates against `x`."""
     errors = [estimate.error for estimate in found]
     ax.errorbar(x, [estimate.value for estimate in found], yerr=errors, **{"capsize": 2, **look})
+
+
+def draw_range(ax: Any, x: Any, values: xr.DataArray, *, color: Any, **look: Any) -> None:
+    """Draw the mean over seeds of `values` against `x`, with a band from the least to the most."""
+    ax.plot(x, values.mean("seed"), color=color, **look)
+    ends = values.min("seed"), values.max("seed")
+    ax.fill_between(x, *ends, color=color, alpha=0.15, linewidth=0)

@@ -135,6 +135,10 @@ class Median:
     high: float
     count: int
 
+    def numbers(self, name: str) -> dict[str, float]:
+        """The median and the ends of its interval."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
     def told(self, digits: str = ".2f") -> str:
         """The median and its interval in brackets; "-" of no seed."""
         if not self.count:

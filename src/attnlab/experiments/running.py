@@ -8,13 +8,12 @@ written.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -189,26 +188,25 @@ def record(parts: Sequence[Made]) -> list[Path]:
     list of Path
         The files written.
     """
-    of_papers: dict[str, dict[str, Made]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for made in parts:
         name, slash, short = made.name.partition("/")
-        if slash:
-            of_papers.setdefault(name, {})[short] = made
-    return [paper(name).record("figures", _entries(name, of)) for name, of in of_papers.items()]
-
-
-def _entries(name: str, found: Mapping[str, Made]) -> dict[str, Any]:
-    entries = dict(paper(name).expected["figures"])
-    for short, made in found.items():
-        before = entries.get(short, {}).get("numbers", {})
+        if not slash:
+            continue
+        of_paper = entries.setdefault(name, dict(paper(name).expected["figures"]))
+        before = of_paper.get(short, {}).get("numbers", {})
         bounded = {key: made.numbers.get(key, math.nan) for key in made.regression_bounds}
         numbers = {
             key: recorded_number(value, before.get(key))
             for key, value in bounded.items()
             if math.isfinite(value)
         }
-        entries[short] = {"standing": made.standing, "numbers": numbers}
-    return {short: entries[short] for short in paper(name).figures if short in entries}
+        of_paper[short] = {"standing": made.standing, "numbers": numbers}
+    written = []
+    for name, found in entries.items():
+        kept = {short: found[short] for short in paper(name).figures if short in found}
+        written.append(paper(name).record("figures", kept))
+    return written
 
 
 def run(
@@ -314,16 +312,15 @@ def _tables(
     name: str, data: xr.Dataset, table: Table | None, folder: Path, *, inside: Path
 ) -> list[Path]:
     """The data as tables, and the experiment's own table."""
-    written = []
-    for suffix, frame in _frames(data):
-        written.append(folder / f"{name}{suffix}.csv")
-        rows = frame.itertuples(index=False, name=None)
-        _write_csv(written[-1], list(frame.columns), rows, inside=inside)
+    import pandas as pd  # type: ignore[import-untyped]
+
+    frames = {folder / f"{name}{suffix}.csv": frame for suffix, frame in _frames(data)}
     if table is not None:
-        written.append(folder / "table.csv")
-        rows = (row.values() for row in table.rows)
-        _write_csv(written[-1], list(table.rows[0]), rows, inside=inside)
-    return written
+        frames[folder / "table.csv"] = pd.DataFrame(table.rows)
+    for path, frame in frames.items():
+        with atomic_path(path, inside=inside) as temporary:
+            frame.to_csv(temporary, index=False, float_format="%.8g", lineterminator="\n")
+    return list(frames)
 
 
 def _frames(data: xr.Dataset) -> Iterator[tuple[str, Any]]:
@@ -342,23 +339,6 @@ def _frames(data: xr.Dataset) -> Iterator[tuple[str, Any]]:
         frame = data[order].to_dataframe(dim_order=list(data[members[0]].dims)).reset_index()
         suffix = "" if i == 0 else f"-{'-'.join(map(str, data[members[0]].dims))}"
         yield suffix, frame
-
-
-def _write_csv(
-    path: Path, columns: list[Any], rows: Iterable[Iterable[Any]], *, inside: Path
-) -> None:
-    def cell(value: Any) -> Any:
-        if isinstance(value, float):
-            return "" if math.isnan(value) else f"{value:.8g}"
-        return value
-
-    with (
-        atomic_path(path, inside=inside) as temporary,
-        open(temporary, "w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([cell(value) for value in row] for row in rows)
 
 
 @contextmanager

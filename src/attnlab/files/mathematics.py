@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import cache
 from xml.etree import ElementTree
@@ -17,81 +18,12 @@ from markupsafe import Markup, escape
 
 from attnlab.files.errors import InputError
 
-GREEK = (
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "iota",
-    "kappa",
-    "lambda",
-    "mu",
-    "nu",
-    "xi",
-    "pi",
-    "rho",
-    "sigma",
-    "tau",
-    "phi",
-    "chi",
-    "psi",
-    "omega",
-    "Gamma",
-    "Delta",
-    "Theta",
-    "Lambda",
-    "Xi",
-    "Pi",
-    "Sigma",
-    "Phi",
-    "Psi",
-    "Omega",
+GREEK = re.findall(
+    r"\w+",
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi "
+    "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega",
 )
 FUNCTIONS = ("ln", "log", "exp", "max", "min", "arg", "sup", "inf", "det", "tanh")
-WORDS = {name: name for name in (*GREEK, *FUNCTIONS, "sum", "prod", "int", "in", "perp")} | {
-    "top": "T",
-    "ldots": "...",
-    "partial": "d",
-    ",": " ",
-    ";": " ",
-    "quad": " ",
-}
-# They join two terms, so that a fraction before them needs no brackets.
-SIGNS = {
-    "le": "<=",
-    "ge": ">=",
-    "ll": "<<",
-    "gg": ">>",
-    "lesssim": "<~",
-    "gtrsim": ">~",
-    "ne": "!=",
-    "approx": "~=",
-    "sim": "~",
-    "propto": "~",
-    "equiv": "==",
-    "to": "->",
-    "pm": "+-",
-    "cdot": "*",
-    "circ": "*",
-    "times": "x",
-}
-# Spaces after these are left out, and spaces before CLOSING.
-OPENING = {
-    "lvert": "|",
-    "lVert": "|",
-    "lceil": "ceil(",
-    "lfloor": "floor(",
-    "{": "{",
-    "left": "",
-    "right": "",
-}
-CLOSING = {"rvert": "|", "rVert": "|", "rceil": ")", "rfloor": ")", "}": "}"}
-ACCENTS = ("bar", "hat", "tilde")
-FONTS = ("mathbb", "mathbf", "mathcal", "mathrm", "operatorname", "text")
 
 # Symbols and signs of plain text that become LaTeX.
 LATEX = {
@@ -177,16 +109,19 @@ def typeset_plain(text: str) -> Markup:
 
 def markdown(text: str) -> str:
     """Markdown of a text with formulas between dollars, fit for the cell of a table."""
+    return _parts(text, lambda words: escaped(_signs(words)), lambda latex: f"${latex}$")
 
-    def escaped(words: str) -> str:
-        return re.sub(r"[\\|*_<\[$]", r"\\\g<0>", _signs(words))
 
-    return _parts(text, escaped, lambda latex: f"${latex}$")
+def escaped(words: str) -> str:
+    """Markdown of words as they are."""
+    return re.sub(r"[\\|*_<\[$`&]", r"\\\g<0>", words)
 
 
 def _signs(words: str) -> str:
     """Signs between words as one character each; no break between a number and its %."""
-    shown = re.sub(r"(?<=[ (])(?:==|<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words)
+    shown = re.sub(
+        r"(?<![^ (])(?:==|<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words
+    )
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", shown)
 
 
@@ -208,6 +143,17 @@ _THIN = "0.17em"
 @cache
 def mathml(latex: str) -> str:
     """A formula as MathML. What is not LaTeX is refused, and so is a command that is not known."""
+    math = _tree(latex)
+    for part in list(math.iter()):
+        _primed(part)
+    for part in list(math.iter()):
+        _spaced(part)
+    math.attrib.clear()
+    return ElementTree.tostring(math, encoding="unicode")
+
+
+def _tree(latex: str) -> ElementTree.Element:
+    """Return a formula as a tree of MathML, as the library makes it."""
     from latex2mathml.converter import convert_to_element
 
     braces = re.sub(r"\\[{}]", "", latex)
@@ -220,15 +166,10 @@ def mathml(latex: str) -> str:
     for part in math.iter():
         part.text = html.unescape(part.text or "")  # the library writes signs as entities
         if part.text.startswith("\\"):
-            raise InputError(f"latex: {part.text} is no command that we know, in {latex!r}")
+            raise InputError(f"latex: unknown LaTeX command {part.text} in {latex!r}")
         if len(part) != _CHILDREN.get(part.tag, len(part)):
             raise InputError(f"latex: a part of {latex!r} is missing, in {part.tag}")
-    for part in list(math.iter()):
-        _primed(part)
-    for part in list(math.iter()):
-        _spaced(part)
-    math.attrib.clear()
-    return ElementTree.tostring(math, encoding="unicode")
+    return math
 
 
 def _primed(part: ElementTree.Element) -> None:
@@ -291,7 +232,23 @@ def _space() -> ElementTree.Element:
 
 # ------------------------------------------------------------------------------------ plain text
 
-_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
+# Signs of MathML as a terminal shows them; letters are found by their names in Unicode.
+PLAIN = {
+    **{"≤": "<=", "≥": ">=", "≪": "<<", "≫": ">>", "≲": "<~", "≳": ">~", "≠": "!=", "≈": "~="},
+    **{"∼": "~", "∝": "~", "≡": "==", "≔": ":=", "→": "->", "±": "+-", "−": "-", "×": "x"},
+    **{"⋅": "*", "·": "*", "∘": "*", "∑": "sum", "∏": "prod", "∫": "int", "∈": "in"},
+    **{"⟂": "perp", "⊤": "T"},
+    **{"∂": "d", "∞": "infinity", "‖": "|", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")"},
+    **{"′": "'", "…": "...", "∣": "∣"},
+}
+ACCENTS = {"¯": "bar", "^": "hat", "~": "tilde"}
+# The tree has no spaces of the source. Those that stand between two terms are written as "\\ ",
+# which it keeps; those that only end a command, or pad brackets, are left to TeX.
+_SPACE = re.compile(
+    r"(?P<kept>\\text\{[^}]*\}"
+    r"|\\(?:lvert|lVert|lceil|lfloor|left|sqrt|dot|bar|hat|tilde|frac|math\w+)\s+)"
+    r"|(?P<padding>\s+(?=\\(?:rvert|rVert|rceil|rfloor|right)))|\s+"
+)
 
 
 def plain(text: str) -> str:
@@ -318,125 +275,112 @@ def plain(text: str) -> str:
 @cache
 def plain_formula(latex: str) -> str:
     """Return one formula as plain text."""
-    return re.sub(r" +", " ", _Formula(latex).until("")).strip()
+    spaced = _SPACE.sub(lambda found: found["kept"] or (" " if found["padding"] else r"\ "), latex)
+    text = _line(list(_tree(spaced)))
+    return re.sub(r" +", " ", re.sub(r" *∣ *", "|", text)).strip()
 
 
-class _Formula:
-    """The tokens of a formula, read from left to right."""
-
-    def __init__(self, latex: str) -> None:
-        self.latex = latex
-        self.tokens: list[str] = _TOKEN.findall(latex)
-
-    def until(self, end: str) -> str:
-        """Read up to the token `end`, or to the end of the formula where it is empty."""
-        out = ""
-        while self.tokens and self.tokens[0] != end:
-            out = self._read(out)
-        if end:
-            if not self.tokens:
-                raise InputError(f"latex: braces do not match in {self.latex!r}")
-            self.tokens.pop(0)
-        return out
-
-    def _read(self, out: str) -> str:
-        """Read one token with its arguments, and return `out` with it."""
-        token = self.tokens.pop(0)
-        name = token[1:]
-        if token.isspace():
-            return f"{out} "
-        if token == "{":
-            return out + self.until("}")
-        if token == "}":
-            raise InputError(f"latex: braces do not match in {self.latex!r}")
-        if token == "^":
-            return _raised(out, self._argument())
-        if token == "_":
-            return f"{out}_{_index(self._argument())}"
-        if not token.startswith("\\"):
-            return out + token
-        if name == "frac":
-            return self._fraction(out)
-        if name == "dot":
-            return f"{out}d{self._with_index()}/dt"
-        if name in ACCENTS:
-            return f"{out}{self._argument()}-{name}"
-        if name == "sqrt":
-            return f"{out}sqrt({self._argument().strip()})"
-        if name in FONTS:
-            return self._font(out)
-        if name in OPENING:
-            self._skip_space()
-            return out + OPENING[name]
-        if name in CLOSING:
-            return out.rstrip() + CLOSING[name]
-        if name == "mid":
-            self._skip_space()
-            return f"{out.rstrip()}|"
-        if name == "infty":
-            return f"{out.removesuffix('+')}infinity"
-        if name in WORDS or name in SIGNS:
-            return out + (WORDS | SIGNS)[name]
-        raise InputError(f"latex: unknown LaTeX command {token} in {self.latex!r}")
-
-    def _argument(self) -> str:
-        """Read what a command or a script applies to: a group in braces, or one symbol."""
-        self._skip_space()
-        if not self.tokens:
-            raise InputError(f"latex: a part of {self.latex!r} is missing")
-        return self._read("")
-
-    def _with_index(self) -> str:
-        found = self._argument()
-        while self.tokens and self.tokens[0] in ("_", "'"):
-            found = self._read(found)
-        return found
-
-    def _fraction(self, out: str) -> str:
-        above, below = self._argument().strip(), self._argument().strip()
-        above = f"({above})" if _is_sum(above) else above
-        product = _outside(below, " /") or re.search(r"\d\(", below)
-        below = f"({below})" if _is_sum(below) or product else below
-        found = f"{above}/{below}"
-        word = re.search(r"([A-Za-z]+)\s+$", out)
-        if word and word[1] in FUNCTIONS:
-            return f"{out.rstrip()}({found})"
-        return f"{out}({found})" if self._factor_follows() else out + found
-
-    def _font(self, out: str) -> str:
-        found = self._argument()
-        if found != "I" or self.tokens[:1] != ["("]:
-            return out + found
-        # the indicator of what stands in brackets
-        self.tokens.pop(0)
-        inside, depth = "", 1
-        while self.tokens:
-            depth += {"(": 1, ")": -1}.get(self.tokens[0], 0)
-            if depth == 0:
-                self.tokens.pop(0)
-                break
-            inside = self._read(inside)
-        return f"{out}1[{inside}]"
-
-    def _skip_space(self) -> None:
-        while self.tokens and self.tokens[0].isspace():
-            self.tokens.pop(0)
-
-    def _factor_follows(self) -> bool:
-        after = next((token for token in self.tokens if not token.isspace()), "")
-        if after.startswith("\\"):
-            return after[1:] not in (*SIGNS, *CLOSING, "right", "mid")
-        return after.isalnum() or after in ("(", "[", "{", "^")
+def _line(parts: list[ElementTree.Element]) -> str:
+    """Return the plain text of parts that stand beside each other."""
+    out = ""
+    for i, part in enumerate(parts):
+        text = _plain(part)
+        if part.tag == "mfrac":
+            word = re.search(r"([A-Za-z]+)\s+$", out)
+            if word and word[1] in FUNCTIONS:
+                out, text = out.rstrip(), f"({text})"
+            elif _is_factor(parts[i + 1 : i + 3]):
+                text = f"({text})"
+        elif part.text == "𝕀" and i + 1 < len(parts) and parts[i + 1].text == "(":
+            # the indicator of what stands in brackets
+            depth = [_depth(of.text) for of in parts[i + 1 :]]
+            end = next(n for n in range(len(depth)) if sum(depth[: n + 1]) == 0)
+            inside = _line(parts[i + 2 : i + 1 + end])
+            return f"{out}1[{inside}]{_line(parts[i + 2 + end :])}"
+        elif part.text == "∞":
+            out = out.removesuffix("+")
+        out += text
+    return out
 
 
-def _raised(out: str, power: str) -> str:
-    power = power.strip()
-    if power == "*":
-        return f"{out}*"
+def _plain(part: ElementTree.Element) -> str:
+    """Return the plain text of one part of a tree."""
+    parts = list(part)
+    match part.tag:
+        case "mfrac":
+            above, below = (_plain(of).strip() for of in parts)
+            product = _outside(below, " /") or re.search(r"\d\(", below)
+            above = f"({above})" if _is_sum(above) else above
+            return f"{above}/({below})" if _is_sum(below) or product else f"{above}/{below}"
+        case "msqrt":
+            return f"sqrt({_line(parts).strip()})"
+        case "mover":
+            accent = parts[1].text or ""
+            under = _plain(parts[0])
+            return f"d{under}/dt" if accent == "˙" else f"{under}-{ACCENTS[accent]}"
+        case "mspace":
+            return " "
+        case "msub" | "munder" | "msup" | "msubsup" | "munderover":
+            return _scripts(part.tag, parts)
+    if parts:
+        return _line(parts)
+    return "".join(map(_symbol, part.text or ""))
+
+
+def _scripts(tag: str, parts: list[ElementTree.Element]) -> str:
+    base, *scripts = parts
+    power = _plain(scripts.pop()).strip() if tag in ("msup", "msubsup", "munderover") else ""
+    dotted = base.tag == "mover" and base[1].text == "˙"
+    out = _plain(base[0] if dotted else base)
+    index = f"_{_index(_plain(scripts[0]))}" if scripts else ""
+    primes = bool(power) and not power.strip("'")
+    if primes and len(index) > 2:  # E'_nn, but t_0'
+        out, power = f"{out}{power}", ""
+    out = f"d{out}{index}/dt" if dotted else f"{out}{index}"
+    if not power or primes or power == "*":
+        return f"{out}{power}"
+    if index.startswith("_{"):  # a long index reads better after the power
+        return f"{out.removesuffix(index)}^{power}{index}"
     simple = re.fullmatch(r"-?\d+(\.\d+)?|[A-Za-z]|perp", power) or power in GREEK
-    if re.search(r"(?<![A-Za-z_])e$", out) and not simple:
-        return f"{out[:-1]}exp({power})"
+    if out == "e" and not simple:
+        return f"exp({power})"
     return f"{out}^{power}" if simple else f"{out}^({power})"
+
+
+def _symbol(letter: str) -> str:
+    """Return a letter or a sign as plain text; Greek letters by their names."""
+    if letter in PLAIN:
+        return PLAIN[letter]
+    named = re.match(
+        r"GREEK (?:(SMALL|CAPITAL) LETTER |LUNATE )?(\w+)", unicodedata.name(letter, "")
+    )
+    if named:
+        name = named[2].replace("LAMDA", "LAMBDA")
+        return name.capitalize() if named[1] == "CAPITAL" else name.lower()
+    text = unicodedata.normalize("NFKC", letter)  # of double-struck and bold letters
+    if not text.isascii():
+        raise InputError(f"latex: the sign {letter!r} has no plain text; add it to PLAIN")
+    return text
+
+
+def _is_factor(after: list[ElementTree.Element]) -> bool:
+    """Check whether what follows a fraction is multiplied by it, so that it needs brackets."""
+    spaced = bool(after) and after[0].text == "\N{NO-BREAK SPACE}"
+    following = after[1:] if spaced else after[:1]
+    if not following:
+        return False
+    first = following[0]
+    while first.tag in ("mrow", "msub", "msup", "msubsup") and len(first):
+        first = first[0]
+    if first.tag != "mo" or (first.text or "").isalpha():
+        return True
+    return first.text in ("(", "[", "{", "∑", "∏", "∫", "⌈", "⌊") or (
+        spaced and first.text in ("|", "‖")
+    )
+
+
+def _depth(bracket: str | None) -> int:
+    return {"(": 1, ")": -1}.get(bracket or "", 0)
 
 
 def _index(index: str) -> str:

@@ -22,12 +22,18 @@ rtol, atol
     Tolerances of the solver.
 """
 
-from attnlab.formulas.backprop import SampleGradient, logit_gradient, sample_gradient
-from attnlab.formulas.momentum import momentum_steps, momentum_time
 from attnlab.formulas.setting import Setting
-from attnlab.formulas.sgd import SgdFlow, sgd_flow
+from attnlab.formulas.sgd import SgdFlow, momentum_steps, momentum_time, sgd_flow
 from attnlab.formulas.solving import Unsolved, solve
-from attnlab.formulas.tokens import Roles, attention_weights, token_roles, unit_attention
+from attnlab.formulas.tokens import (
+    Roles,
+    SampleGradient,
+    attention_weights,
+    logit_gradient,
+    sample_gradient,
+    token_roles,
+    unit_attention,
+)
 
 __all__ = [
     "Roles",

@@ -33,7 +33,9 @@ def clock_of(record: xr.Dataset | xr.DataArray) -> str:
     for clock in ("step", "time"):
         if clock in record.dims:
             return clock
-    raise InputError("step: no dim `step` or `time`; give the whole record, not one moment of it")
+    raise InputError(
+        "step: no dim `step` or `time`; give the whole record, not a single step of it"
+    )
 
 
 def entropy(dataset: xr.Dataset) -> xr.DataArray:

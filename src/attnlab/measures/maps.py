@@ -2,7 +2,7 @@
 
 Functions of arrays of numpy, JAX or torch (see `attnlab.measures.arrays`), in the precision of what
 they are given. A key that a query may not see has the entry 0. Rows may sum to less than 1: a
-learnable sink takes the rest, and is no key. A NaN that goes in comes out.
+learnable sink takes the rest, and is not a key. A NaN that goes in comes out.
 """
 
 from __future__ import annotations

@@ -213,8 +213,8 @@ class EqualSpans:
 
     The clock's whole length is not known beforehand, so spans of several lengths are followed,
     each level four times as long as the one below. A level ends where two records are so far apart
-    that its spans differ by a factor of two. Whoever adds records keeps what is to be compared
-    for the records in `open` alone: a handful, however long the training.
+    that its spans differ by a factor of two. The caller keeps attention for the
+    records in `open` alone: a handful, however long the training.
     """
 
     def __init__(self) -> None:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 SMALL = 128  # matrices that are squared as a whole to find their largest eigenvalue,
-SQUARES = 24  # so many times: what is left of the others is below 1e-6
+SQUARES = 24  # times, which leaves less than 1e-6 of the other eigenvalues
 AT_ONCE = 4  # of them before their length is made 1 again, which float64 has room for
-PRODUCTS = 16  # larger ones so many times on an accelerator,
+PRODUCTS = 16  # times for larger ones on an accelerator,
 STEPS = 64  # or steps of Lanczos on a processor
 TINY = 1e-30  # beside a length, which may be 0
 UNITS_MASS = 0.95
@@ -188,7 +188,7 @@ def _by_steps(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many 
 
 
 def _start(matrices: Any) -> Any:
-    """A vector that has something of every other in it."""
+    """Return a random unit vector, which is orthogonal to no eigenvector."""
     if is_torch(matrices):
         return _start_there(matrices.shape[-1], matrices.dtype, matrices.device)
     return alike(matrices, _start_here(matrices.shape[-1]))[:, None]

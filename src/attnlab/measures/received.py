@@ -44,7 +44,7 @@ def heavy_hitters(
 ) -> Bool[Array, "*rows key"]:
     """Return which keys are the tenth that receives most in total (Zhang et al. 2023, H2O).
 
-    NaN marks what is no key (padding); ties go to the earlier. At least one key is heavy.
+    NaN marks padding, which is not a key; ties go to the earlier. At least one key is heavy.
     """
     xp = namespace(total)
     there = ~xp.isnan(total)

@@ -36,7 +36,7 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
     Parameters
     ----------
     curves : xarray.DataArray
-        What is looked at.
+        The curves.
     least : float
         Smaller turns do not count.
     along : str, optional

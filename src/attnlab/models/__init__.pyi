@@ -1,12 +1,12 @@
 from .base import Model as Model
-from .embedded import Embedded as Embedded
-from .extended import Extended as Extended
-from .pairwise import Pairwise as Pairwise
 from .positions import AlibiPosition as AlibiPosition
 from .positions import FixedPosition as FixedPosition
 from .positions import LearnedPosition as LearnedPosition
 from .positions import Position as Position
 from .positions import position_from as position_from
+from .sequence import Embedded as Embedded
+from .sequence import Extended as Extended
+from .sequence import Pairwise as Pairwise
 from .sequence import SequenceModel as SequenceModel
 from .transformer import Transformer as Transformer
 from .transformer import text_transformer as text_transformer

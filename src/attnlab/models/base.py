@@ -1,4 +1,4 @@
-"""Model: what learns, as settings; its parameters are trees of arrays in named groups."""
+"""Model: the settings of a model; its parameters are trees of arrays in named groups."""
 
 from __future__ import annotations
 

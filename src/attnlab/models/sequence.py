@@ -1,15 +1,17 @@
-"""SequenceModel: base of the models on sequence classes, which have an exact path."""
+"""Models on sequence classes: Pairwise, Embedded and Extended, which have an exact path."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_whole
 from attnlab.models.base import Model, Params
-from attnlab.models.positions import Position
+from attnlab.models.positions import Position, position_from
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.sequences import Mixture
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     import jax
 
     from attnlab.tasks.base import Task
+
+Normalization = Literal["l2", "rms", "layer", "none"]
+Combine = Literal["average", "concatenate"]
 
 
 class SequenceModel(Model):
@@ -43,6 +48,15 @@ class SequenceModel(Model):
     exact: ClassVar[str] = ""
     heads: int = 1
     cancels: ClassVar[bool] = False
+
+    @property
+    def dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Dims of attention weights and logits on the general path."""
+        head = ("head",) if self.heads > 1 else ()
+        return {
+            "attention": ("sequence", *head, "token"),
+            "attention_logits": (*head, "query", "token"),
+        }
 
     @property
     def neutral_logit(self) -> float:
@@ -92,6 +106,294 @@ class SequenceModel(Model):
                 f"init: {type(self).__name__} starts from 'zero' or 'uniform', not from given "
                 "logits"
             )
+
+
+@dataclass(frozen=True)
+class Pairwise(SequenceModel):
+    """The reparameterisation of "Scan and Snap": Y and Z are trained as they are (Section 3.1)."""
+
+    cancels: ClassVar[bool] = True
+    exact: ClassVar[str] = "attnlab.simulation.exact.model:ExactPairwise"
+
+    def check(self, run: Any) -> None:
+        """Accept any task, gradient and start."""
+
+    def init(self, key: jax.Array, task: Task, data: Any) -> Params:
+        """Return Y = 0, (token, output), and Z = 0, (query, token)."""
+        import jax.numpy as jnp
+
+        M = task.vocab_size
+        return {"decoder": jnp.zeros((M, M)), "attention": jnp.zeros((M, M))}
+
+    def apply(
+        self, params: Params, inputs: Any, *, key: jax.Array | None = None
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """Return the decoder's logits (B, M), attention to tokens (B, M), and Z."""
+        return _apply_pairwise(params["decoder"], params["attention"], inputs)
+
+
+def _apply_pairwise(Y: jax.Array, Z: jax.Array, inputs: Any) -> tuple[Any, dict[str, jax.Array]]:
+    """Return outputs, attention to tokens, and Z; `Extended()` is the same model."""
+    params = {"decoder": Y[None], "attention": {"z": Z[None], "bias": Z[:1, :0]}}
+    return Extended().apply(params, inputs)
+
+
+@dataclass(frozen=True)
+class Embedded(SequenceModel):
+    """The original parameterisation: an embedding U and trained W_Q, W_K, W_V, single head.
+
+    Y = U W_V^T U^T and Z = U W_Q W_K^T U^T / sqrt(d), with d = `dim`. U is kept as it starts:
+    orthonormal rows when d is at least the vocabulary, random unit rows otherwise. With
+    ``init="zero"``, W_V = 0 and W_Q, W_K are `scale` times isometries onto orthogonal halves of
+    a head of width 2 d, so that Y(0) = Z(0) = 0 while both factors can move Z. With
+    ``init="uniform"`` all entries are uniform in +-scale/sqrt(d).
+
+    W_Q and W_K learn at eta_z d / (2 scale^2): Z then starts to move exactly as in `Pairwise`.
+    For orthonormal U the whole trajectory approaches that of `Pairwise` as `scale` grows, with
+    an error of order 1/scale^4: to first order the factors turn without changing their product.
+
+    Parameters
+    ----------
+    dim : int, optional
+        d, width of the embedding.
+    scale : float, optional
+        Factor of W_Q and W_K at the start.
+    """
+
+    exact: ClassVar[str] = "attnlab.simulation.exact.model:ExactEmbedded"
+    fixed: ClassVar[tuple[str, ...]] = ("embedding",)
+
+    dim: int = 64
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_whole("dim", self.dim, 1)
+        if not self.scale > 0:
+            raise InputError(f"scale: expected a positive number, got {self.scale}")
+
+    def rate_factor(self, group: str) -> float:
+        """Return the factor of a group's learning rate."""
+        return self.dim / (2 * self.scale**2) if group == "attention" else 1.0
+
+    def start(
+        self, key: jax.Array, vocab_size: int, random: bool, dtype: Any
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Return U, which stays as it is, and W_V, W_Q, W_K at the start."""
+        import jax
+        import jax.numpy as jnp
+
+        d = self.dim
+        of_embedding, of_weights = jax.random.split(key)
+        U = jax.random.normal(of_embedding, (vocab_size, d), dtype)
+        if d >= vocab_size:
+            U = jnp.linalg.qr(U.T)[0].T
+        else:
+            U = U / jnp.linalg.norm(U, axis=1, keepdims=True)
+        if random:
+            bound = self.scale / d**0.5
+            shapes = ((d, d), (d, 2 * d), (d, 2 * d))
+            W_V, W_Q, W_K = (
+                jax.random.uniform(k, shape, dtype, -bound, bound)
+                for k, shape in zip(jax.random.split(of_weights, 3), shapes, strict=True)
+            )
+            return U, W_V, W_Q, W_K
+        turn = jnp.linalg.qr(jax.random.normal(of_weights, (2 * d, 2 * d), dtype))[0]
+        return U, jnp.zeros((d, d), dtype), self.scale * turn[:d], self.scale * turn[d:]
+
+    # -- the general path -------------------------------------------------------------------------
+
+    def init(self, key: jax.Array, task: Task, data: Any) -> Params:
+        """Return U, which is fixed, and W_V, W_Q, W_K."""
+        import jax.numpy as jnp
+
+        U, W_V, W_Q, W_K = self.start(key, task.vocab_size, False, jnp.result_type(float))
+        return {"embedding": U, "decoder": W_V, "attention": {"W_Q": W_Q, "W_K": W_K}}
+
+    def apply(
+        self, params: Params, inputs: Any, *, key: jax.Array | None = None
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """Return the decoder's logits (B, M), attention to tokens (B, M), and Z."""
+        U, W_V, attention = params["embedding"], params["decoder"], params["attention"]
+        Y = U @ (U @ W_V).T  # token, output
+        Z = (U @ attention["W_Q"]) @ (U @ attention["W_K"]).T / self.dim**0.5
+        return _apply_pairwise(Y, Z, inputs)
+
+
+@dataclass(frozen=True)
+class Extended(SequenceModel):
+    """The 1-layer transformer with what Section 7 leaves for later; `Extended()` is `Pairwise()`.
+
+    Y and z are trained as in `Pairwise`, a learned bias at the learning rate of z.
+
+    A row's query m attends with head h to the tokens of mass w_l (counts, or P for T to infinity):
+
+        (X^T b_h)_l = w_l exp(z_{h,ml}) / sum over l' of w_l' exp(z_{h,ml'})
+
+    N is the normalisation over all M coordinates. The decoder sees
+
+        f = N(X^T b)                     without the residual,
+        f = N(N(X^T b) + N(x_T))         with it (for l2, N(x_T) is x_T itself),
+
+    where X^T b is the mean over heads ("average"), or each head has its own f and its own block of
+    the decoder ("concatenate"). The outputs are alpha = softmax(sum over blocks of Y^T f).
+
+    A position bias p makes w_l the sum of exp(p) over the positions of token l. Where the query
+    attends to itself, w_m has 1 added, for its own position.
+
+    Parameters
+    ----------
+    residual : bool, optional
+        Add the query's embedding to what it attends to (Section 7).
+    normalization : str, optional
+        "l2", x / |x|_2 (as in "Scan and Snap"); "rms", x over its root mean square; "layer", the
+        same after taking the mean away; "none". Over all M coordinates, without an epsilon: X^T b
+        has the sum 1, so that only LayerNorm of exactly uniform attention over the whole vocabulary
+        is undefined.
+    heads : int, optional
+        Number of heads, each with its own z. From the zero start they stay identical; they differ
+        by init="uniform" or by logits given as (head, query, token).
+    combine : str, optional
+        "average" takes the mean over heads of X^T b, with one decoder; "concatenate" gives each
+        head its normalisation and its block of the decoder, and adds the outputs.
+    position : Position or str, optional
+        Bias by distance, "learned", "alibi:0.1" or "fixed:0,-1,-2"; needs sequences of finite
+        length. The same as values: `LearnedPosition()`, `AlibiPosition(slope)`,
+        `FixedPosition(bias)`.
+    attend_self : bool, optional
+        Attend to the query's own token too; needs sequences of finite length.
+    """
+
+    exact: ClassVar[str] = "attnlab.simulation.exact.model:ExactExtended"
+
+    residual: bool = False
+    normalization: Normalization = "l2"
+    heads: int = 1
+    combine: Combine = "average"
+    position: Position | str | None = None
+    attend_self: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in (("normalization", Normalization), ("combine", Combine)):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"{name}: expected one of {get_args(known)}, got {getattr(self, name)!r}"
+                )
+        for name in ("residual", "attend_self"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name}: expected true or false, got {getattr(self, name)!r}")
+        require_whole("heads", self.heads, 1)
+        if isinstance(self.position, str):
+            object.__setattr__(self, "position", position_from(self.position))
+        if not isinstance(self.position, Position | None):
+            raise InputError(
+                "position: expected LearnedPosition, AlibiPosition or FixedPosition, "
+                f"got {self.position!r}"
+            )
+
+    def check(self, run: Any) -> None:
+        """Refuse what has no meaning for T to infinity, and biases that do not fit the length."""
+        distances = getattr(run.task, "distances", 0)
+        if distances:
+            if self.distance_bias is not None:
+                self.distance_bias.check(distances)
+        elif self.position is not None:
+            raise InputError(
+                "position: for T to infinity the model trains on mean attention, in which a bias "
+                "by distance cancels because tokens are drawn alike at all distances; give a length"
+            )
+        elif self.attend_self:
+            raise InputError(
+                "attend_self: for T to infinity the query's own token is one of infinitely many "
+                "and has no weight; give a length"
+            )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the decoder Y."""
+        return self.heads if self.combine == "concatenate" else 1
+
+    @property
+    def distance_bias(self) -> Position | None:
+        """Bias by distance to the query."""
+        assert not isinstance(self.position, str)  # a text has become a Position when it was made
+        return self.position
+
+    @property
+    def learns_bias(self) -> bool:
+        """True if the bias by distance is trained."""
+        return self.distance_bias is not None and self.distance_bias.learned
+
+    def start_bias(self, distances: int) -> NDArray[np.float64]:
+        """Return the bias by distance at the start; zero where there is none."""
+        position = self.distance_bias
+        return np.zeros(distances) if position is None else position.biases(distances)
+
+    def extra_dims(self) -> dict[str, tuple[str, ...]]:
+        """Return the dims of the learned bias."""
+        dims = ("head", "distance")[self.heads == 1 :]
+        return {"position_bias": dims} if self.learns_bias else {}
+
+    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        """Return distances; the token just before the query has distance 1."""
+        return {dim: np.arange(1, size + 1) for dim, size in sizes.items() if dim == "distance"}
+
+    # -- the general path -------------------------------------------------------------------------
+
+    def init(self, key: jax.Array, task: Task, data: Any) -> Params:
+        """Return Y = 0, (block, token, output), z = 0, (head, query, token), and the bias."""
+        import jax.numpy as jnp
+
+        M = task.vocab_size
+        bias = jnp.asarray(self.start_bias(getattr(task, "distances", 0)), jnp.result_type(float))
+        z = jnp.zeros((self.heads, M, M))
+        attention = {"z": z, "bias": jnp.tile(bias, (self.heads, 1))}
+        return {"decoder": jnp.zeros((self.blocks, M, M)), "attention": attention}
+
+    def apply(
+        self, params: Params, inputs: Any, *, key: jax.Array | None = None
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """Return the decoder's logits (B, M), attention to tokens, and z."""
+        import jax
+        import jax.numpy as jnp
+
+        Y, z = params["decoder"], params["attention"]["z"]
+        M = z.shape[-1]
+        mass, query = token_mass(inputs, M)
+        mass = jnp.broadcast_to(mass, (self.heads, *mass.shape))  # H B M
+        if not isinstance(inputs, Mixture) and self.position is not None:
+            bias = params["attention"]["bias"]
+            if not self.learns_bias:
+                bias = jax.lax.stop_gradient(bias)
+            near_last = jnp.exp(bias)[:, None, ::-1, None]  # the first token is the farthest
+            mass = jnp.sum(near_last * jax.nn.one_hot(inputs[:, :-1], M), axis=2)
+        own = jax.nn.one_hot(query, M)
+        if self.attend_self:
+            mass = mass + own
+        # the inner choice keeps the derivative of log 0 out of what is not there
+        log_mass = jnp.where(mass > 0, jnp.log(jnp.where(mass > 0, mass, 1.0)), -jnp.inf)
+        weights = jax.nn.softmax(log_mass + z[:, query], axis=-1)  # H B M
+        x = weights
+        if self.combine == "average":
+            x = jnp.mean(x, axis=0, keepdims=True)
+        f = self._normalized(x)
+        if self.residual:
+            f = self._normalized(f + self._normalized(own))
+        outputs = jnp.einsum("hbl,hln->bn", f, Y, precision="highest")
+        several = self.heads > 1
+        seen = jnp.swapaxes(weights, 0, 1) if several else weights[0]
+        return outputs, {"attention": seen, "attention_logits": z if several else z[0]}
+
+    def _normalized(self, x: jax.Array) -> jax.Array:
+        import jax
+        import jax.numpy as jnp
+
+        if self.normalization == "none":
+            return x
+        if self.normalization == "l2":
+            return x * jax.lax.rsqrt(jnp.sum(x**2, axis=-1, keepdims=True))
+        if self.normalization == "layer":
+            x = x - jnp.mean(x, axis=-1, keepdims=True)
+        return x * jax.lax.rsqrt(jnp.mean(x**2, axis=-1, keepdims=True))
 
 
 def token_mass(inputs: Any, vocab_size: int) -> tuple[jax.Array, jax.Array]:

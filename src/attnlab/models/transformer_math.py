@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.models import cross_entropy as fused
+from attnlab.models import losses
 from attnlab.models.base import Params, Precision
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def is_fused(model: Transformer, params: Params, batch: Batch, loss: OutputLoss)
         and batch.mask is None
         and batch.weight is None
         and not (model.tied and model.embedding == "one-hot")
-        and len(_decoder(model, params)[0]) >= fused.VOCABULARY_TILE
+        and len(_decoder(model, params)[0]) >= losses.VOCABULARY_TILE
     )
 
 
@@ -206,10 +206,10 @@ def cross_entropy(
     x, targets = x.reshape(-1, model.dim), batch.target.reshape(-1)
     weights, bias = _decoder(model, params)
     if precision == "bfloat16":
-        return fused.aligned_cross_entropy(x, weights, bias, targets, "bfloat16")
+        return losses.aligned_cross_entropy(x, weights, bias, targets, "bfloat16")
     if jax.default_backend() != "cpu" and x.dtype == jnp.float32:
-        return fused.aligned_cross_entropy(x, weights, bias, targets, "float32")
-    return fused.cross_entropy(x, weights, bias, targets)
+        return losses.aligned_cross_entropy(x, weights, bias, targets, "float32")
+    return losses.decoder_cross_entropy(x, weights, bias, targets)
 
 
 def near(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batch]:

@@ -9,6 +9,13 @@
 `attnlab.observing.record` measures queries and keys in code that calls neither torch's nor
 transformers' attention. The extra `observe` installs torch and transformers. Names are loaded when
 they are first used.
+
+Files in reading order: `probe` (the batch), `call` (one attention call), `capture` and `sources`
+(the calls of a model), `query_plan`, `statistics` and `kv_cache` (`measure_call` and the function
+that computes attention weights, `measure_heads`), `layer_statistics` (labels and means; the table
+of all statistics is statistics.csv), `weights`, `snapshot` (all layers in one forward pass), `snap`
+and `history` (over steps), `training` and `observer`. Models in files: `model_files`,
+`checkpoints`, `trajectory`. Results: `words`, `report_page`.
 """
 
 from importlib import import_module

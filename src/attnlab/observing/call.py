@@ -8,39 +8,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.measures import arrays, maps
 from attnlab.measures.arrays import Array, namespace
 
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int, Shaped
-
 DIMS = ("batch", "head", "query", "key")
 # An additive mask hides the keys below a drop of this much; biases of positions fall gradually.
 DROP = 50.0
-# A row of an additive mask in which nothing is larger sees no key.
+# A row of an additive mask with no larger entry sees no key.
 HIDDEN = -9e3
 FLOOR_BYTES, BYTES_OF_A_MASK = 2**24, 16  # of masks that are sorted at a time, and of an entry
-# The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
+# Logit of a key that is not visible. Not minus infinity: times an attention weight of 0 it is 0.
 LOW = -1e30
-# Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
+# Bytes of a block for each attention weight: three arrays at a time, and small ones beside.
 BYTES_OF_AN_ENTRY = 16
-# Maps are put in their order by some heads at a time on an accelerator, which makes indices too;
-# and of rows of more keys than this in another way, that needs yet more room.
+# On an accelerator, which also makes indices, some heads at a time are sorted; rows of more keys
+# than LONG are sorted in another way, which needs more memory.
 LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
 TURNS, LONG_TURNS = 2, 4
-# Of rows of which nothing but their maps is wanted.
-BYTES_OF_A_MAP = 12
-# Of rows of which nothing but the largest logit is wanted: logits twice, and what is visible.
-BYTES_OF_A_LOGIT = 10
-# What a block takes at most on a processor: larger ones would not stay near it from one operation
-# to the next.
-NEAR_BYTES = 16 * 2**20
+BYTES_OF_A_MAP = 12  # of rows of which only the attention weights are computed
+BYTES_OF_A_LOGIT = 10  # of rows of which only the largest logit is computed
+NEAR_BYTES = 16 * 2**20  # of a block on a processor: larger ones fall out of its caches
 # sum p ln p; the mean of ln p over visible keys, and the norm about it; the largest visible logit,
 # with softcap and bias
 BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
@@ -48,10 +42,10 @@ BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """One captured call of attention: everything that its softmax depends on.
+    """Attention call: everything that its softmax depends on.
 
     Arrays are torch tensors, JAX arrays or numpy arrays, all of one kind. The query at index i
-    stands at place i + (keys - queries) among the keys, so that the last query is the last key;
+    stands at position i + (keys - queries) among the keys, so that the last query is the last key;
     `torch`'s `is_causal` counts from the first, which differs where there are more keys.
 
     Parameters
@@ -61,22 +55,22 @@ class AttentionCall:
     value : array (batch kv_head key value_width), optional
         For errors of the output and norms of values; None leaves those out.
     scale : float
-        What the products are multiplied with.
+        Factor of the products of queries and keys.
     mask : Shaped[Any, '*broadcast'], optional
-        Bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi). Of these,
-        sorted from the largest, the first drop of 50 or more in a row hides all keys after it:
-        models add -100 (Swin), -10,000 or the lowest number of their dtype, and exp(-50) is 2e-22.
-        A bias that falls from key to key hides none. A row whose largest is -9,000 sees nothing.
+        Bool (True: may attend) or additive floats (such as the biases of T5 and ALiBi). In a row of
+        these, sorted from the largest, the first drop of 50 or more hides all keys after it: models
+        add -100 (Swin), -10,000 or the lowest number of their dtype, and exp(-50) is 2e-22. A bias
+        that falls from key to key hides none. A row whose largest is -9,000 sees nothing.
     causal : bool, optional
-        A query sees the keys up to its own place.
+        A query sees only the keys up to its own position.
     window : int, optional
-        It sees only keys nearer than this, in either direction.
+        A query sees only keys nearer than this, in either direction.
     softcap : float, optional
         Softcap * tanh(logits / softcap), before the mask.
     sinks : array (head), optional
         Learnable logits, one for each head, in the denominator of the softmax without a key.
     cross : bool, optional
-        The keys are of another sequence, so that places of queries and keys do not compare.
+        The keys belong to another sequence, so that positions of queries and keys do not compare.
     """
 
     query: Float[Any, "batch head query width"]
@@ -134,7 +128,7 @@ class AttentionCall:
             )
         if self.cross and (self.causal or self.window is not None):
             raise InputError(
-                "cross: keys of another sequence have no place before a query; "
+                "cross: keys of another sequence have no position before a query; "
                 "leave out causal and window, or give what is visible as mask"
             )
         if self.mask is not None:
@@ -155,7 +149,7 @@ class AttentionCall:
 
     @cached_property
     def floor(self) -> Float[Any, "B H Q 1"] | None:
-        """The value at and below which an additive mask hides a key, row by row."""
+        """Value at and below which an additive mask hides a key, row by row."""
         mask = self.full_mask
         if mask is None or arrays.is_bool(mask):
             return None
@@ -166,13 +160,13 @@ class AttentionCall:
             [_floor(mask[:, :, i : i + each]) for i in range(0, mask.shape[2], each)], axis=2
         )
 
-    def span(self, place: Int[Any, "*rows"]) -> tuple[Any, Any]:
-        """Return the first and the last key that a query at this position may see but for the mask;
+    def span(self, position: Int[Any, "*rows"]) -> tuple[Any, Any]:
+        """Return the first and the last key that a query at this position may see without the mask;
         they may lie outside of the sequence."""
-        first, last = place * 0, place * 0 + (self.shape[3] - 1)
+        first, last = position * 0, position * 0 + (self.shape[3] - 1)
         if self.window is not None:
-            first, last = place - (self.window - 1), place + (self.window - 1)
-        return first, place if self.causal else last
+            first, last = position - (self.window - 1), position + (self.window - 1)
+        return first, position if self.causal else last
 
     def _check_mask(self, mask: Any) -> None:
         sizes, full = tuple(mask.shape), self.shape
@@ -222,13 +216,13 @@ def _require_shape(field: str, array: Any, dims: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Queries and keys of heads that are measured together: of one call, or of several alike.
+    """Queries and keys of heads that are measured together: of one call, or of several like it.
 
-    An operation on an accelerator takes its time to begin, however small it is. So heads of several
-    layers are concatenated, as if one layer had them all, and one operation serves them.
+    An accelerator takes its time to begin an operation, however small. So heads of several layers
+    are concatenated, as if one layer had them all, and one operation serves them.
 
-    query: of the rows that are measured, and times the scale. largest: where rows are sampled, the
-    largest logit of each head over all rows. layers: of how many calls.
+    query: of the rows to measure, times the scale. largest: where rows are sampled, the largest
+    logit of each head over all rows. layers: number of calls.
     """
 
     query: Float[Array, "batch head row width"]
@@ -245,31 +239,27 @@ class Heads:
 
 def concat_heads(several: Sequence[Heads]) -> Heads:
     """Concatenate the heads of calls that are alike, in their order."""
-    first = several[0]
     if len(several) == 1:
-        return first
-    xp = namespace(first.query)
-    sinks = None if first.sinks is None else xp.concat([one.sinks for one in several])
-    return Heads(
-        xp.concat([one.query for one in several], axis=1),
-        xp.concat([one.key for one in several], axis=1),
-        sinks,
-        None if first.largest is None else xp.concat([one.largest for one in several], axis=1),
-        sum(one.layers for one in several),
-    )
+        return several[0]
+
+    def whole(name: str, axis: int) -> Any:
+        parts = [getattr(one, name) for one in several]
+        return None if parts[0] is None else joined(parts, axis)
+
+    layers = sum(one.layers for one in several)
+    return Heads(whole("query", 1), whole("key", 1), whole("sinks", 0), whole("largest", 1), layers)
 
 
 def split_layers(
     several: Sequence[Float[Array, "batch layers_and_heads *rest"]], layers: Sequence[int]
 ) -> Float[Array, "layer batch head *rest"]:
-    """Split concatenated heads by layer again. layers: how many layers each array has."""
+    """Split concatenated heads by layer again. layers: number of layers in each array."""
     xp = namespace(several[0])
-    parts = []
-    for array, number in zip(several, layers, strict=True):
-        batch, _, *rest = array.shape
-        split = array.reshape(batch, number, -1, *rest)
-        parts.append(xp.moveaxis(split, 1, 0))
-    return joined(parts)
+    split = [
+        array.reshape(array.shape[0], number, -1, *array.shape[2:])
+        for array, number in zip(several, layers, strict=True)
+    ]
+    return joined([xp.moveaxis(one, 1, 0) for one in split])
 
 
 def joined(several: Sequence[Array], axis: int = 0) -> Array:
@@ -279,9 +269,9 @@ def joined(several: Sequence[Array], axis: int = 0) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class VisibleKeys:
-    """Some queries of each sequence, and which keys they may see.
+    """Some queries of each sequence, and the keys that they may see.
 
-    blind: those that see none; None where there are none of them.
+    blind: queries that see no key; None where there are none.
     """
 
     index: Int[Array, "batch row"]
@@ -291,10 +281,10 @@ class VisibleKeys:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Attention weights of rows. maps sum to 1 - sink over the keys; 0 where nothing is visible.
+    """Attention weights of rows. maps sum to 1 - sink over the keys; 0 where no key is visible.
 
-    logits: what their logits say of each row, as BASIC has it.
-    sink: ln of what the learnable sink takes; None where there is none.
+    logits: the statistics BASIC of each row.
+    sink: ln of the attention to the learnable sink; None where there is none.
     """
 
     maps: Float[Array, "batch head row key"]
@@ -321,16 +311,16 @@ class CallPart:
     def seen(
         self, index: Int[NDArray[Any], "batch row"], counts: Int[NDArray[Any], "#batch #head row"]
     ) -> VisibleKeys:
-        """Return these queries with their visible keys. counts: how many keys they see."""
+        """Return these queries with their visible keys. counts: number of keys that they see."""
         blind = None if counts.all() else arrays.beside(self.call.query, (counts == 0)[..., None])
         there = arrays.beside(self.call.query, index)
         return VisibleKeys(there, self.visible(there), blind)
 
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
-        """Return which keys these rows may see."""
-        keys = self.call.shape[3]
+        """Return the keys that these rows may see."""
+        _, _, queries, keys = self.call.shape
         key = arrays.counting(self.call.query, 0, keys)
-        first, last = self.call.span(self._place(index)[:, None, :, None])
+        first, last = self.call.span((index + (keys - queries))[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
             rows = _rows_of(self.mask, index)
@@ -349,7 +339,7 @@ class CallPart:
         largest = xp.max(logits, axis=-1)
         logits = _with_sinks(logits, heads)
         m, logs = arrays.softmax(logits), arrays.log_softmax(logits)
-        del logits  # here and below: what is not needed any more leaves room for larger blocks
+        del logits  # here and below, arrays are freed or replaced early, for larger blocks
         if heads.sinks is not None:
             m, logs, sink = m[..., :-1], logs[..., :-1], logs[..., -1]
         if seen.blind is not None:
@@ -364,7 +354,7 @@ class CallPart:
     def maps(
         self, logits: Float[Array, "batch head row key"], heads: Heads, blind: Any
     ) -> tuple[Float[Array, "batch head row key"], Float[Array, "batch head row"] | None]:
-        """Return attention weights alone, and what a learnable sink takes."""
+        """Return attention weights alone, and the attention to a learnable sink."""
         m, sink = arrays.softmax(_with_sinks(logits, heads)), None
         if heads.sinks is not None:
             m, sink = m[..., :-1], m[..., -1]
@@ -387,15 +377,14 @@ class CallPart:
         """Return the largest visible logit of each head in consecutive rows; minus infinity if
         they see no key.
 
-        query: all queries, in the model's precision. there: which of these rows count.
+        query: all queries, in the model's precision. there: rows that count.
         """
         queries, keys = self.call.shape[2:]
         index = arrays.counting(key, rows.start, rows.stop)[None]
         visible = self.visible(index)
         some = arrays.precise(query[:, :, rows]) * self.call.scale
         if self.mask is None:  # half of the products of causal attention are never seen
-            place = np.arange(rows.start, rows.stop) + (keys - queries)
-            first, last = self.call.span(place)
+            first, last = self.call.span(np.arange(rows.start, rows.stop) + (keys - queries))
             ends = slice(max(0, int(first.min())), max(1, min(keys, int(last.max()) + 1)))
             key, visible = key[:, :, ends], visible[..., ends]
         logits = self._logits(some, key, index)
@@ -404,10 +393,10 @@ class CallPart:
         return xp.max(xp.where(visible, logits, -xp.inf), axis=(2, 3))
 
     def _logits(self, query: Any, key: Any, index: Any) -> Float[Array, "batch head row key"]:
-        """Return the logits of these rows, of keys that are hidden too."""
+        """Return the logits of these rows, also for hidden keys."""
         xp, softcap = namespace(query), self.call.softcap
         batch, head, _, width = query.shape
-        # rows of the heads that share keys go together, so that keys are not repeated
+        # rows of heads that share keys are multiplied together, so that keys are not repeated
         together = query.reshape(batch, key.shape[1], -1, width)
         logits = xp.matmul(together, xp.matrix_transpose(key))
         logits = logits.reshape(batch, head, -1, key.shape[2])
@@ -417,16 +406,12 @@ class CallPart:
             logits = logits + arrays.precise(_rows_of(self.mask, index))
         return logits
 
-    def _place(self, index: Any) -> Any:
-        _, _, queries, keys = self.call.shape
-        return index + (keys - queries)
-
 
 def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
     """Return these rows of a mask."""
     if mask.shape[2] == 1:
         return mask
-    batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
+    batch = max(index.shape[0], mask.shape[0])  # 1 where rows are the same for all
     mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
     return arrays.taken(mask, index[:, None, :, None], 2)
 
@@ -454,8 +439,7 @@ def bytes_of_a_block(call: AttentionCall, budget_bytes: int) -> int:
 def even_cuts(number: int, most: int) -> Iterator[slice]:
     """Yield slices of 0 to number of nearly equal length, none longer than `most`."""
     ends = np.linspace(0, number, max(1, -(-number // most)) + 1).round().astype(int).tolist()
-    for start, stop in itertools.pairwise(ends):
-        yield slice(start, stop)
+    yield from itertools.starmap(slice, itertools.pairwise(ends))
 
 
 def _with_sinks(

@@ -1,4 +1,4 @@
-"""Checkpoints of a training: find them, and lint their files before they are believed.
+"""Checkpoints of a training: find them, and lint their files before they are used.
 
 Public suites contain steps whose files hold the weights of another step. Attention that "stands
 still" between two such files has not snapped.
@@ -31,33 +31,33 @@ from attnlab.files.progress import Choice, reporting
 from attnlab.files.regular import read_regular
 from attnlab.observing.model_files import CONFIG, as_input_error, read_object, some_of, tensors_of
 
-# step143000, step_20k, checkpoint-500, stage1-step1000-tokens5B: what people call them
+# names that people give: step143000, step_20k, checkpoint-500, stage1-step1000-tokens5B
 STEP = re.compile(
     r"(?:step|checkpoint|ckpt|iter)s?[-_]?0*(\d+)((?:[kM](?![a-z0-9]))?)(?![0-9])", re.IGNORECASE
 )
-STAGE = re.compile(r"(stage\d+(?:-ingredient\d+)?)-")  # OLMo counts the steps of each anew
+STAGE = re.compile(r"(stage\d+(?:-ingredient\d+)?)-")  # OLMo counts steps anew in each
 THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
-MOST_STEP = 2**63 - 1  # which a dataset can hold
+MOST_STEP = 2**63 - 1  # in a dataset
 MOST_FOUND = 10_000  # folders of a glob
 MOST_PATTERN = 1000  # characters
 PATTERN_SECONDS = 10.0  # for all names; a pattern can take exponential time
-_COMMIT = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")  # what a ref says: a folder's name
+_COMMIT = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")  # content of a ref: a folder's name
 MOST_REF = 1000  # bytes
-# Run in a process of its own, because nothing stops a match from within.
+# Run in another process, because a match cannot be interrupted from within.
 _MATCH = """
 import json, re, sys
 pattern, names = json.load(sys.stdin)
 found = [re.search(pattern, name) for name in names]
 json.dump([match and [match[0], match[1]] for match in found], sys.stdout)
 """
-_REPOSITORY = "models--"  # how the Hugging Face cache begins the name of one
+_REPOSITORY = "models--"  # prefix of repositories in the Hugging Face cache
 _KINDS = (
     "a folder with checkpoint-N folders, a repository of the Hugging Face cache with revisions "
     "(step1000), or folders that a pattern in quotes finds ('runs/*')"
 )
-SAMPLED = 64  # entries of each tensor that are kept, to tell how far weights are apart
-NEAR_FINAL = 0.05  # of the way to a neighbour: nearer than this to the final weights is a jump
-# of a configuration, what says nothing about the model
+SAMPLED = 64  # entries of each tensor that are kept, to measure the distance of weights
+NEAR_FINAL = 0.05  # of the distance to a neighbour: nearer to the final weights is a jump
+# keys of a configuration that do not describe the model
 _VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"}
 
 
@@ -68,11 +68,11 @@ class Checkpoint:
     Parameters
     ----------
     step : int
-        The optimiser step that its name gives.
+        The optimizer step in its name.
     path : path
-        The folder that holds it, with config.json and weights.
+        Its folder, with config.json and weights.
     name : str
-        Of the folder or the revision.
+        Name of the folder or the revision.
     """
 
     step: int
@@ -114,24 +114,25 @@ def find_checkpoints(
     """
     if pattern is not None:
         _check_pattern(pattern)
-    named = [(name, path) for place in _places(where) for name, path in _models_in(place)]
+    named = [model for place in _places(where) for model in _models_in(place)]
+    names = [name for name, _ in named]
     found = [
         Checkpoint(step, path, name)
-        for (name, path), step in zip(named, _steps(named, pattern), strict=True)
+        for (name, path), step in zip(named, _steps(names, pattern), strict=True)
         if step is not None
     ]
     if not found:
-        names = ", ".join(sorted(name for name, _ in named)[:5])
-        if names and pattern is not None:
-            raise InputError(f"pattern: {pattern!r} fits none of {names}; write it for such names")
-        seen = f"found {names}, whose names have no step" if names else "no model is there"
+        some = ", ".join(sorted(names)[:5])
+        if some and pattern is not None:
+            raise InputError(f"pattern: {pattern!r} fits none of {some}; write it for such names")
+        seen = f"found {some}, whose names have no step" if some else "no model is there"
         raise InputError(f"checkpoints: {where}: {seen}; give {_KINDS}, and a pattern for the step")
     _refuse_several(found, pattern)
     return tuple(sorted(found, key=lambda checkpoint: checkpoint.step))
 
 
 def _places(where: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the folders that are meant."""
+    """Return the folders of a path, a glob or a list of these."""
     if not isinstance(where, str | Path):
         return [place for one in where for place in _places(one)]
     text = os.path.expanduser(where)
@@ -143,7 +144,7 @@ def _places(where: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def _globbed(text: str) -> list[Path]:
-    """Return what a glob finds, in bounded time."""
+    """Return the paths that a glob finds, in bounded time."""
     parts = Path(text).parts
     wild = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     if ".." in parts[wild:]:  # a/*/../*/..: each part multiplies what is found
@@ -157,8 +158,7 @@ def _globbed(text: str) -> list[Path]:
 
 
 def _models_in(place: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the models of a folder: itself, the revisions of a cached repository, or its
-    folders."""
+    """Yield the models of a folder: itself, revisions of a cached repository, or its folders."""
     if _has_model(place) and not _steps_in(place):
         yield place.name, place
     elif (place / "snapshots").is_dir():
@@ -172,22 +172,22 @@ def _models_in(place: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _has_model(folder: Path) -> bool:
-    """Check for a configuration, of whatever kind: lint says that a broken link cannot be read."""
+    """Check for a configuration, even a broken link, which lint reports as unreadable."""
     return os.path.lexists(folder / CONFIG)
 
 
 def _steps_in(place: Path) -> bool:
-    """Check whether a folder has checkpoints beside the model in it, as the Trainer's has."""
+    """Check whether a folder has checkpoints beside its model, as the Trainer's has."""
     return any(
         STEP.search(path.name) and _has_model(path) for path in place.iterdir() if path.is_dir()
     )
 
 
 def _revisions(repository: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the revisions of a cached repository that are there, by name.
+    """Yield the revisions of a cached repository, by name.
 
-    One whose only revision is `main` is one point of a suite that has a repository for each; then
-    the name of the repository tells the step.
+    A repository whose only revision is `main` is one of a suite with a repository for each step;
+    then its name gives the step.
     """
     refs = repository / "refs"
     names = {
@@ -203,7 +203,7 @@ def _revisions(repository: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _commit(ref: Path) -> str:
-    """Return the name of the snapshot that a ref says."""
+    """Return the name of the snapshot that a ref points to."""
     content = read_regular(ref, most=MOST_REF, advice="that is not a ref; delete it")
     text = content.decode("ascii", errors="replace").strip()
     if not _COMMIT.fullmatch(text):
@@ -236,25 +236,18 @@ def _check_pattern(pattern: str) -> None:
         raise InputError(f"pattern: {pattern!r} has no group for the step; write step(\\d+)")
 
 
-def _steps(named: Sequence[tuple[str, Path]], pattern: str | None) -> list[int | None]:
-    """Return the step that each name gives, None for a name that does not match."""
+def _steps(names: Sequence[str], pattern: str | None) -> list[int | None]:
+    """Return the step in each name, None for a name that does not match."""
     if pattern is None:
-        found = [STEP.search(name) for name, _ in named]
+        found = map(STEP.search, names)
         return [m and _step(m[0], m[1], THOUSANDS[m[2].lower()]) for m in found]
-    asked = json.dumps([pattern, [name for name, _ in named]])
-    command = [sys.executable, "-I", "-S", "-c", _MATCH]
+    asked, command = json.dumps([pattern, names]), [sys.executable, "-I", "-S", "-c", _MATCH]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
     try:
-        done = subprocess.run(
-            command,
-            input=asked,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PATTERN_SECONDS,
-        )
+        done = subprocess.run(command, input=asked, timeout=PATTERN_SECONDS, **options)
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"pattern: {pattern!r} is not done with {len(named)} names after "
+            f"pattern: {pattern!r} is not done with {len(names)} names after "
             f"{PATTERN_SECONDS:g} seconds; write a plainer one, such as step(\\d+)"
         ) from None
     except subprocess.CalledProcessError as problem:
@@ -305,9 +298,9 @@ class Fault:
         "identical" (several steps have the same weights), "final" (a step has the weights of the
         last one), "config", "tensors" or "dtype" (it changes at this step), "nan", "unreadable".
     steps : tuple
-        Those concerned; of a change, the step before it and the one from which it holds.
+        Steps with the fault; of a change, the step before it and the first one after it.
     words : str
-        What was found.
+        Description of the fault.
     """
 
     kind: str
@@ -322,11 +315,11 @@ class Lint:
     Parameters
     ----------
     steps : tuple
-        Those that were read.
+        Steps that were read.
     faults : tuple
-        In the order of their steps.
+        Faults in the order of their steps.
     digests : mapping
-        By step, what the weights that could be read are known again by.
+        Digests of the weights that could be read, by step.
     """
 
     steps: tuple[int, ...]
@@ -346,18 +339,15 @@ class Lint:
         return tuple(sorted({f.steps[-1] for f in self.faults if f.kind in kinds}))
 
     def document(self) -> dict[str, Any]:
-        """Return the same as JSON can hold it."""
-        return {
-            "steps": list(self.steps),
-            "faults": [asdict(fault) for fault in self.faults],
-            "unusable": list(self.unusable),
-            "breaks": list(self.breaks),
-        }
+        """Return the same for JSON."""
+        about = {"unusable": list(self.unusable), "breaks": list(self.breaks)}
+        faults = [asdict(fault) for fault in self.faults]
+        return {"steps": list(self.steps), "faults": faults, **about}
 
 
 @dataclass(frozen=True, eq=False)
 class Print:
-    """Fingerprint of a checkpoint's files: enough to tell whether two hold the same.
+    """Fingerprint of a checkpoint's files, to compare it with others.
 
     digest: of all tensors, by name. sample: some entries of each tensor, as float32.
     """
@@ -372,17 +362,17 @@ class Print:
 
 
 def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint:
-    """Read and hash every tensor of a trajectory, and list what is wrong with its files.
+    """Read and hash every tensor of a trajectory, and list the faults of its files.
 
-    Nothing is run: weights are read as data, from safetensors alone. A step whose files cannot be
-    read is a fault of its own, and the others are read all the same.
+    Nothing is run: weights are read as data, from safetensors only. Files that cannot be read are a
+    fault, and the others are read all the same.
 
     Parameters
     ----------
     checkpoints : sequence of Checkpoint
-        Of `find_checkpoints`.
+        Result of `find_checkpoints`.
     progress : {"auto", True, False} or callable, optional
-        Whether to show how far it is, or a function that is called with the fraction done.
+        Show progress, or call a function with the fraction done.
 
     Returns
     -------
@@ -416,19 +406,15 @@ def print_of(checkpoint: Checkpoint) -> Print:
         with as_input_error(problem, "save the weights in another dtype"):
             sha.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
             if tensor.is_floating_point():
-                numbers = tensor.float() if tensor.itemsize == 1 else tensor  # float8 knows little
+                numbers = (
+                    tensor.float() if tensor.itemsize == 1 else tensor
+                )  # float8 lacks isfinite
                 if not bool(numbers.isfinite().all()):
                     wrong.append(name)
                 samples.append(_sampled(numbers))
-    return Print(
-        checkpoint.step,
-        sha.hexdigest(),
-        shapes,
-        dtypes,
-        tuple(wrong),
-        _config(checkpoint.path),
-        np.concatenate(samples) if samples else np.zeros(0, np.float32),
-    )
+    sample = np.concatenate(samples) if samples else np.zeros(0, np.float32)
+    config, wrong_names = _config(checkpoint.path), tuple(wrong)
+    return Print(checkpoint.step, sha.hexdigest(), shapes, dtypes, wrong_names, config, sample)
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -439,8 +425,8 @@ def _config(folder: Path) -> dict[str, Any]:
 def _sampled(tensor: Tensor) -> NDArray[np.float32]:
     flat = tensor.flatten()
     ends = (0, max(0, flat.numel() - 1), min(SAMPLED, flat.numel()))
-    places = torch.linspace(*ends, dtype=torch.float64).long()  # float32 knows no place above 2^24
-    found: NDArray[np.float32] = flat[places].float().numpy()
+    index = torch.linspace(*ends, dtype=torch.float64).long()  # float32 is exact up to 2^24 only
+    found: NDArray[np.float32] = flat[index].float().numpy()
     return found
 
 
@@ -448,16 +434,13 @@ def _identical(prints: Sequence[Print]) -> Iterator[Fault]:
     by_digest: dict[str, list[int]] = {}
     for one in prints:
         by_digest.setdefault(one.digest, []).append(one.step)
-    last = prints[-1].step if prints else None
-    for steps in by_digest.values():
-        if len(steps) > 1 and steps[-1] == last:
-            yield Fault(
-                "final",
-                tuple(steps[:-1]),
-                f"{_step_words(steps[:-1])} holds the weights of the last step, {last}",
-            )
-        elif len(steps) > 1:
-            yield Fault("identical", tuple(steps), f"{_step_words(steps)} hold the same weights")
+    for *steps, end in by_digest.values():
+        if steps and end == prints[-1].step:
+            words = f"{_step_words(steps)} holds the weights of the last step, {end}"
+            yield Fault("final", tuple(steps), words)
+        elif steps:
+            words = f"{_step_words([*steps, end])} hold the same weights"
+            yield Fault("identical", (*steps, end), words)
 
 
 def _jumps(prints: Sequence[Print]) -> Iterator[Fault]:
@@ -468,14 +451,12 @@ def _jumps(prints: Sequence[Print]) -> Iterator[Fault]:
     last = prints[-1] if prints else None
     for before, one, after in zip(prints, prints[1:-1], prints[2:], strict=False):
         if last is None or one.digest == last.digest:
-            continue  # told already
-        way = min(_distance(one, before), _distance(one, after) if after is not last else math.inf)
-        if math.isfinite(way) and _distance(one, last) < NEAR_FINAL * way:
-            yield Fault(
-                "final",
-                (one.step,),
-                f"step {one.step} holds nearly the weights of the last step, {last.step}",
-            )
+            continue  # reported by `_identical`
+        next_one = _distance(one, after) if after is not last else math.inf
+        nearest = min(_distance(one, before), next_one)
+        if math.isfinite(nearest) and _distance(one, last) < NEAR_FINAL * nearest:
+            words = f"step {one.step} holds nearly the weights of the last step, {last.step}"
+            yield Fault("final", (one.step,), words)
 
 
 def _not_finite(prints: Sequence[Print]) -> Iterator[Fault]:
@@ -488,35 +469,24 @@ def _not_finite(prints: Sequence[Print]) -> Iterator[Fault]:
 def _config_changes(prints: Sequence[Print]) -> Iterator[Fault]:
     for before, one in pairwise(prints):
         steps = (before.step, one.step)
-        keys = sorted(
-            key
-            for key in before.config.keys() | one.config.keys()
-            if before.config.get(key) != one.config.get(key)
-        )
-        if keys:
-            told = ", ".join(
-                f"{reprlib.repr(key)[1:-1]} {_brief(before, key)} -> {_brief(one, key)}"
+        if keys := _differing(before.config, one.config):
+            changes = ", ".join(
+                f"{reprlib.repr(key)[1:-1]} {reprlib.repr(before.config.get(key))} -> "
+                f"{reprlib.repr(one.config.get(key))}"
                 for key in keys[:3]
             )
-            yield Fault("config", steps, f"step {one.step}: another configuration ({told})")
-        if before.shapes != one.shapes:
-            names = sorted(
-                name
-                for name in before.shapes.keys() | one.shapes.keys()
-                if before.shapes.get(name) != one.shapes.get(name)
-            )
-            yield Fault(
-                "tensors", steps, f"step {one.step}: other tensors ({', '.join(names[:3])})"
-            )
+            yield Fault("config", steps, f"step {one.step}: another configuration ({changes})")
+        if names := _differing(before.shapes, one.shapes):
+            words = f"step {one.step}: other tensors ({', '.join(names[:3])})"
+            yield Fault("tensors", steps, words)
         elif before.dtypes != one.dtypes:
-            kinds = sorted(set(before.dtypes.values())), sorted(set(one.dtypes.values()))
-            told = " -> ".join(", ".join(kind) for kind in kinds)
-            yield Fault("dtype", steps, f"step {one.step}: another dtype ({told})")
+            kinds = [", ".join(sorted(set(some.dtypes.values()))) for some in (before, one)]
+            yield Fault("dtype", steps, f"step {one.step}: another dtype ({' -> '.join(kinds)})")
 
 
-def _brief(one: Print, key: str) -> str:
-    """Return a setting of a configuration for a message."""
-    return reprlib.repr(one.config.get(key))
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the keys whose values differ, in order."""
+    return sorted(key for key in before.keys() | after if before.get(key) != after.get(key))
 
 
 def _distance(one: Print, other: Print) -> float:

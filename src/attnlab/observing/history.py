@@ -1,4 +1,4 @@
-"""History of a model's attention: snapshots, what moved between them, when it came to rest."""
+"""History of a model's attention: snapshots over steps, its motion, and when it came to rest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,25 +19,29 @@ from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
 from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
 from attnlab.observing.call import even_cuts
-from attnlab.observing.layer_statistics import COORDS, HEAVY, MAXIMA, LayerStatistics, keep_for_next
+from attnlab.observing.layer_statistics import (
+    HEAVY,
+    Arrays,
+    LayerStatistics,
+    keep_for_next,
+    labelled,
+    means_over_sequences,
+)
 from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
 from attnlab.observing.snapshot import Snapshot
-from attnlab.observing.weights import LABELS
 
-AT_A_TIME = 2**23  # entries of maps that are compared at a time
-OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
-Arrays = dict[str, NDArray[Any]]
+AT_A_TIME = 2**23  # attention weights that are compared at a time
 
 
 class History:
     """Snapshots of one model on one probe, in the order of their steps.
 
-    Of each snapshot the means over sequences are kept with their standard errors, and how much each
-    sequence's attention has changed since the one before and since the start of each span that
-    ends with it (`EqualSpans`). Attention weights are kept of the last snapshot and of those at
-    which a span is open, a few rows of each.
+    Of each snapshot it keeps means over sequences with their standard errors, and how far each
+    sequence's attention has moved since the snapshot before and since the start of each span that
+    ends with it (`EqualSpans`). It keeps attention weights, a few rows of each layer, only of the
+    last snapshot and of those at which a span is open.
 
-    comparable: whether each snapshot is of the same tokens, so that attention can be said to move.
+    comparable: whether all snapshots use the same tokens, so that the motion of attention is known.
     """
 
     def __init__(self, *, comparable: bool = True) -> None:
@@ -48,12 +52,12 @@ class History:
         """Forget everything."""
         self.steps: list[int] = []
         self._last: Snapshot | None = None  # None where its attention weights are gone
-        self._layout = _Layout()
-        self._words: dict[str, str] = {}
-        self._start: xr.DataArray | None = None  # what keys of the first layer received
-        self._means: list[dict[str, Arrays]] = []  # of each record, by layer
-        self._weights: list[dict[str, Arrays]] = []
-        self._changes: dict[tuple[int, int], Arrays] = {}  # from one record to another
+        self._kinds: dict[str, str] = {}  # of all layers, in their order
+        self._min_keys = 0
+        self.words: dict[str, str] = {}  # attributes: modules not seen, weights not recognised
+        self._start: xr.DataArray | None = None  # attention received by keys of the first layer
+        self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer; also of weights
+        self._changes: dict[tuple[int, int], Arrays] = {}  # from one snapshot to another
         self._sums: list[float] | None = []  # of the learning rate; None where one is not known
         self._by_step, self._by_rate = EqualSpans(), EqualSpans()
         self._held: dict[int, tuple[LayerStatistics, ...]] = {}  # attention where a span is open
@@ -68,16 +72,16 @@ class History:
     ) -> None:
         """Add a snapshot of a later step.
 
-        learning_rate_sum: what was spent up to it; None where that is not known.
-        layers: names of all layers that may attend, in their order; of a training's own batches
-        each may pass through some of them only (LayerDrop).
+        learning_rate_sum: learning rate summed up to it; None where that is not known.
+        layers: names of all layers that may attend, in their order; a training's own batch may skip
+        some of them (LayerDrop).
         """
         if self.steps and step <= self.steps[-1]:
             raise InputError(
                 f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
                 "new training"
             )
-        if self.steps and self.comparable and self._layout.order != snapshot.order:
+        if self.steps and self.comparable and tuple(self._kinds) != snapshot.order:
             raise InputError(
                 f"model: other layers attend at step {step} than before; observe one model, or "
                 "make a new observer for another"
@@ -86,32 +90,35 @@ class History:
             if not self.steps:
                 self._start = _received(snapshot)
             self._compare(step, snapshot, learning_rate_sum)
-        self._layout.add(snapshot, layers)
+        names = [*self._kinds, *layers, *snapshot.order]
+        self._kinds = dict.fromkeys(names, "self") | self._kinds
+        for group in snapshot.groups:
+            self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
+            self._min_keys = group.labels.min_keys
         self.steps.append(step)
-        self._means.append(_by_layer(snapshot.groups, [_means(group) for group in snapshot.groups]))
-        self._weights.append({name: dict(one) for name, one in snapshot.weights.values.items()})
+        means = _by_layer(snapshot.groups, list(map(means_over_sequences, snapshot.groups)))
+        weights = snapshot.weights.values
+        self._means.append({name: {**one, **weights.get(name, {})} for name, one in means.items()})
         self._last = replace(snapshot, groups=keep_for_next(snapshot.groups))
-        self._words = {
-            "unseen": json.dumps(dict(snapshot.unseen)),
-            "unrecognised": json.dumps(dict(snapshot.weights.unrecognised)),
-        }
+        words = {"unseen": snapshot.unseen, "unrecognised": snapshot.weights.unrecognised}
+        self.words = {name: json.dumps(dict(one)) for name, one in words.items()}
 
     def trim(self, step: int) -> None:
-        """Forget the records from `step` on: the training goes on from an earlier state.
+        """Forget the snapshots from `step` on: the training goes on from an earlier state.
 
-        Attention weights are kept of few records, so that how far attention moves from the last of
-        the others to the next may not be known: then it is NaN there.
+        Attention weights are kept of few snapshots, so that the motion from the last of the others
+        to the next may not be known: then it is NaN there.
         """
         number = bisect_left(self.steps, step)
         if not number:
             self.clear()
         if number == len(self.steps):
             return
-        del self.steps[number:], self._means[number:], self._weights[number:]
+        del self.steps[number:], self._means[number:]
         if self._sums is not None:
             del self._sums[number:]
         self._changes = {pair: one for pair, one in self._changes.items() if pair[1] < number}
-        self._held = {record: one for record, one in self._held.items() if record < number}
+        self._held = {index: one for index, one in self._held.items() if index < number}
         self._last = None
         self._by_step, self._by_rate = EqualSpans(), EqualSpans()
         for known in self.steps:
@@ -121,14 +128,14 @@ class History:
 
     @property
     def spent(self) -> float | None:
-        """Learning rate spent up to the last record; None where it is not known."""
+        """Learning rate summed up to the last snapshot; None where it is not known."""
         return self._sums[-1] if self._sums else None
 
     def spent_at(self, step: int, *, last: int, spent: float | None) -> float | None:
-        """Return the learning rate that was spent up to an earlier step, on straight lines between
-        the records; None where it is not known.
+        """Return the learning rate summed up to an earlier step, interpolated between snapshots;
+        None where it is not known.
 
-        last, spent: where the training was, and what it had spent.
+        last, spent: the step that the training had reached, and the sum there.
         """
         if not self.steps or step <= self.steps[0]:
             return 0.0
@@ -138,7 +145,7 @@ class History:
         return float(np.interp(step, [*self.steps, last], [*self._sums, spent]))
 
     def _compare(self, step: int, snapshot: Snapshot, spent: float | None) -> None:
-        """Measure how far attention has moved since the records that it is to be compared with."""
+        """Measure how far attention has moved since earlier snapshots whose weights are kept."""
         if spent is None or self._sums is None:
             self._sums, self._by_rate = None, EqualSpans()
         now = len(self.steps)
@@ -154,31 +161,29 @@ class History:
         still = self._by_step.open | self._by_rate.open
         if now - 1 in still & before.keys():
             self._held[now - 1] = _attention(before[now - 1])
-        self._held = {record: groups for record, groups in self._held.items() if record in still}
+        self._held = {index: groups for index, groups in self._held.items() if index in still}
 
     def latest(self) -> xr.Dataset:
         """Return the means of the last snapshot, over (layer, head)."""
-        found = self._layout.labelled(self._of_layers(self._means[-1]), ())
-        return found.assign(_weight_variables(self._of_layers(self._weights[-1]), ("layer",)))
+        return self._labelled(self._of_layers(-1), ())
+
+    def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
+        return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Return everything so far, over (step, layer, head).
 
-        faulty: steps whose weights are not to be relied on; no snap is claimed across them.
+        faulty: steps with unreliable weights; no snap is claimed across them.
         """
         if not self.steps:
             raise InputError(
                 "step: nothing was measured yet; call step(0), or train a while (of processes that "
-                "train together the first alone has results)"
+                "train together only the first has results)"
             )
         steps = np.asarray(self.steps)
-        means, weights = (
-            _stacked([self._of_layers(one) for one in records])
-            for records in (self._means, self._weights)
-        )
-        whole = self._layout.labelled(means, ("step",)).assign_coords(step=steps)
-        whole = whole.assign(_weight_variables(weights, ("step", "layer")))
-        attrs = self.words()
+        values = _stacked([self._of_layers(index) for index in range(steps.size)])
+        whole = self._labelled(values, ("step",)).assign_coords(step=steps)
+        attrs = dict(self.words)
         if self._changes:
             changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
             fast = speeds(changes["change"], steps)
@@ -196,7 +201,7 @@ class History:
         return whole
 
     def _spans(self, steps: NDArray[Any], faulty: Collection[int]) -> Spans:
-        """Return the equal spans by which a snap is judged: of learning rate, or else of steps."""
+        """Return the equal spans that decide about a snap: of learning rate, or else of steps."""
         sums = self._sums
         rate_known = sums is not None and sums[-1] > sums[0]
         spans = self._by_rate if rate_known else self._by_step
@@ -216,7 +221,7 @@ class History:
         )
 
     def _between(self, records: NDArray[Any]) -> xr.Dataset:
-        """Return what changed from each of these records to the next; NaN where not known."""
+        """Return the changes from each of these snapshots to the next; NaN where not known."""
         pairs = list(itertools.pairwise(records.tolist()))
         some = [self._changes.get(pair, {}) for pair in pairs]
         some.append(next(iter(self._changes.values())))  # whose shape the others have
@@ -224,87 +229,29 @@ class History:
         found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
         return found.isel(span=slice(len(pairs)))
 
-    def words(self) -> dict[str, str]:
-        """Return what is not known of the model, for the attributes of a dataset: modules that were
-        not seen, and weights that were not recognised."""
-        return dict(self._words)
-
-    def _of_layers(self, record: Mapping[str, Arrays]) -> Arrays:
-        """Return a record's arrays side by side, in the order of all layers."""
-        return _stacked([record.get(name, {}) for name in self._layout.order])
+    def _of_layers(self, index: int) -> Arrays:
+        """Stack the arrays of a snapshot's layers, in the order of all layers."""
+        return _stacked([self._means[index].get(name, {}) for name in self._kinds])
 
     def _gained(self) -> dict[str, xr.DataArray]:
-        """Return what each key of the first layer got at the first step and at the last, by its
-        token."""
+        """Return the attention that each key of the first layer received at the first and the last
+        step."""
         end = None if self._last is None else _received(self._last)
         if self._start is None or end is None:
             return {}
         return {"received_start": self._start, "received_end": end}
 
 
-class _Layout:
-    """Order and kinds of all layers, and the labels of what is measured."""
-
-    def __init__(self) -> None:
-        self.order: tuple[str, ...] = ()
-        self._kinds: dict[str, str] = {}
-        self._labels: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}
-        self._heads, self._min_keys = 0, 0
-
-    def add(self, snapshot: Snapshot, layers: Sequence[str]) -> None:
-        """Add what a snapshot has, and the layers that it may lack."""
-        self.order = tuple(dict.fromkeys([*self.order, *layers, *snapshot.order]))
-        for group in snapshot.groups:
-            self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
-            self._heads = max(self._heads, group.arrays["entropy"].shape[2])
-            self._min_keys = group.labels.min_keys
-            for name in group.of_heads():
-                dims = tuple(dim for dim in group.dims(name) if dim != "sequence")
-                self._labels.setdefault(name, (dims, group.attrs(name)))
-
-    def labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
-        """Return arrays with the names and meanings that `statistics` gives them."""
-        variables: dict[str, Any] = {}
-        for name, (dims, attrs) in self._labels.items():
-            if name in values:
-                variables[name] = ((*before, "layer", *dims), values[name], attrs)
-            if (spread := f"{name}{OF_SEQUENCES}") in values:
-                about = {"long_name": f"standard error of {name}, of other sequences"}
-                variables[spread] = ((*before, "layer", *dims), values[spread], about)
-        present = {dim for dims, _, _ in variables.values() for dim in dims}
-        kinds = [self._kinds.get(name, "self") for name in self.order]
-        return xr.Dataset(
-            variables,
-            {
-                **{name: values for name, values in COORDS.items() if name in present},
-                "layer": np.arange(len(self.order)),
-                "head": np.arange(self._heads),
-                "module": ("layer", np.asarray(self.order)),
-                "kind": ("layer", np.asarray(kinds)),
-            },
-            {"min_keys": self._min_keys},
-        )
-
-
-def _weight_variables(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
-    """Return statistics of weights and activations as labelled variables."""
-    return {
-        name: ((*before, *label.dims), values[name], label.attrs)
-        for name, label in LABELS.items()
-        if name in values
-    }
-
-
 def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
-    """Return how far attention has moved, over layer, sequence and head; and the heavy hitters'
-    overlap, where those of `before` are known."""
+    """Return how far attention has moved, over layer, sequence and head; and the overlap of heavy
+    hitters, where those of `before` are known."""
     first, second = before, after.groups
-    if [one.layers for one in first] != [one.layers for one in second]:  # one was read from a file
-        first, second = (
-            tuple(s for group in some for s in group.apart()) for some in (first, second)
-        )
+    if [one.layers for one in first] != [one.layers for one in second]:  # of another device
+        by_layer = {one.layers: one for group in first for one in group.apart()}
+        second = tuple(one for group in second for one in group.apart())
+        first = tuple(by_layer[one.layers] for one in second)
     found: list[Array] = []
-    numbers: list[int] = []  # how much of `found` belongs to the groups so far
+    numbers: list[int] = []  # number of arrays in `found` after each group
     names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
     for earlier, later in zip(first, second, strict=True):
         was, now = earlier.arrays["attention"], later.arrays["attention"]
@@ -320,18 +267,18 @@ def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
                 heavy_before, heavy = earlier.arrays[HEAVY][some], later.arrays[HEAVY][some]
                 found.append(shared(_where(heavy, heavy_before), heavy))
         numbers.append(len(found))
-    here, parts = all_to_numpy(found), []
+    here, parts = all_to_numpy(found), []  # in one synchronisation
     for begun, end in zip([0, *numbers], numbers, strict=False):
-        whole = (
-            np.concatenate(here[i : end : len(names)]) for i in range(begun, begun + len(names))
+        of_group = here[begun:end]
+        parts.append(
+            {name: np.concatenate(of_group[i :: len(names)]) for i, name in enumerate(names)}
         )
-        parts.append(dict(zip(names, whole, strict=True)))
     of_layers = _by_layer(second, parts)
     return _stacked([of_layers[name] for name in after.order])
 
 
 def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ...]:
-    """Return the attention weights alone, on the host: they may be kept for long."""
+    """Return the attention weights alone, on the host, where they may be kept for long."""
     return tuple(
         replace(group, arrays={"attention": to_numpy(group.arrays["attention"])})
         for group in groups
@@ -339,40 +286,8 @@ def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ..
 
 
 def _where(now: Array, was: Array) -> Array:
-    """Return an earlier array on the device of a later one: it may be on the host."""
+    """Return an earlier array, perhaps on the host, on the device of a later one."""
     return was if type(was) is type(now) else beside(now, to_numpy(was))
-
-
-def _means(group: LayerStatistics) -> Arrays:
-    """Return means over sequences, of MAXIMA the largest, as `record.over_sequences` takes them.
-
-    All variables at once: one after the other would take longer than the forward itself.
-    """
-    arrays = group.of_heads()
-    first = arrays["entropy"].shape  # layer sequence head
-    flat = {name: np.asarray(v, np.float64).reshape(*first, -1) for name, v in arrays.items()}
-    widths = [values.shape[-1] for values in flat.values()]
-    values = np.concatenate(list(flat.values()), axis=-1)
-    squares = np.repeat([name.endswith("_se") for name in flat], widths)
-    number = np.isfinite(values).sum(axis=1)
-    total = np.nansum(np.where(squares, values**2, values), axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(squares, np.sqrt(total), total) / np.where(number > 0, number, np.nan)
-        off = np.nansum((values - mean[:, None]) ** 2, axis=1)
-        several = np.where(number > 1, number, np.nan)
-        spread = np.sqrt(off / (several - 1) / several)
-    found: Arrays = {}
-    ends = np.cumsum(widths).tolist()
-    for name in (name for name in MAXIMA if name in arrays):
-        found[name] = np.fmax.reduce(flat[name], axis=1)[..., 0]
-    for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
-        if name in MAXIMA:
-            continue
-        shape = (first[0], *arrays[name].shape[2:])
-        found[name] = mean[..., begun:end].reshape(shape)
-        if f"{name}_se" in arrays:  # a mean over rows
-            found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
-    return found
 
 
 def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dict[str, Arrays]:
@@ -385,9 +300,9 @@ def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dic
 
 
 def _received(snapshot: Snapshot) -> xr.DataArray | None:
-    """Return the mean over heads of what keys receive in the first layer, where their tokens are
-    known."""
-    first = snapshot.layers[snapshot.order[0]]
+    """Return the attention that keys of the first layer receive, mean over heads, where tokens
+    are known."""
+    first = snapshot.layer(snapshot.order[0])
     if "token" not in first.coords or first["kind"].item() != "self":
         return None
     mean = first["received"].mean("head").drop_vars("kind")
@@ -395,7 +310,7 @@ def _received(snapshot: Snapshot) -> xr.DataArray | None:
 
 
 def _stacked(parts: list[Arrays]) -> Arrays:
-    """Stack arrays by name; what one part lacks, or has fewer of (heads), is NaN."""
+    """Stack arrays by name; NaN where a part lacks an array, or has fewer heads."""
     names = dict.fromkeys(name for part in parts for name in part)
     whole = {}
     for name in names:

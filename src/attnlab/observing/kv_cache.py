@@ -1,8 +1,8 @@
 """KV cache policies: the attention and output that each keeps under a budget, head by head.
 
 The text up to the last few queries is the prompt. Each of these later queries may keep a share of
-the keys that it sees; which, is decided by what was known at the end of the prompt (but for the
-oracle, which sees the query's own map), and the softmax is taken anew over what is kept.
+the keys that it sees. A policy chooses them by what was known at the end of the prompt (except for
+the oracle, which uses the query's own attention weights); the softmax is taken anew over them.
 """
 
 from __future__ import annotations
@@ -10,37 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Bool, Float, Int
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import Array, beside, falling, namespace, taken
 
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
-
 BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
-SINKS = 4  # StreamingLLM keeps as many
+SINKS = 4  # first keys that are kept, as in StreamingLLM
 WINDOW = 32  # queries that vote
 LATER = 16  # queries after the prompt, of all sequences together,
 LEAST_LATER = 2  # and of each at least
-# Bytes for each entry of the later queries' maps: what a policy keeps of it under each budget.
-BYTES_OF_AN_ENTRY = 48
+BYTES_OF_AN_ENTRY = 48  # for each attention weight of the later queries, under all budgets
 
 
 @dataclass(frozen=True, eq=False)
 class CacheLimits:
-    """Limits on what a policy may keep, the same for all layers that are alike.
+    """Limits of a policy, the same for all layers that are alike.
 
-    seen: the visible keys of later queries. age: 1 for the latest visible key of a query. place:
-    how far a key is behind the first of the query's own text. budget: how many keys may be kept.
+    seen: visible keys of later queries. age: 1 for the latest visible key of a query. offset:
+    distance of a key from the first of the query's own text. budget: number of keys to keep.
     """
 
     seen: Bool[Array, "#batch #head row 1 key"]
     age: Int[Array, "#batch #head row 1 key"]
-    place: Int[Array, "batch 1 row 1 key"]
+    offset: Int[Array, "batch 1 row 1 key"]
     budget: Int[Array, "#batch #head row budget 1"]
     _latest: dict[int | None, tuple[Any, Any, Any]] = field(default_factory=dict)
 
@@ -48,12 +45,12 @@ class CacheLimits:
     def sinks_recent(self) -> Bool[Array, "#batch #head row budget key"]:
         """The first four keys and the latest."""
         few = namespace(self.budget).clip(self.budget // 2, None, SINKS)
-        first = (self.place >= 0) & (self.place < few) & self.seen
+        first = (self.offset >= 0) & (self.offset < few) & self.seen
         return first | (self.seen & (self.age <= self.budget - _count(first)))
 
     def latest(self, most: int | None) -> tuple[Any, Any, Any]:
         """Return the latest keys, half of the budget and at most `most`; the other visible keys;
-        and how many of those may be kept."""
+        and the number of these that may be kept."""
         if most not in self._latest:
             half = namespace(self.budget).clip(self.budget // 2, None, most)
             always = self.seen & (self.age <= half)
@@ -63,9 +60,9 @@ class CacheLimits:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Inputs of a policy: attention weights of later queries, and what keys received before.
+    """Inputs of a policy: attention weights of later queries, and attention received before.
 
-    heavy: the attention that a key got from all queries of the prompt; window: from its last ones.
+    heavy: attention that a key received from all queries of the prompt; window: from its last ones.
     """
 
     limits: CacheLimits
@@ -75,8 +72,7 @@ class Cache:
 
 
 def _oracle(cache: Cache) -> Any:
-    """Keep the strongest keys of the query's own attention: nothing of this size keeps more
-    mass."""
+    """Keep the strongest keys of the query's own attention: the most mass for this size."""
     xp, limits = namespace(cache.maps), cache.limits
     ranked = falling(cache.maps[..., 0, :])
     last = xp.clip(limits.budget[..., 0] - 1, 0, None)
@@ -84,7 +80,7 @@ def _oracle(cache: Cache) -> Any:
     least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
     above, equal = cache.maps > least, (cache.maps == least) & limits.seen
     left = limits.budget - _count(above)
-    return above | (equal & (_counted(equal) <= left))  # of equal ones the earlier
+    return above | (equal & (_counted(equal) <= left))  # the earlier of equal keys
 
 
 def _sinks_recent(cache: Cache) -> Any:
@@ -93,21 +89,21 @@ def _sinks_recent(cache: Cache) -> Any:
 
 
 def _heavy_recent(cache: Cache) -> Any:
-    """Keep half the latest, half what received most in the prompt. H2O (Zhang et al. 2023) sums
-    what its own cache has left, not full attention, so that this is not H2O."""
+    """Keep half the latest, half the keys that received most in the prompt. This is not H2O (Zhang
+    et al. 2023), which sums attention over its own cache, not full attention."""
     return _voted(cache.heavy, *cache.limits.latest(None))
 
 
 def _window_vote(cache: Cache) -> Any:
-    """Keep the latest, at most half and at most as many as vote, and what the prompt's last queries
-    attended to. SnapKV (Li et al. 2024) pools neighbours and keeps its whole window, which may be
-    larger than the budgets here, so that this is not SnapKV."""
+    """Keep the latest, at most half and at most WINDOW, and the keys to which the prompt's last
+    queries attended. This is not SnapKV (Li et al. 2024), which pools neighbours and keeps its
+    whole window, which may be larger than the budgets here."""
     return _voted(cache.window, *cache.limits.latest(WINDOW))
 
 
 def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
-    """Keep some keys always, and `left` of the others by the highest score, of equal ones the
-    earlier."""
+    """Keep some keys always, and `left` of the others with the highest score, the earlier of equal
+    ones."""
     xp = namespace(score)
     order = xp.argsort(-score, axis=-1, stable=True)
     rank = xp.argsort(order, axis=-1, stable=True)
@@ -154,8 +150,8 @@ def retained(
 ) -> tuple[Float[Array, "*many head row kept"], Float[Array, "*many head row kept"] | None]:
     """Return retained mass and relative error of the output, POLICIES x BUDGETS in the last dim.
 
-    many: batch, or layer and batch. sink: what a learnable sink takes. Retained is the share of
-    what the query gives to keys at all. The error is that of the attention output before its
+    many: batch, or layer and batch. sink: attention to a learnable sink. Retained mass is a share
+    of the query's attention to all keys. The error is that of the attention output before its
     projection, |o - o'| / |o|; None without values.
     """
     xp = namespace(maps)
@@ -176,15 +172,16 @@ def retained(
 
 
 def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return what every head keeps under every policy, a row each, for a JSON document."""
+    """Return the mass that each head keeps under each policy, as rows for a JSON document."""
     if "retained_mass" not in dataset:
         raise InputError(
             "dataset: has no retained_mass; it is measured where queries see earlier keys alone"
         )
     names = [name for name in ("retained_mass", "output_error") if name in dataset]
-    table = dataset[names].to_dataframe().reset_index()
-    columns = ["layer", "head", "policy", "budget", *names]
-    return table[columns].to_dict("records")
+    columns = [dim for dim in ("layer", "head", "policy", "budget") if dim in dataset.dims]
+    others = [dim for dim in dataset[names].dims if dim not in columns]
+    table = dataset[names].to_dataframe([*others, *columns]).reset_index()
+    return table[[*columns, *names]].to_dict("records")
 
 
 def _output(maps: Any, value: Any) -> Any:

@@ -1,26 +1,24 @@
-"""Statistics of layers: names, dims and meanings, and arrays of layers that are alike."""
+"""Statistics of layers: their names, dims and meanings, and arrays of layers that are alike."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib import resources
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from attnlab.measures import maps, places
 from attnlab.measures.arrays import Array, all_to_numpy, is_torch, to_numpy
-from attnlab.measures.received import heavy_hitters
 from attnlab.observing import kv_cache
 
-if TYPE_CHECKING:
-    from jaxtyping import Int
-
-KEPT = ("policy", "budget")
-# Over sequences the largest of these is taken, of all others the mean.
+# Statistics summarised over sequences by their maximum; all others by their mean.
 MAXIMA = ("max_logit",)
 COORDS: dict[str, list[Any]] = {
     "k": list(maps.TOP),
@@ -29,83 +27,48 @@ COORDS: dict[str, list[Any]] = {
     "policy": list(kv_cache.POLICIES),
     "budget": list(kv_cache.BUDGETS),
 }
-# Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
-DEVICE_BYTES = 2**28
-ROW_QUERY = "row_query"
-HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
+OF_SEQUENCES = "_sequence_se"  # suffix of the standard error over sequences
+Arrays = dict[str, NDArray[Any]]
+DEVICE_BYTES = 2**28  # of arrays over keys that stay on a device until the next measurement
+HEAVY = "heavy"  # which keys are heavy hitters, for comparison with the next snapshot
 
 
 class Label(NamedTuple):
-    """Meaning of a variable, its unit, and its dims beside sequence and head."""
+    """A row of statistics.csv, which has all statistics in the order of a report.
 
+    group: "row" (means over rows), "call" (of all rows together, or of the last ones), "weights",
+    or "history". dims: beside layer, sequence and step. title, entry: in a report, the title and
+    the entry of other dims; no title, not shown.
+    """
+
+    name: str
+    group: str
+    dims: tuple[str, ...]
+    units: str
+    title: str
+    entry: Mapping[str, float]
     meaning: str
-    units: str = "1"
-    dims: tuple[str, ...] = ()
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Return the attributes of a variable."""
+        """Attributes of a variable."""
         return {"long_name": self.meaning, "units": self.units}
 
 
-# Means over rows.
-ROW_MEANS = {
-    "entropy": Label("entropy of a query's attention, -sum p ln p", "nat"),
-    "relative_entropy": Label("entropy over the logarithm of the number of visible keys"),
-    "effective_tokens": Label("exp(entropy)", "keys"),
-    "participation": Label("1 / sum p^2", "keys"),
-    "top_mass": Label("attention to the k strongest keys", dims=("k",)),
-    "keys_for": Label("keys that hold this share of the attention", "keys", ("mass",)),
-    "keys_share": Label("keys_for over the number of visible keys", dims=("mass",)),
-    "largest_logit": Label("largest logit of a query's visible keys, mean over queries"),
-    "logit_norm": Label("norm of the visible logits about their mean, a learnable sink's included"),
-    "entropy_floor": Label("the least entropy that logits of this norm can have", "nat"),
-    "entropy_slack": Label("entropy, a learnable sink's share included, above its floor", "nat"),
-    "visible_keys": Label("keys that a query sees", "keys"),
-    "learnable_sink_mass": Label("attention that the learnable sink takes"),
-    "sink_mass": Label("attention to the first keys of the text", dims=("first",)),
-    "self_mass": Label("attention of a query to its own place"),
-    "previous_mass": Label("attention to the key just before"),
-    "local_mass": Label(f"attention to keys nearer than {places.LOCAL}"),
-    "mean_distance": Label("mean distance of what is attended to", "keys"),
-    "induction_mass": Label(
-        "attention to what followed the query's token before, minus chance, where it occurred"
-    ),
-    "duplicate_mass": Label(
-        "attention to earlier occurrences of the query's token, minus chance, where it occurred"
-    ),
-    "common_mass": Label("attention to tokens that are in several sequences"),
-    "distinct_mass": Label("attention to tokens that are in one sequence only"),
-}
-# Of all rows together, or of the last ones.
-OTHERS = {
-    "max_logit": Label(
-        "largest logit of all queries and visible keys, never sampled; over sequences the largest"
-    ),
-    "alpha_1": Label("attention to the first key, mean over all queries (Gu et al. 2025)"),
-    "sink_rate": Label(
-        f"whether alpha_1 is above {places.SINK_RATE}; over sequences, how often (Gu et al. 2025)"
-    ),
-    "strongest_mass": Label(
-        "mean attention to the key that gets most, of those that at least "
-        f"{100 * places.SINK_SEEN:g} % of the queries see"
-    ),
-    "strongest_is_first": Label("whether that is the first key; over sequences, how often"),
-    "value_norm_ratio": Label("norm of the first key's value over the mean of the others'"),
-    "received": Label("mean attention that a key gets from queries that see it", dims=("key",)),
-    "received_total": Label("attention that a key gets from all queries", dims=("key",)),
-    "heavy_mass": Label("share of all attention that the heaviest tenth of keys receives"),
-    "frequency_correlation": Label("rank correlation of received with the token's frequency"),
-    "idf_correlation": Label("rank correlation of received with the token's idf"),
-    "retained_mass": Label("share of the attention that a cache of this size keeps", dims=KEPT),
-    "output_error": Label("relative error of the attention output with that cache", dims=KEPT),
-    "attention": Label(
-        "maps of a few fixed rows, by which their speed is measured", dims=("row", "key")
-    ),
-}
+def _read_labels() -> dict[str, Label]:
+    numbers: dict[str, Any] = {"LOCAL": places.LOCAL, "SINK_RATE": places.SINK_RATE}
+    numbers["SEEN"] = f"{100 * places.SINK_SEEN:g}"
+    text = resources.files("attnlab.observing").joinpath("statistics.csv").read_text("utf-8")
+    found = {}
+    for name, group, dims, units, title, entries, meaning in csv.reader(text.splitlines()[1:]):
+        pairs = (entry.split("=") for entry in entries.split())
+        entry = {dim: float(value) for dim, value in pairs}
+        meaning = meaning.format(**numbers)
+        found[name] = Label(name, group, tuple(dims.split()), units, title, entry, meaning)
+    return found
 
 
-_LABELS = {**ROW_MEANS, **OTHERS}
+LABELS = _read_labels()
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +81,8 @@ class Labels:
 
     kind: str
     min_keys: int
-    tokens: Int[NDArray[Any], "sequence key"] | None
-    row_query: Int[NDArray[Any], "sequence row"] | None
+    tokens: Int[NDArray[Any], "sequence key"] | None = None
+    row_query: Int[NDArray[Any], "sequence row"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,52 +94,19 @@ class LayerStatistics:
     arrays: Mapping[str, Array]
     labels: Labels
 
-    @classmethod
-    def of(cls, layer: str, dataset: xr.Dataset) -> LayerStatistics:
-        """Return the group of one layer, from its dataset."""
-        variables = dataset.variables
-        arrays = {
-            str(name): variables[name].values[None]
-            for name in dataset.data_vars
-            if name != ROW_QUERY
-        }
-        if "received_total" in arrays:
-            arrays[HEAVY] = heavy_hitters(arrays["received_total"])
-        tokens, queries = (
-            variables[name].values if name in variables else None for name in ("token", ROW_QUERY)
-        )
-        kind = str(variables["kind"].values.item())
-        return cls((layer,), arrays, Labels(kind, dataset.attrs["min_keys"], tokens, queries))
-
     def of_keys(self) -> dict[str, Array]:
-        """Return arrays over keys: large, and seldom asked for."""
-        return {name: v for name, v in self.arrays.items() if self.is_of_keys(name)}
-
-    def is_of_keys(self, name: str) -> bool:
-        """Check whether an array is over keys."""
-        return name == HEAVY or "key" in _label(name).dims
+        """Return the arrays over keys: large, and seldom needed."""
+        return {name: v for name, v in self.arrays.items() if _is_of_keys(name)}
 
     def of_heads(self) -> dict[str, Array]:
         """Return all arrays that are not over keys."""
-        return {name: v for name, v in self.arrays.items() if not self.is_of_keys(name)}
+        return {name: v for name, v in self.arrays.items() if not _is_of_keys(name)}
 
     def apart(self) -> Iterator[LayerStatistics]:
         """Yield the statistics of each layer."""
         for i, name in enumerate(self.layers):
             cut = {n: values[i : i + 1] for n, values in self.arrays.items()}
             yield replace(self, layers=(name,), arrays=cut)
-
-    def dims(self, name: str) -> tuple[str, ...]:
-        """Return the dims of a variable, of one layer."""
-        return ("sequence", "head", *_label(name).dims)
-
-    def attrs(self, name: str) -> dict[str, str]:
-        """Return the attributes of a variable, which say what it means."""
-        label = _label(name)
-        if name.endswith("_se"):
-            of = name.removesuffix("_se")
-            label = label._replace(meaning=f"standard error of {of}, of sampling rows")
-        return label.attrs
 
     def dataset(self, layer: str) -> xr.Dataset:
         """Return the dataset of a layer, over (sequence, head)."""
@@ -185,12 +115,13 @@ class LayerStatistics:
         for name, many in self.arrays.items():
             if name == HEAVY:
                 continue
-            dims, values = self.dims(name), to_numpy(many[i])
+            dims, attrs = dims_and_attrs(name)
+            values = to_numpy(many[i])
             values = values.astype(np.float32) if "key" in dims else values
-            variables[name] = xr.Variable(dims, values, self.attrs(name))
+            variables[name] = xr.Variable(dims, values, attrs)
         if labels.row_query is not None:
             of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
-            variables[ROW_QUERY] = xr.Variable(("sequence", "row"), labels.row_query, of_rows)
+            variables["row_query"] = xr.Variable(("sequence", "row"), labels.row_query, of_rows)
         present = {str(dim) for variable in variables.values() for dim in variable.dims}
         sizes = tuple(self.arrays["entropy"].shape[1:3])
         coords: dict[Any, Any] = dict(_coords(sizes, frozenset(present)))
@@ -200,15 +131,85 @@ class LayerStatistics:
         return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
 
 
+def means_over_sequences(group: LayerStatistics) -> Arrays:
+    """Return means over sequences, and the largest of MAXIMA, over layer, head and other dims.
+
+    `NAME_se` is the standard error of sampling rows, `NAME_sequence_se` that over sequences. All
+    variables are computed at once: one after the other would take longer than the forward pass.
+    """
+    arrays = group.of_heads()
+    first = arrays["entropy"].shape  # layer sequence head
+    flat = {
+        name: np.asarray(to_numpy(v), np.float64).reshape(*first, -1) for name, v in arrays.items()
+    }
+    widths = [values.shape[-1] for values in flat.values()]
+    values = np.concatenate(list(flat.values()), axis=-1)
+    squares = np.repeat([name.endswith("_se") for name in flat], widths)
+    number = np.isfinite(values).sum(axis=1)
+    total = np.nansum(np.where(squares, values**2, values), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(squares, np.sqrt(total), total) / np.where(number > 0, number, np.nan)
+        off = np.nansum((values - mean[:, None]) ** 2, axis=1)
+        several = np.where(number > 1, number, np.nan)
+        spread = np.sqrt(off / (several - 1) / several)
+    found: Arrays = {}
+    ends = np.cumsum(widths).tolist()
+    for name in (name for name in MAXIMA if name in arrays):
+        found[name] = np.fmax.reduce(flat[name], axis=1)[..., 0]
+    for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
+        if name in MAXIMA:
+            continue
+        shape = (first[0], *arrays[name].shape[2:])
+        found[name] = mean[..., begun:end].reshape(shape)
+        if f"{name}_se" in arrays:  # a mean over rows
+            found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
+    return found
+
+
+def labelled(values: Arrays, kinds: Mapping[str, str], before: tuple[str, ...]) -> xr.Dataset:
+    """Return means over the dims `before`, layer, head and their own with names and meanings.
+
+    kinds: kind of each layer, in their order.
+    """
+    variables: dict[str, Any] = {}
+    for name, array in values.items():
+        of = name.removesuffix(OF_SEQUENCES)
+        (_, *dims), attrs = dims_and_attrs(of)  # without sequence
+        if of != name:
+            attrs = {"long_name": f"standard error of {of}, of other sequences"}
+        variables[name] = ((*before, "layer", *dims), array, attrs)
+    present = {dim for dims, _, _ in variables.values() for dim in dims}
+    coords: dict[str, Any] = {name: entries for name, entries in COORDS.items() if name in present}
+    layers, heads = values["entropy"].shape[-2:]
+    coords |= {"layer": np.arange(layers), "head": np.arange(heads)}
+    coords |= {"module": ("layer", list(kinds)), "kind": ("layer", list(kinds.values()))}
+    return xr.Dataset(variables, coords)
+
+
+def concat_sequences(several: Sequence[LayerStatistics]) -> LayerStatistics:
+    """Concatenate the sequences of one layer, without arrays over keys; NaN where a part lacks a
+    statistic."""
+    shapes = {name: values.shape for one in several for name, values in one.of_heads().items()}
+
+    def of(one: LayerStatistics, name: str) -> NDArray[Any]:
+        layers, _, *rest = shapes[name]
+        shape = (layers, one.arrays["entropy"].shape[1], *rest)
+        return one.arrays[name] if name in one.arrays else np.full(shape, np.nan)
+
+    arrays = {name: np.concatenate([of(one, name) for one in several], 1) for name in shapes}
+    labels = replace(several[0].labels, tokens=None, row_query=None)
+    return LayerStatistics(several[0].layers, arrays, labels)
+
+
 def to_host(
     groups: Sequence[LayerStatistics], others: Sequence[Array] = ()
 ) -> tuple[tuple[LayerStatistics, ...], list[NDArray[Any]]]:
     """Move arrays over heads, and some others, to the host in one synchronisation.
 
-    What is over keys stays there, to be compared with the measurement before.
+    Arrays over keys stay where they are, for comparison with the measurement before.
     """
     wanted = [
-        {n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _device_bytes(v))}
+        {n: v for n, v in one.arrays.items() if not (_is_of_keys(n) and _device_bytes(v))}
         for one in groups
     ]
     arrays = [values for one in wanted for values in one.values()]
@@ -232,25 +233,21 @@ def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, .
     )
 
 
-class LayerDatasets(Mapping[str, xr.Dataset]):
-    """Datasets of all layers, in the order in which they ran; made when they are asked for."""
-
-    def __init__(self, groups: Sequence[LayerStatistics], order: Sequence[str]) -> None:
-        self._homes = {name: group for group in groups for name in group.layers}
-        self._order = tuple(order)
-
-    def __getitem__(self, layer: str) -> xr.Dataset:
-        return self._homes[layer].dataset(layer)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._order)
-
-    def __len__(self) -> int:
-        return len(self._order)
+def dims_and_attrs(name: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the dims of a variable of one layer, and the attributes that explain it."""
+    label = _label(name)
+    if name.endswith("_se"):
+        of = name.removesuffix("_se")
+        label = label._replace(meaning=f"standard error of {of}, of sampling rows")
+    return ("sequence", *label.dims), label.attrs
 
 
 def _label(name: str) -> Label:
-    return _LABELS[name.removesuffix("_se")]
+    return LABELS[name.removesuffix("_se")]
+
+
+def _is_of_keys(name: str) -> bool:
+    return name == HEAVY or "key" in _label(name).dims
 
 
 def _device_bytes(values: Array) -> int:

@@ -1,7 +1,7 @@
 """Models in folders: their files are checked, read as data, and loaded offline.
 
-Names of files come from strangers (an index, a link in the folder), so that each is checked.
-Weights are read from safetensors alone: a pickle can run code.
+Nothing in a folder is trusted, so that each name of a file (in an index, by a link) is checked.
+Weights are read from safetensors only: a pickle can run code.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MOST_JSON = 2**24  # bytes
 MOST_TEXT = 2**28  # bytes of a tokenizer's file
-DEEPEST = 100  # levels of nesting; Python's own tools give up at about 1000
+DEEPEST = 100  # levels of nesting; Python's own tools fail at about 1000
 MOST_REASON = 300  # characters of an error of another library
-# what transformers may open of a folder beside weights
+# files that transformers may open beside weights
 _TEXTS = (".json", ".txt", ".model", ".jinja")
 _TEMPLATES = "additional_chat_templates"
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 MOST_LAYERS = 1000  # of a configuration, unless the files have more tensors than that
 SPARE = 2**24  # parameters of the bare model that some files do not have: a pooler, positions
 MOST_MODULES = 100_000  # of a model, unless its files have a tenth as many tensors
@@ -52,45 +52,30 @@ _COUNTS = re.compile(
 )
 # Keys of a configuration that choose code, kernels, other files or a dtype. The model is measured
 # in float32 with PyTorch's own attention, and of files only those in the folder are read.
-_IGNORED = {
-    "_attn_implementation",
-    "_attn_implementation_internal",
-    "_experts_implementation",
-    "_experts_implementation_internal",
-    "attn_implementation",
-    "auto_map",
-    "configuration_files",
-    "distributed_config",
-    "dtype",
-    "experts_implementation",
-    "fusion_config",
-    "kernel_config",
-    "name_or_path",
-    "_name_or_path",
-    "torch_dtype",
-    "transformers_weights",
-    "use_kernels",
-}
-# what the bare model has beside its layers, and some files do not: no attention goes through it
+_IGNORED = re.compile(
+    r"_?(attn|experts)_implementation(_internal)?|auto_map|configuration_files|_?name_or_path|"
+    r"distributed_config|fusion_config|kernel_config|use_kernels|(torch_)?dtype|"
+    r"transformers_weights"
+)
+# tensors of the bare model that some files lack; no attention depends on them
 _BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
-# any of which makes a tokenizer
 TOKENIZER = "tokenizer.json"
-_TOKENIZER = (
+# files of which one is enough for a tokenizer
+_TOKENIZER: tuple[str, ...] = (
     TOKENIZER,
     "vocab.json",
     "vocab.txt",
     "tokenizer.model",
     "spiece.model",
-    "sentencepiece.bpe.model",
 )
+_TOKENIZER += ("sentencepiece.bpe.model",)
 
 
 def own_file(folder: Path, name: str) -> Path:
     """Return the path of a file of a model's folder.
 
-    `name` may come from a stranger. Raises InputError if it leads out of the folder, by itself or
-    by a link. The Hugging Face cache keeps the files of a snapshot as links to its blobs, which are
-    allowed.
+    `name` is not trusted: InputError if it leads out of the folder, by itself or by a link. The
+    Hugging Face cache keeps the files of a snapshot as links to its blobs, which are allowed.
     """
     path = folder / name
     if os.path.basename(name) != name or name in ("", ".", ".."):
@@ -136,24 +121,21 @@ def read_object(folder: Path, name: str, *, most: int = MOST_JSON) -> dict[str, 
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a model, as transformers chooses them.
-
-    These are model.safetensors, or what an index lists, or else all of the folder.
-    """
+    """Return the safetensors files of a model, as transformers chooses them: model.safetensors, or
+    those of an index, or else all of the folder."""
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if WEIGHTS in names:
         names = [WEIGHTS]
     elif os.path.lexists(folder / INDEX):
         names = _listed(folder)
     if not names:
-        pickles = sorted(path.name for kind in _PICKLES for path in folder.glob(kind))
+        pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         raise InputError(
             f"{folder}: no weights in it; expected *.safetensors"
-            + (
-                f" (of {pickles[0]} nothing is read: it is a pickle, which can run code; save the "
-                "model with save_pretrained, which writes safetensors)"
-                if pickles
-                else ""
+            + "".join(
+                f" ({name} is not read: it is a pickle, which can run code; save the model with "
+                "save_pretrained, which writes safetensors)"
+                for name in pickles[:1]
             )
         )
     return [own_file(folder, name) for name in names]
@@ -161,9 +143,9 @@ def weight_files(folder: Path) -> list[Path]:
 
 @contextmanager
 def open_weights(folder: Path) -> Iterator[dict[str, Any]]:
-    """Open the weight files of a model: by the name of each tensor, safetensors' view of its file.
+    """Open the weight files of a model: safetensors' view of the file, by the name of each tensor.
 
-    Files come in their order, and names in theirs.
+    Files are in order, and names in order within each.
     """
     from safetensors import safe_open
 
@@ -193,9 +175,9 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def as_input_error(what: str, remedy: str) -> Iterator[None]:
-    """Turn any error of another library that reads a stranger's file into an InputError.
+    """Turn any error of another library that reads an untrusted file into an InputError.
 
-    Libraries raise what they like there, from KeyError to panics that are not even an Exception.
+    Libraries raise anything there, from KeyError to panics that are not even an Exception.
     """
     try:
         yield
@@ -239,25 +221,18 @@ def _too_deep(value: Any) -> bool:
     """Check nesting level by level, without recursion."""
     level = [value]
     for _ in range(DEEPEST):
-        inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += one.values()
-            elif isinstance(one, list):
-                inner += one
-        level = [one for one in inner if isinstance(one, dict | list)]
-        if not level:
-            return False
-    return True
+        several = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for inner in several for one in inner if isinstance(one, dict | list)]
+    return bool(level)
 
 
 def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
     """Return the model of a folder, in float32 and evaluation mode, without its head.
 
-    Only what is in the folder is used. Code that comes with a model is never run, weights are read
-    from safetensors alone, and the attention is PyTorch's own, whatever the configuration asks for.
-    Refused are weights that are missing (random ones would take their place) or not finite, and
-    configurations of models that are larger than their weights.
+    Only files of the folder are used. Code that comes with a model is never run, weights are read
+    from safetensors only, and the attention is PyTorch's own, whatever the configuration asks for.
+    A model is refused if weights are missing (random ones would take their place) or not finite,
+    or if its configuration describes more than its weights.
     """
     _require_model(folder)
     config = _config(folder)
@@ -290,9 +265,9 @@ def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
 
 
 def _config(folder: Path) -> Any:
-    """Return the configuration of a folder, without what says how to compute or where to look.
+    """Return the configuration of a folder, without the keys of `_IGNORED`.
 
-    Numbers of layers are checked before transformers sees them: it makes lists as long as them.
+    Numbers of layers are checked before transformers sees them: it makes lists of that length.
     """
     from transformers import AutoConfig
 
@@ -318,14 +293,13 @@ def _config(folder: Path) -> Any:
 def _without_ignored(config: Any) -> Any:
     """Return a configuration without the keys of `_IGNORED`, at any level."""
     if isinstance(config, dict):
-        return {
-            key: _without_ignored(value) for key, value in config.items() if key not in _IGNORED
-        }
+        kept = {key: value for key, value in config.items() if not _IGNORED.fullmatch(key)}
+        return {key: _without_ignored(value) for key, value in kept.items()}
     return [_without_ignored(value) for value in config] if isinstance(config, list) else config
 
 
 def _find_key(config: Any, key: str) -> Any:
-    """Return the first value of a key at any level, None if it is not there."""
+    """Return the first value of a key at any level; None without one."""
     if not isinstance(config, dict):
         return None
     inner = (_find_key(value, key) for value in config.values())
@@ -362,7 +336,7 @@ def _skeleton(folder: Path, config: Any, tensors: Mapping[str, Any]) -> Any:
         skeleton = AutoModel.from_config(config)
     asked = sum(one.numel() for one in skeleton.parameters())
     held = sum(math.prod(one.get_shape()) for one in tensors.values())
-    if asked > 2 * held + SPARE:  # what some files do not have is far less
+    if asked > 2 * held + SPARE:  # tensors that some files lack are far smaller
         raise InputError(
             f"{folder / CONFIG}: describes a model of {asked:,} parameters, where the weights in "
             f"the folder are {held:,}; fetch the files again"
@@ -379,7 +353,7 @@ def _skeleton(folder: Path, config: Any, tensors: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _at_most_modules(folder: Path, most: int) -> Iterator[None]:
-    """Refuse to build a model of more modules than `most`: experts, groups, whatever multiplies."""
+    """Refuse to build a model of more modules than `most`, such as experts or groups."""
     count = itertools.count(1)
 
     def registered(*_: Any) -> None:
@@ -405,10 +379,8 @@ def tokens_of_text(
     _require_model(folder)
     place = tokenizer or folder
     remedy = "name the folder of one with --tokenizer, or give token ids from Python"
-    if not any((place / name).is_file() for name in _TOKENIZER):
-        raise InputError(
-            f"tokenizer: {place} has none; {remedy}"
-        )  # transformers makes an empty one
+    if not any((place / name).is_file() for name in _TOKENIZER):  # transformers makes an empty one
+        raise InputError(f"tokenizer: {place} has none; {remedy}")
     check_texts(place)
     if (place / TOKENIZER).is_file():
         _check_growth(place, read_object(place, TOKENIZER, most=MOST_TEXT))
@@ -439,7 +411,7 @@ def _check_growth(place: Path, tokenizer: dict[str, Any]) -> None:
 
 
 def _ids(words: Any, text: str, place: Path, **options: Any) -> list[int]:
-    """Return the ids of a text, or the tokenizer's problem with it."""
+    """Return the ids of a text; InputError if the tokenizer fails."""
     remedy = "name the folder of another one with --tokenizer"
     with as_input_error(f"tokenizer: that of {place} cannot read the text", remedy):
         ids = list(words(text, **options)["input_ids"])
@@ -453,8 +425,8 @@ def cut_into_sequences(
 ) -> dict[str, Tensor]:
     """Cut tokens into sequences of equal length: a probe for the model of a folder.
 
-    Each has the special tokens that the model expects at its ends. A text that is too short gives
-    fewer sequences; one that does not fill a single one gives that, shorter.
+    Each has the special tokens that the model expects at its ends. A short text gives fewer
+    sequences, or a single shorter one.
     """
     before, after = _special(words, folder)
     context = context_of(_config(folder))
@@ -500,7 +472,7 @@ def _special(words: Any, folder: Path) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _quiet_and_offline() -> Iterator[None]:
-    """Keep transformers from messages about what is checked here, and from the network."""
+    """Keep transformers from messages about things checked here, and from the network."""
     from huggingface_hub import constants
     from transformers.utils import logging
 

@@ -27,29 +27,76 @@ from attnlab.files.numerics import numerics
 from attnlab.files.provenance import provenance
 from attnlab.observing import snapshot as snapshots
 from attnlab.observing import training
-from attnlab.observing.capture import Capture, capturing
-from attnlab.observing.capture.base import follow, trains
+from attnlab.observing.capture import Capture, follow, trains
 from attnlab.observing.history import History
 from attnlab.observing.probe import Probe, batch_of, make_probe
+from attnlab.observing.sources import capturing
 from attnlab.observing.statistics import MIN_KEYS
-from attnlab.observing.weights import capturing_weights
+from attnlab.observing.weights import WeightCapture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnlab.observing.trajectory import SnapshotFolder
 
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")  # that of a layer, in the name of a module
-Log = Callable[[int, xr.Dataset], None]
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")  # number of a layer, in the name of a module
 
 
 class Observer:
-    """Measures a model's attention every `every` steps. `attnlab.observe` makes one.
+    """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
 
-    As a context manager it counts training steps itself; with `step`, `callback` or `lightning`,
-    whoever trains says where the training is. It holds a weak reference to the model, and puts
-    nothing into it. Wrong settings raise an error at the start; what fails later is a warning, the
-    first time, and the training goes on.
+    As a context manager around any loop with torch optimizers, as below, it counts training steps
+    itself, each once, however many optimizers make it. Or say where the training is: with
+    `observer.step(n)` in a loop of your own, `Trainer(..., callbacks=[observer.callback()])`, or
+    `observer.lightning()`. A measurement is one forward pass of the probe without gradients, in
+    evaluation mode; outputs, gradients and losses of the training are bitwise what they would be
+    without it. Of replicas that train together, the one of the first process is measured.
+
+    The observer holds a weak reference to the model, and puts nothing into it. Wrong settings raise
+    an error at the start; later failures warn once, and the training goes on.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any torch module that attends through transformers' attention functions, torch's
+        `scaled_dot_product_attention` or `MultiheadAttention`; compiled or not.
+    probe
+        Token ids (sequence, position), the result of a tokenizer, or any other arguments of
+        `forward` as a mapping or a tuple.
+    every : int, optional
+        Measure the first step that reaches each multiple of this.
+    live : bool, optional
+        Look at the training's own batches instead of a probe. Each measurement then has other
+        tokens, so that the motion of attention is left out; processes are put together.
+    rows : int, optional
+        Number of queries to sample, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    repeated : bool, optional
+        Also measure induction and duplicate tokens on repeated random tokens, which takes one
+        forward pass more.
+    learning_rate : float or callable, optional
+        The learning rate of the attention, or a function of the step (0 for the first) that returns
+        it. By default it is read from the torch optimizers that train the attention's parameters.
+        A snap is judged by it, so that the end of a schedule does not count as one.
+    log : callable, optional
+        Called with the step and the means over (layer, head) of each measurement;
+        `attnlab.observing.tensorboard`, `wandb` and `mlflow` make such functions.
+    out : path, optional
+        A folder in which each measurement is kept while the model trains, and the result at the
+        end. A later observer with the same settings and the same folder resumes from them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import attnlab
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    >>> sgd = torch.optim.SGD(model.parameters(), 0.1)
+    >>> with attnlab.observe(model, probe=(torch.randn(2, 16, 8),), every=1) as observer:
+    ...     model(torch.randn(4, 16, 8)).square().mean().backward()
+    ...     sgd.step()
+    >>> observer.result().entropy.dims
+    ('step', 'layer', 'head')
     """
 
     def __init__(
@@ -63,7 +110,7 @@ class Observer:
         min_keys: int = MIN_KEYS,
         repeated: bool = False,
         learning_rate: training.LearningRate | None = None,
-        log: Log | None = None,
+        log: training.Log | None = None,
         out: str | Path | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -78,8 +125,8 @@ class Observer:
             raise InputError("repeated: live=True runs nothing of its own; leave it out")
         if not live and probe is None:
             raise InputError(
-                "probe: nothing to measure on; give token ids (sequence, place), or live=True to "
-                "look at the training's own batches"
+                "probe: nothing to measure on; give token ids (sequence, position), or live=True "
+                "to look at the training's own batches"
             )
         if log is not None and not callable(log):
             raise InputError(
@@ -93,16 +140,17 @@ class Observer:
                 "live: the model is compiled, and its forward runs nothing that could be seen; "
                 "give a probe instead, which runs the model uncompiled beside the training"
             )
-        self.every, self.live, self.rows, self.min_keys = every, live, rows, min_keys
+        self.every, self.live, self.min_keys = every, live, min_keys
+        self._sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys}
         self.history = History(comparable=not live)
         self.seconds = 0.0  # spent on measuring
         self._model = weakref.ref(inner)
         self._name, self._sharded = type(inner).__name__, snapshots.is_sharded(inner)
         self._probe = None if live else make_probe(inner, probe)
         self._cache = snapshots.SnapshotCache(same_probe=not live)
-        self._repeated = (
-            snapshots.random_twice(inner, self._probe) if repeated and self._probe else None
-        )
+        self._repeated: Probe | None = None
+        if repeated and self._probe is not None:
+            self._repeated = snapshots.random_twice(inner, self._probe)
         self._repeated_cache = snapshots.SnapshotCache(same_probe=True)
         self._log = log
         self._rates = training.LearningRateSum(learning_rate)
@@ -112,7 +160,7 @@ class Observer:
         self._began = 0  # what was counted before `with`
         self._offset = 0  # added to what is counted
         self._started = False  # errors are raised before the training starts only
-        self._due: int | None = None  # a step that was counted, and not measured
+        self._due: int | None = None  # a step that was counted and not yet measured
         self._last: int | None = None  # where the training is
         self._measured: int | None = None  # the last step that this process has measured
         self._by_hand = False
@@ -123,7 +171,7 @@ class Observer:
         if out is not None:
             self._go_on(Path(out).expanduser(), probe)
 
-    # -- ways in ---------------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def __enter__(self) -> Observer:
         if self._open is not None:
@@ -168,13 +216,12 @@ class Observer:
         self._end(self._last)
 
     def step(self, number: int) -> bool:
-        """Say that the training has made `number` steps; measures when it is time to.
+        """Report that the training has made `number` steps, and measure if it is time.
 
-        Call it after each step of the training, and with 0 before the first if the start is
-        wanted. Measured is the first step that reaches each multiple of `every`. After a smaller
-        number than before, what was measured from there on is forgotten. `finish` measures the
-        end, and ends the capture of a training's own batches (live=True). Returns whether this step
-        was measured.
+        Call it after each step of the training, and with 0 before the first to measure the start.
+        The first step that reaches each multiple of `every` is measured. A smaller number than
+        before forgets the measurements from there on. `finish` measures the end, and ends the
+        capture of a training's own batches (live=True). Returns True if this step was measured.
         """
         require_whole("step", number, 0)
         self._the_model()
@@ -191,15 +238,11 @@ class Observer:
 
     def callback(self) -> Any:
         """Return a callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
-        from attnlab.observing.training import trainer_callback
-
-        return trainer_callback(self)
+        return training.trainer_callback(self)
 
     def lightning(self) -> Any:
         """Return a callback for Lightning's Trainer."""
-        from attnlab.observing.training import lightning_callback
-
-        return lightning_callback(self)
+        return training.lightning_callback(self)
 
     def finish(self, number: int) -> None:
         """Measure the end of a training, if it was not measured."""
@@ -207,26 +250,23 @@ class Observer:
         self._disarm()
         self._end(number)
 
-    # -- ways out --------------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------
 
     def result(self) -> xr.Dataset:
-        """Return what was measured so far, as a dataset over (step, layer, head)."""
+        """Return the measurements so far, as a dataset over (step, layer, head)."""
         self._settle()
         found = self.history.dataset()
-        spec = {
-            "every": self.every,
-            "live": self.live,
-            "rows": self.rows,
-            "min_keys": self.min_keys,
-            "model": self._name,
-        }
-        found.attrs = (
-            provenance(spec, torch=str(torch.__version__), seconds=self.seconds) | found.attrs
-        )
+        spec = {"every": self.every, **self._settings}
+        about = provenance(spec, torch=str(torch.__version__), seconds=self.seconds)
+        found.attrs = about | found.attrs
         return found
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {"live": self.live, **self._sample, "model": self._name}
+
     def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
-        """Return the page about what was measured so far, as HTML; write it to `path` if given.
+        """Return the page about the measurements so far, as HTML; write it to `path` if given.
 
         text: tokens that the model learns from, as the model takes them: then the page says
         whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
@@ -255,17 +295,16 @@ class Observer:
             return
         me = weakref.ref(self)
 
-        def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if (observer := me()) is not None and (model := observer._model()) is not None:
-                observer._begins(optimizer, model)
+        def calling(act: Callable[[Observer, Any, nn.Module], None]) -> Callable[..., None]:
+            def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+                if (observer := me()) is not None and (model := observer._model()) is not None:
+                    act(observer, optimizer, model)
 
-        def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if (observer := me()) is not None and (model := observer._model()) is not None:
-                observer._stepped(optimizer, model)
+            return hook
 
         hooks = ExitStack()
-        hooks.callback(register_optimizer_step_pre_hook(begins).remove)
-        hooks.callback(register_optimizer_step_post_hook(stepped).remove)
+        hooks.callback(register_optimizer_step_pre_hook(calling(Observer._begins)).remove)
+        hooks.callback(register_optimizer_step_post_hook(calling(Observer._stepped)).remove)
         self._hook = weakref.finalize(self, hooks.close)
 
     def _unfollow(self) -> None:
@@ -295,8 +334,8 @@ class Observer:
             self._settle()
 
     def _is_complete(self, model: nn.Module) -> bool:
-        """Tell whether no other optimizer can be expected to step: each gradient was used."""
-        # Sharded, processes might disagree; and an average is updated after the step.
+        """Check whether every gradient was used, so that no other optimizer is expected to step."""
+        # Sharded processes might disagree; and an average is updated after the step.
         if self._sharded or isinstance(model, AveragedModel):
             return False
         moved = self._counter.moved
@@ -306,9 +345,11 @@ class Observer:
         self._settle(ended=True)
 
     def _settle(self, *, ended: bool = False) -> None:
-        """Measure the step that was counted last, if it is due. Never inside the backward pass: the
-        next step is measured in its place, if that can be done after the pass has ended
-        (`ended`)."""
+        """Measure the step that was counted last, if it is due.
+
+        Never inside the backward pass, whose optimizers may have more to do. ended: the pass has
+        just ended.
+        """
         if self._due is None:
             return
         if training.in_backward() and not ended:
@@ -322,13 +363,13 @@ class Observer:
         self._at(due)
 
     def _reaches(self, number: int) -> bool:
-        """Tell whether a step is the first to reach a multiple of `every`."""
+        """Check whether a step is the first to reach a multiple of `every`."""
         if self._last is None or number < self._last:
             return number % self.every == 0
         return number // self.every > self._last // self.every
 
     def _at(self, number: int) -> bool:
-        """Go on to a step. Errors are raised at the first one only: there the training begins."""
+        """Go on to a step. Errors are raised at the first one only, before the training begins."""
         if number == self._last:
             return False
         due = self._reaches(number)
@@ -353,9 +394,9 @@ class Observer:
             self._trying("out", words, lambda kept: kept.save(self.result()), self._kept)
 
     def _rewind(self, number: int) -> None:
-        """Forget what was measured from a step on, if the training goes on from there."""
+        """Forget the measurements from a step on, if the training goes on from there."""
         steps, last = self.history.steps, self._last
-        if last is None:  # perhaps with what an earlier observer has kept
+        if last is None:  # perhaps with measurements of an earlier observer
             last = steps[-1] if steps else number
             if number > last:
                 self._rates.skip_to(number)
@@ -364,7 +405,7 @@ class Observer:
             self._warn(
                 "rollback",
                 f"step {number} after {last}: the training goes on from an earlier step, so that "
-                f"what was measured from step {number} on is forgotten",
+                f"measurements from step {number} on are forgotten",
             )
         if number < last or (steps and number <= steps[-1]):
             spent = self.history.spent_at(number, last=last, spent=self._rates.spent)
@@ -372,23 +413,20 @@ class Observer:
             self._rates.rewind(number, spent)
 
     def _forget(self, number: int) -> None:
-        there = len(self.history.steps)
+        before = len(self.history.steps)
         self.history.trim(number)
-        if (
-            self._kept is not None
-            and snapshots.is_first_process()
-            and len(self.history.steps) < there
-        ):
+        fewer = len(self.history.steps) < before
+        if fewer and self._kept is not None and snapshots.is_first_process():
             words = f"{self._kept.folder}: steps from {number} on are not put aside"
             self._trying("out", words, self._forget_kept, self._kept, number)
 
     def _forget_kept(self, kept: SnapshotFolder, number: int) -> None:
         kept.roll_back(number)
-        read = self._history_of(kept)  # which has the attention weights of its last step
+        read = self._history_of(kept)  # it has the attention weights of its last step
         if read.steps == self.history.steps:
             self.history = read
 
-    # -- what fails ------------------------------------------------------------------------------
+    # -- failures ---------------------------------------------------------------------------------
 
     def _warn(self, kind: str, words: str) -> None:
         """Warn once of each kind of failure."""
@@ -418,18 +456,16 @@ class Observer:
         return model
 
     def _measure(self, number: int) -> bool:
-        """Run the probe through the model, which leaves no trace."""
+        """Run the probe through the model, undisturbed."""
         if number == self._measured:
             return False
         if not (self._sharded or snapshots.is_first_process()):
-            return False  # the replica of the first process is measured
+            return False  # only the replica of the first process is measured
         begun = time.perf_counter()
         assert self._probe is not None
         model = self._the_model()
         snapshots.refuse_partitioned(model)
-        snapshot = snapshots.take_snapshot(
-            model, self._probe, rows=self.rows, min_keys=self.min_keys, cache=self._cache
-        )
+        snapshot = snapshots.take_snapshot(model, self._probe, cache=self._cache, **self._sample)
         if self._repeated is not None:
             snapshot = snapshots.with_repeated(
                 snapshot, model, self._repeated, min_keys=self.min_keys, cache=self._repeated_cache
@@ -463,15 +499,12 @@ class Observer:
         if not self._attention:
             self._attention = training.attention_parameters(model, snapshot.order)
         if self._kept is not None:
-            words, about = (
-                f"step {number}: not written to {self._kept.folder}",
-                {"learning_rate_sum": spent},
-            )
+            words = f"step {number}: not written to {self._kept.folder}"
+            about = {"learning_rate_sum": spent}
             self._trying("out", words, self._kept.write, number, snapshot, about)
         if self._log is not None:
-            self._trying(
-                "log", f"step {number}: log failed", self._log, number, self.history.latest()
-            )
+            words = f"step {number}: log failed"
+            self._trying("log", words, self._log, number, self.history.latest())
 
     def _go_on(self, folder: Path, probe: Any) -> None:
         """Read the measurements of an earlier observer with the same settings."""
@@ -480,11 +513,8 @@ class Observer:
 
         np.random.set_state(state)  # noqa: NPY002 (importing JAX draws from it)
         key = {
-            "model": self._name,
+            **self._settings,
             "probe": None if self.live else digest(probe),
-            "live": self.live,
-            "rows": self.rows,
-            "min_keys": self.min_keys,
             "repeated": self._repeated is not None,
             "numerics": numerics("measures"),
         }
@@ -522,25 +552,19 @@ class Observer:
 
         with opened:
             opened.callback(follow(take, model))
-            weights = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
+            weights = WeightCapture(model, opened, self._cache.layout, guard)
             builder = snapshots.SnapshotBuilder(
-                lambda: batch[0],
-                weights,
-                self._cache,
-                rows=self.rows,
-                min_keys=self.min_keys,
-                live=True,
+                lambda: batch[0], weights, self._cache, live=True, **self._sample
             )
-            capture = opened.enter_context(
-                capturing(model, builder.add, only_training=True, guard=guard)
-            )
-            # also where nobody disarms, and the observer is dropped
+            watch = capturing(model, builder.add, only_training=True, guard=guard)
+            capture = opened.enter_context(watch)
+            # closed even where nobody disarms and the observer is dropped
             close = weakref.finalize(self, opened.pop_all().close)
         self._armed = _LiveCapture(number, close, capture, builder, problems)
         return True
 
     def _disarm(self, *, failed: bool = False) -> None:
-        """Keep what was seen since; after a failed training, do not wait for other processes."""
+        """Keep what was captured; after a failed training, do not wait for other processes."""
         if self._armed is None:
             return
         armed, self._armed = self._armed, None
@@ -568,8 +592,8 @@ def _not_measured(number: int) -> str:
 
 
 def alike(model: nn.Module, layers: Collection[str]) -> list[str]:
-    """Return the names of modules like these: of their classes, and other numbers in their names.
-    A batch of a training may not pass through all of them (LayerDrop)."""
+    """Return the names of modules like these: of the same class, with other numbers in their names.
+    A batch of a training may skip some of them (LayerDrop)."""
     modules = dict(model.named_modules())
     kinds = {(_NUMBER.sub("*", name), type(modules[name])) for name in layers if name in modules}
     return [
@@ -588,85 +612,4 @@ class _LiveCapture:
     problems: list[Exception]
 
 
-def observe(
-    model: nn.Module,
-    *,
-    probe: Any = None,
-    every: int = 100,
-    live: bool = False,
-    rows: int | None = None,
-    min_keys: int = MIN_KEYS,
-    repeated: bool = False,
-    learning_rate: training.LearningRate | None = None,
-    log: Log | None = None,
-    out: str | Path | None = None,
-) -> Observer:
-    """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
-
-    Around any loop with torch optimizers, as below; or `observer.step(n)` in a loop of your own,
-    `Trainer(..., callbacks=[observer.callback()])`, `observer.lightning()`. A training step counts
-    once, however many optimizers make it. A measurement is one forward of the probe without
-    gradients, in evaluation mode; outputs, gradients and losses of the training are bitwise what
-    they would be without it. Of replicas that train together, that of the first process is
-    measured.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Any torch module that attends through transformers' attention functions, torch's
-        `scaled_dot_product_attention` or `MultiheadAttention`; compiled or not.
-    probe
-        Token ids (sequence, place), what a tokenizer returns, or any other arguments of `forward`
-        as a mapping or a tuple.
-    every : int, optional
-        Measure the first step that reaches each multiple of this.
-    live : bool, optional
-        Look at the training's own batches instead of a probe. Each measurement is then of other
-        tokens, so that nothing is said of maps that move; processes are put together.
-    rows : int, optional
-        How many queries are sampled, of all sequences together; None measures all.
-    min_keys : int, optional
-        Queries that see fewer keys are left out.
-    repeated : bool, optional
-        Measure induction and duplicate tokens on random tokens that come twice as well, which is
-        one forward more.
-    learning_rate : float or callable, optional
-        The learning rate of the attention, or a function of the step (0 for the first) that returns
-        it. By default it is read from the torch optimizers that train the attention's parameters.
-        A snap is judged by it, so that a schedule's end does not pass for one.
-    log : callable, optional
-        Called with the step and the means over (layer, head) of each measurement;
-        `attnlab.observing.tensorboard`, `wandb` and `mlflow` make such functions.
-    out : path, optional
-        A folder in which each measurement is kept while the model trains, and the result at the
-        end. A later observer with the same settings and the same folder goes on with them.
-
-    Returns
-    -------
-    Observer
-        A context manager; `result()`, `report()` and `plot()` say what it saw.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import attnlab
-    >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
-    >>> sgd = torch.optim.SGD(model.parameters(), 0.1)
-    >>> with attnlab.observe(model, probe=(torch.randn(2, 16, 8),), every=1) as observer:
-    ...     model(torch.randn(4, 16, 8)).square().mean().backward()
-    ...     sgd.step()
-    >>> observer.result().entropy.dims
-    ('step', 'layer', 'head')
-    """
-    return Observer(
-        model,
-        probe=probe,
-        every=every,
-        live=live,
-        rows=rows,
-        min_keys=min_keys,
-        repeated=repeated,
-        learning_rate=learning_rate,
-        log=log,
-        out=out,
-    )
+observe = Observer  # the name of the verb: attnlab.observe(model, probe=ids)

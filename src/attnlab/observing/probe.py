@@ -19,37 +19,32 @@ if TYPE_CHECKING:
     from attnlab.observing.capture import CapturedCall
 
 LEAST = 2  # tokens of a sequence: one alone has nothing to choose from
-# the names of what tells padding from tokens, and whether it is the tokens that it marks
+# names of padding masks; True where they mark tokens, False where they mark padding
 _PADDING = {"attention_mask": True, "src_key_padding_mask": False, "key_padding_mask": False}
 _DECODER_PADDING = {"decoder_attention_mask": True, "tgt_key_padding_mask": False}
-# what a decoder reads
-_DECODED = (
-    "decoder_input_ids",
-    "tgt",
-    "tgt_ids",
-    "tgt_tokens",
-    "trg",
-    "decoder_ids",
-    "decoder_tokens",
-    "decoder_inputs_embeds",
-)
-# whole numbers that are not the tokens that a model reads
-_NOT_READ = re.compile("mask|pos|type|label|target|segment|len")
-# parts of a model beside one another, by their names
+# names of what a decoder reads
+_DECODED: tuple[str, ...] = ("decoder_input_ids", "tgt", "tgt_ids", "tgt_tokens", "trg")
+_DECODED += ("decoder_ids", "decoder_tokens", "decoder_inputs_embeds")
+_ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.uint8)
+# names of whole numbers that are not tokens
+_NOT_TOKENS = re.compile("mask|pos|type|label|target|segment|len")
+# names of parts of a model
 _DECODES = re.compile("decod|(^|_)dec(_|$)|tgt")
 _ENCODES = re.compile("encod|(^|_)enc(_|$)|src")
-# what is read beside tokens, and the parts of a model that read it, by their names
-_SENSES = re.compile("pixel|image|video|vision|visual|audio|speech|sound|input_(feature|value)s?")
-_BEGIN_AT_2 = ("roberta", "xlm-roberta", "camembert")
+# names of inputs beside tokens, and of the parts that read them
+_MODALITIES = re.compile(
+    "pixel|image|video|vision|visual|audio|speech|sound|input_(feature|value)s?"
+)
+_POSITIONS_FROM_2 = ("roberta", "xlm-roberta", "camembert")
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
     """Tokens, padding and text starts of the sequences that a query or a key belongs to.
 
-    tokens: the ids of the tokens, (sequence, place). real: which places hold tokens and not
-    padding; None where all do. starts: the first place of each token's own text, where several
-    texts are packed in one sequence.
+    tokens: token ids, (sequence, position). real: positions that hold tokens and not padding; None
+    where all do. starts: the first position of each token's own text, where one sequence packs
+    several texts.
     """
 
     tokens: Tensor | None = None
@@ -62,42 +57,48 @@ class Probe:
     """Arguments of a forward pass of the model.
 
     args, kwargs: as the model's `forward` takes them.
-    side: of what the model reads; decoder: of what a decoder beside an encoder reads.
-    senses: images or sound are read beside tokens.
+    side: what the model reads; decoder: what a decoder beside an encoder reads.
+    multimodal: the model reads images or sound beside tokens.
     """
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     side: Side
     decoder: Side | None = None
-    senses: bool = False
+    multimodal: bool = False
     _cut: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> Probe:
         """Return the same probe on a device."""
-        moved = {name: _moved(value, device) for name, value in self.kwargs.items()}
-        return replace(self, args=tuple(_moved(v, device) for v in self.args), kwargs=moved)
+
+        def moved(value: Any) -> Any:
+            return value.to(device) if isinstance(value, Tensor) else value
+
+        kwargs = {name: moved(value) for name, value in self.kwargs.items()}
+        return replace(self, args=tuple(map(moved, self.args)), kwargs=kwargs)
 
     @property
-    def sequences(self) -> int:
-        """Number of sequences."""
-        return len(_first(self))
+    def first(self) -> Tensor:
+        """The token ids, or else the first tensor."""
+        tensors = [v for v in (*self.args, *self.kwargs.values()) if isinstance(v, Tensor)]
+        if not tensors:
+            raise InputError("probe: no tensor in it; give token ids (sequence, position)")
+        return self.kwargs.get("input_ids", tensors[0])
 
     def run(self, model: nn.Module) -> None:
         """Run a forward pass of the model on the probe, and ignore its result."""
         model(*self.args, **self.kwargs)
 
     def call_inputs(self, captured: CapturedCall) -> dict[str, Any]:
-        """Return the tokens of a call's keys, and which of its queries are present: for
-        `statistics`."""
+        """Return tokens, present and starts of a call, as `statistics` takes them."""
         call = captured.call
         of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
-        others = Side() if self.senses else self.side
+        others = Side() if self.multimodal else self.side
         queries = self._reader(captured.layer, of_queries)
-        if self.senses and _SENSES.search(captured.layer):
+        if self.multimodal and _MODALITIES.search(captured.layer):
             queries = others
         if not call.cross and of_keys != of_queries:
-            return self._of_more_keys(queries, of_keys, of_queries)
+            return self._with_more_keys(queries, of_keys, of_queries)
         keys = others if call.cross else queries
         return {
             "tokens": _fitting(keys.tokens, of_keys),
@@ -105,11 +106,11 @@ class Probe:
             "starts": None if call.cross else _fitting(queries.starts, of_queries),
         }
 
-    def _of_more_keys(
+    def _with_more_keys(
         self, side: Side, of_keys: tuple[int, int], of_queries: tuple[int, int]
     ) -> dict[str, Any]:
-        """Return the same of self-attention with more keys than queries, the last of which stands
-        at the last key: there are keys before the tokens, or the queries are some of them."""
+        """Return the inputs of self-attention with more keys than queries, whose last query stands
+        at the last key: keys precede the tokens, or the queries are some of the tokens."""
         (batch, keys), (_, queries) = of_keys, of_queries
         where = (id(side), keys, queries)
         if where not in self._cut:  # kept, because calls are known to be alike by these tensors
@@ -121,15 +122,14 @@ class Probe:
                 tokens = _fitting(side.tokens[:, :keys], of_keys)
             if side.real is not None and len(side.real) == batch:
                 whole = side.real.shape[1] == queries
-                real = _fitting(
-                    side.real if whole else side.real[:, keys - queries : keys], of_queries
-                )
+                real = side.real if whole else side.real[:, keys - queries : keys]
+                real = _fitting(real, of_queries)
             self._cut[where] = {"tokens": tokens, "present": real, "starts": None}
         return self._cut[where]
 
     def _reader(self, layer: str, shape: tuple[int, int]) -> Side:
-        """Return what is known of the sequences that a layer reads, by its name or else by their
-        shape; where neither tells the encoder's from the decoder's, nothing."""
+        """Return the sequences that a layer reads, by its name or else by their shape; an empty
+        side where neither tells the encoder's from the decoder's."""
         if self.decoder is None:
             return self.side
         for part in layer.split("."):
@@ -140,8 +140,8 @@ class Probe:
         tokens = [side.tokens for side in (self.side, self.decoder) if side.tokens is not None]
         if len({tuple(one.shape) for one in tokens}) < 2:
             warnings.warn(
-                f"{layer}: whether it reads the encoder's tokens or the decoder's, its name does "
-                "not tell; what is said of tokens is left out",
+                f"{layer}: its name does not tell whether it reads the encoder's tokens or the "
+                "decoder's; statistics of tokens are left out",
                 stacklevel=2,
             )
             return Side()
@@ -150,34 +150,60 @@ class Probe:
 
 
 def make_probe(model: nn.Module, given: Any) -> Probe:
-    """Make the probe that a model is called with from what a person has.
+    """Make the probe that a model is called with.
 
-    given: token ids (sequence, place) as a tensor, an array or lists; what a tokenizer gives, or
-        any other mapping of the arguments of `forward`; or a tuple of its arguments.
+    given: token ids (sequence, position) as a tensor, an array or lists; the result of a tokenizer,
+        or any other mapping of the arguments of `forward`; or a tuple of its arguments.
     """
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
     if isinstance(given, Mapping):
         kwargs = {name: _tensor(value, name) for name, value in given.items()}
-        probe = Probe((), kwargs, _side(kwargs))
     elif isinstance(given, tuple):
         args = tuple(_tensor(value, "probe") for value in given)
-        probe = Probe(args, {}, _side(_named(model, args)))
     else:
         ids = _tensor(given, "probe")
         if not isinstance(ids, Tensor):
             raise InputError(
                 f"probe: expected token ids, got {type(given).__name__}; give a tensor "
-                "(sequence, place), or what your tokenizer returns for a text"
+                "(sequence, position), or what your tokenizer returns for a text"
             )
         args = (ids[None] if ids.ndim == 1 else ids,)
-        probe = Probe(args, {}, _side(_named(model, args)))
+    probe = batch_of(model, args, kwargs)
     _check_size(probe)
-    return _for_model(model, probe)
+    _check_context(model, probe)
+    if hasattr(getattr(model, "config", None), "model_type"):
+        return _for_transformers(model, probe)
+    return probe
+
+
+def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Probe:
+    """Return the batch that a model is called with."""
+    given = _by_name(model, args) | dict(kwargs)
+    tokens = _tokens_read(given)
+    starts = _starts(given.get("position_ids"))
+    side = Side(tokens[0] if tokens else None, _real(given, _PADDING), starts)
+    modalities = any(_MODALITIES.match(name) for name, v in given.items() if v is not None)
+    multimodal = modalities and "input_ids" in given
+    return Probe(args, kwargs, side, _decoder_side(model, given, tokens), multimodal)
+
+
+def sequences_read(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Return the number of sequences in a call of a model: of tokens, embeddings, images, sound."""
+    given = _by_name(model, args) | dict(kwargs)
+    found = _tokens_read(given)
+    for name, value in given.items():
+        is_dense = isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3
+        is_decoded = name in _DECODED and _are_ids(value)
+        if is_decoded or (is_dense and not _NOT_TOKENS.search(name)):
+            found.append(value)
+    return len({id(one) for one in found})
 
 
 def context_of(config: Any) -> int | None:
-    """Return how many tokens a model of this configuration can read, where it says so."""
-    # positions of some begin at 2, which their configuration counts as two places more
-    beyond = 2 if getattr(config, "model_type", None) in _BEGIN_AT_2 else 0
+    """Return the number of tokens that a model of this configuration can read, if it says."""
+    # the configuration of models whose positions begin at 2 counts two more
+    beyond = 2 if getattr(config, "model_type", None) in _POSITIONS_FROM_2 else 0
     for name in ("max_position_embeddings", "block_size"):
         context = getattr(config, name, None)
         if isinstance(context, int) and context > 0:
@@ -185,54 +211,25 @@ def context_of(config: Any) -> int | None:
     return None
 
 
-def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Probe:
-    """Return a batch of the training, as the model was called with it."""
-    given = _named(model, args) | dict(kwargs)
-    return _beside_decoder(model, Probe(args, kwargs, _side(given)), given)
-
-
-def sequences_read(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
-    """Return how many sequences a call gives to a model: tokens, embeddings, images or sound."""
-    given = _named(model, args) | dict(kwargs)
-    decoded = [value for name, value in given.items() if name in _DECODED and _are_ids(value)]
-    dense = [
-        value
-        for name, value in given.items()
-        if isinstance(value, Tensor)
-        and value.is_floating_point()
-        and value.ndim >= 3
-        and not _NOT_READ.search(name)
-    ]
-    return len({id(one) for one in (*_read(given), *decoded, *dense)})
-
-
-def _for_model(model: nn.Module, probe: Probe) -> Probe:
-    """Add what a model of transformers needs beside its tokens, and check the probe against its
-    sizes."""
-    config: Any = getattr(model, "config", None)
-    kwargs: dict[str, Any] = dict(probe.kwargs)
-    args = probe.args
-    if hasattr(config, "model_type"):
-        if args and probe.side.tokens is not None:  # by name, beside the others
-            kwargs["input_ids"], args = args[0], args[1:]
-        takes = inspect.signature(model.forward).parameters
-        # neither keys for later nor the logits of every place: nobody reads them
-        spared = {"use_cache": False, "logits_to_keep": 1}
-        kwargs |= {k: v for k, v in spared.items() if k in takes and k not in kwargs}
-        decoder = (*_DECODED, "labels")
-        reads = "decoder_input_ids" in takes and "input_ids" in kwargs
-        if reads and config.is_encoder_decoder and not any(name in kwargs for name in decoder):
-            shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
-            ids = kwargs["input_ids"]
-            kwargs["decoder_input_ids"] = ids if shift is None else shift(ids)
-    _check_context(model, config, probe)
-    return _beside_decoder(
-        model, Probe(args, kwargs, probe.side), _named(model, probe.args) | kwargs
-    )
+def _for_transformers(model: Any, probe: Probe) -> Probe:
+    """Add the arguments that a model of transformers needs beside its tokens."""
+    kwargs, args = dict(probe.kwargs), probe.args
+    if args and probe.side.tokens is not None:  # by name, as the others
+        kwargs["input_ids"], args = args[0], args[1:]
+    takes = inspect.signature(model.forward).parameters
+    # neither keys for later nor the logits of every position: nobody reads them
+    spared = {"use_cache": False, "logits_to_keep": 1}
+    kwargs |= {k: v for k, v in spared.items() if k in takes and k not in kwargs}
+    decodes = "decoder_input_ids" in takes and model.config.is_encoder_decoder
+    if decodes and "input_ids" in kwargs and not kwargs.keys() & {*_DECODED, "labels"}:
+        shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+        ids = kwargs["input_ids"]
+        kwargs["decoder_input_ids"] = ids if shift is None else shift(ids)
+    return replace(batch_of(model, args, kwargs), side=probe.side)
 
 
 def _check_size(probe: Probe) -> None:
-    first = _first(probe)
+    first = probe.first
     if first.numel() == 0:
         raise InputError("probe: nothing in it; give at least one sequence of two tokens")
     if first.ndim >= 2 and first.shape[1] < LEAST and probe.side.tokens is not None:
@@ -249,112 +246,87 @@ def _check_size(probe: Probe) -> None:
         raise InputError("probe: a sequence is all padding; leave it out")
 
 
-def _check_context(model: nn.Module, config: Any, probe: Probe) -> None:
+def _check_context(model: nn.Module, probe: Probe) -> None:
     tokens = probe.side.tokens
     if tokens is None:
         return
-    length, context = tokens.shape[-1], context_of(config)
+    length, context = tokens.shape[-1], context_of(getattr(model, "config", None))
     if context is not None and context < length:
         raise InputError(
             f"probe: {length} tokens are longer than the model's context of {context}; cut the "
             f"sequences, probe[:, :{context}]"
         )
-    words = _words(model)
-    if isinstance(words, int) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
+    try:
+        embeddings = getattr(model, "get_input_embeddings", lambda: None)()
+    except NotImplementedError:  # a model of text and images (CLIP)
+        return
+    size = getattr(embeddings, "num_embeddings", None)
+    if isinstance(size, int) and not 0 <= int(tokens.min()) <= int(tokens.max()) < size:
         raise InputError(
             f"probe: token ids from {int(tokens.min())} to {int(tokens.max())}, where "
-            f"the model knows 0 to {words - 1}; use the tokenizer of this model"
+            f"the model knows 0 to {size - 1}; use the tokenizer of this model"
         )
 
 
-def _words(model: nn.Module) -> Any:
-    """Return how many tokens the model knows, if it says so; one of text and images (CLIP) does
-    not."""
-    try:
-        embeddings = getattr(model, "get_input_embeddings", lambda: None)()
-    except NotImplementedError:
-        return None
-    return getattr(embeddings, "num_embeddings", None)
-
-
-def _first(probe: Probe) -> Tensor:
-    tensors = [v for v in (*probe.args, *probe.kwargs.values()) if isinstance(v, Tensor)]
-    if not tensors:
-        raise InputError("probe: no tensor in it; give token ids (sequence, place)")
-    return probe.kwargs.get("input_ids", tensors[0])
-
-
-def _named(model: nn.Module, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Return arguments by the names that `forward` has for them; by their number where it has
-    none, as wrappers that take whatever comes."""
+def _by_name(model: nn.Module, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Return arguments by the names that `forward` has for them; by their number where it has none,
+    as wrappers that take any arguments."""
     parameters = inspect.signature(model.forward).parameters.values()
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [parameter.name for parameter in parameters if parameter.kind in by_place]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in positional]
     names += [str(i) for i in range(len(names), len(args))]
     return dict(zip(names, args, strict=False))
 
 
 def _are_ids(value: Any) -> bool:
     """Check whether these may be token ids of sequences."""
-    return (
-        isinstance(value, Tensor)
-        and value.ndim == 2
-        and value.dtype in (torch.int64, torch.int32, torch.int16, torch.uint8)
-    )
+    return isinstance(value, Tensor) and value.ndim == 2 and value.dtype in _ID_DTYPES
 
 
-def _read(given: Mapping[str, Any]) -> list[Tensor]:
+def _tokens_read(given: Mapping[str, Any]) -> list[Tensor]:
     """Return the token ids among arguments that are not a decoder's, in their order."""
     if isinstance(ids := given.get("input_ids"), Tensor):
         return [ids]
     return [
         value
         for name, value in given.items()
-        if _are_ids(value) and name not in _DECODED and not _NOT_READ.search(name)
+        if _are_ids(value) and name not in _DECODED and not _NOT_TOKENS.search(name)
     ]
 
 
-def _side(given: Mapping[str, Any]) -> Side:
-    tokens = _read(given)
-    return Side(tokens[0] if tokens else None, _real(given), _starts(given.get("position_ids")))
-
-
-def _beside_decoder(model: nn.Module, probe: Probe, given: Mapping[str, Any]) -> Probe:
-    """Add what parts read that do not read `side`; the model may be wrapped in another."""
+def _decoder_side(model: nn.Module, given: Mapping[str, Any], tokens: list[Tensor]) -> Side | None:
+    """Return what a decoder reads, None if there is no decoder; the model may be wrapped in
+    another."""
     configs = (getattr(module, "config", None) for module in model.modules())
     decodes = any(getattr(config, "is_encoder_decoder", False) for config in configs)
-    decoder = None
     if decodes or any(given.get(name) is not None for name in _DECODED):
-        tokens = (given.get(name) for name in _DECODED)
-        decoder = Side(
-            next((one for one in tokens if _are_ids(one)), None), _real(given, _DECODER_PADDING)
-        )
-    elif len(_read(given)) > 1:  # which of them a decoder reads, if there is one, is not known
+        ids = next((given[name] for name in _DECODED if _are_ids(given.get(name))), None)
+        return Side(ids, _real(given, _DECODER_PADDING))
+    if len(tokens) > 1:  # it is not known which of them a decoder reads, if there is one
         names = [name for name, _ in model.named_modules()]
         if all(any(kind.search(name) for name in names) for kind in (_ENCODES, _DECODES)):
-            decoder = Side()
-    senses = any(_SENSES.match(name) for name, value in given.items() if value is not None)
-    return replace(probe, decoder=decoder, senses=senses and "input_ids" in given)
+            return Side()
+    return None
 
 
-def _real(kwargs: Mapping[str, Any], names: Mapping[str, bool] = _PADDING) -> Tensor | None:
+def _real(given: Mapping[str, Any], names: Mapping[str, bool]) -> Tensor | None:
     for name, marks_tokens in names.items():
-        mask = kwargs.get(name)
+        mask = given.get(name)
         if isinstance(mask, Tensor) and mask.ndim == 2:
             real = mask.bool() if marks_tokens else ~mask.bool()
             return None if bool(real.all()) else real
     return None
 
 
-def _starts(positions: Tensor | None) -> Tensor | None:
-    """Return where each text begins, in sequences whose positions begin anew."""
+def _starts(positions: Any) -> Tensor | None:
+    """Return the position at which each text begins, in sequences whose positions start anew."""
     if not isinstance(positions, Tensor) or positions.ndim != 2:
         return None
     anew = positions.diff(prepend=positions[:, :1] - 1) != 1
     if not bool(anew.any()):
         return None
-    place = torch.arange(positions.shape[1], device=positions.device)
-    return torch.where(anew, place, 0).cummax(-1).values
+    index = torch.arange(positions.shape[1], device=positions.device)
+    return torch.where(anew, index, 0).cummax(-1).values
 
 
 def _fitting(values: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
@@ -363,18 +335,15 @@ def _fitting(values: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
 
 
 def _tensor(value: Any, name: str) -> Any:
+    """Return a tensor of its own, which the training cannot change."""
     if isinstance(value, Tensor):
-        return value.detach().clone()  # a batch that the training changes is a probe no more
+        return value.detach().clone()
     if isinstance(value, np.ndarray | list):
         try:
-            return torch.as_tensor(np.array(value))  # its own, as above
+            return torch.as_tensor(np.array(value))
         except (TypeError, ValueError):
             raise InputError(
                 f"{name}: expected numbers in rows of one length; pad them, and give a mapping "
                 "with input_ids and attention_mask"
             ) from None
     return value
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, Tensor) else value

@@ -1,50 +1,36 @@
 """Query plan of a call: everything that does not depend on its queries and keys.
 
-It says which rows are measured, what they see, and which keys have statistics of their own. Layers
-of one model mostly share it, so that it is made once for all of them.
+It holds the rows to measure, the keys that they see, and the weights of both. Most layers of a
+model share one plan. *Rows* are queries of a sequence; *visible* keys are those that a query may
+attend to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.measures import arrays, places
 from attnlab.measures.arrays import Array, beside, is_torch, namespace, to_numpy
 from attnlab.measures.received import token_counts
+from attnlab.observing import call as calls
 from attnlab.observing import kv_cache
-from attnlab.observing.call import (
-    BYTES_OF_A_LOGIT,
-    BYTES_OF_A_MAP,
-    AttentionCall,
-    CallPart,
-    Heads,
-    VisibleKeys,
-    bytes_of_a_block,
-    bytes_of_an_entry,
-    even_cuts,
-)
+from attnlab.observing.call import AttentionCall, CallPart, Heads, VisibleKeys, even_cuts
 from attnlab.observing.layer_statistics import Labels
 
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
-
-MAP_ROWS = 8  # rows of each sequence whose maps are given, for the speed of maps,
-MAP_BYTES = 2**24  # or fewer, where the maps of all sequences would be larger than this
+MAP_ROWS = 8  # rows of each sequence whose attention weights are kept, to measure their motion,
+MAP_BYTES = 2**24  # or fewer, where those of all sequences would be larger than this
 SINKS = max(places.FIRST)
-EXTRA_ROWS = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
-
-
-BYTES_OF_A_PLACE = 16  # bytes for each query and key while what is visible is counted
-OF_EACH_PART = 2
-ALL = slice(None)
-_Chosen = tuple[NDArray[Any], NDArray[Any]]  # rows of one sequence, and how many each stands for
+EXTRA_ROWS = ("later", "voters", "fixed", "short")  # measured beside the chosen rows, in this order
+VISIBLE_BYTES = 16  # for each query and key while visible keys are counted
+PART = 2  # rows drawn from each part of a stratified sample
 
 
 class TooShort(InputError):
@@ -55,10 +41,10 @@ class TooShort(InputError):
 class Visibility:
     """Visible keys of all queries of a call, in numpy.
 
-    counts: visible keys. eligible: whether a query counts in means over rows. short: whether it
-    sees keys, but too few to count. starts: the first key of its own text. keys: whether some query
-    that is not padding sees the key. tokens: of the keys. later: whether some query sees a key
-    after its own place.
+    counts: number of visible keys. eligible: queries that count in means over rows. short: queries
+    that see keys, but too few to count. starts: the first key of each query's own text. keys: keys
+    that some query sees, padding left out. tokens: of the keys. later: whether some query sees a
+    key after its own position.
     """
 
     counts: Int[Any, "batch heads query"]
@@ -72,10 +58,8 @@ class Visibility:
 
     def cut(self, sequences: slice) -> Visibility:
         """Return the part of these sequences."""
-        fields = ("counts", "eligible", "short", "starts", "keys", "tokens")
-        arrays = {name: getattr(self, name) for name in fields}
-        cut = {name: array[sequences] for name, array in arrays.items() if array is not None}
-        return replace(self, **cut)
+        whole: dict[str, Any] = {n: v for n, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **{name: values[sequences] for name, values in whole.items()})
 
     def at(self, name: str, index: Int[Any, "batch row"]) -> NDArray[Any]:
         """Return `counts` or `starts` of these queries."""
@@ -97,7 +81,7 @@ def find_visibility(
     present: Any = None,
     starts: Any = None,
 ) -> Visibility:
-    """Find the visible keys from masks and padding. The arguments are those of `statistics`."""
+    """Find the visible keys from masks and padding; arguments as for `statistics`."""
     require_whole("min_keys", min_keys, 1)
     batch, _, queries, keys = call.shape
     tokens = _given("tokens", tokens, (batch, keys))
@@ -113,8 +97,8 @@ def find_visibility(
         if queries == keys:
             padding |= _before_the_text(counts.max(axis=1), itself, first, tokens)
         if present is None and not call.cross and padding.any():
-            # a key that no query sees, not even its own, is padding, where all other queries see
-            # their own; and so is what `_before_the_text` finds
+            # where all other queries see their own key, a key that no query sees is padding; so is
+            # what `_before_the_text` finds
             there = ~padding
             counts, seen, later, _, _ = _by_mask(call, there, budget_bytes)
     eligible = there & (counts.max(axis=1) >= min_keys)
@@ -135,11 +119,11 @@ def _before_the_text(
     first: Int[Any, "batch query"],
     tokens: Int[Any, "batch key"] | None,
 ) -> Bool[Any, "batch query"]:
-    """Return which positions are padding before the text whose queries see keys nevertheless.
+    """Return positions of padding before the text whose queries see keys nevertheless.
 
-    A softmax over nothing is not a number, so that models show such queries all keys, or their own
-    alone. No query of the text sees the keys of its padding. Where queries of padding see what came
-    before them, only the tokens tell it from a text of its own: they are all the same.
+    A softmax over nothing is not a number, so that models show such queries all keys, or only their
+    own. No query of the text sees the keys of its padding. Where queries of padding see the keys
+    before them, only the tokens distinguish it from a text of its own: they are all the same.
     """
     batch, length = counts.shape
     padding = np.zeros((batch, length), bool)
@@ -148,7 +132,7 @@ def _before_the_text(
         whole = (counts[b] == length) & (position < length - 1)
         odd = whole | (counts[b] == 0) | ((counts[b] == 1) & itself[b])
         same = odd if tokens is None else odd | (tokens[b] == tokens[b, 0])
-        hidden = np.minimum.accumulate(first[b, ::-1])[::-1] >= position  # what is before, to all
+        hidden = np.minimum.accumulate(first[b, ::-1])[::-1] >= position  # no later query sees it
         sees = np.logical_and.accumulate(itself[b, ::-1])[::-1]
         alike = np.logical_and.accumulate(odd) | np.logical_and.accumulate(same)
         ends = np.flatnonzero(hidden[1:] & sees[1:] & alike[:-1])
@@ -162,22 +146,22 @@ def _by_span(
 ) -> tuple[NDArray[Any], NDArray[Any], bool]:
     """Count visible keys without a mask, where a query sees a run of keys."""
     batch, _, queries, keys = call.shape
-    place = np.arange(queries) + (keys - queries)
-    first, last = (np.clip(end, -1, keys) for end in call.span(place))
+    position = np.arange(queries) + (keys - queries)
+    first, last = (np.clip(end, -1, keys) for end in call.span(position))
     first = np.maximum(first, 0)
     counts = np.maximum(0, np.minimum(last, keys - 1) + 1 - first)
     some = there & (counts > 0)
     seen = np.zeros((batch, keys), bool)
     for b in range(batch):
         seen[b] = coverage(keys, first[some[b]], (first + counts)[some[b]]) > 0
-    later = bool((some & (first + counts - 1 > place)).any())
+    later = bool((some & (first + counts - 1 > position)).any())
     return np.broadcast_to(counts, (batch, 1, queries)), seen, later
 
 
 def coverage(
     keys: int, first: Int[Any, " query"], after: Int[Any, " query"], weight: Any = None
 ) -> NDArray[Any]:
-    """Return how many queries, each with its weight, see a key, of the runs that they see."""
+    """Return the summed weight of the queries that see each key, from the runs that they see."""
     begun, ended = (np.bincount(end, weight, keys + 1) for end in (first, after))
     return np.cumsum(begun - ended)[:keys]
 
@@ -195,17 +179,17 @@ def _by_mask(
     first = np.full((batch, queries), keys)
     for b in range(batch):
         part = CallPart.of(call, slice(b, b + 1))
-        for rows in even_cuts(queries, max(1, budget_bytes // (heads * keys * BYTES_OF_A_PLACE))):
+        for rows in even_cuts(queries, max(1, budget_bytes // (heads * keys * VISIBLE_BYTES))):
             index = np.arange(queries)[rows]
             visible = part.visible(beside(call.query, index[None]))[0]  # head row key
             xp = namespace(visible)
             counts[b, :, rows] = to_numpy(xp.sum(xp.astype(visible, xp.int32), axis=-1))
             shown = xp.any(visible, axis=0) & beside(call.query, there[b, rows])[:, None]
             seen[b] |= to_numpy(xp.any(shown, axis=0))
-            place = beside(call.query, index + (keys - queries))[:, None]
+            position = beside(call.query, index + (keys - queries))[:, None]
             key = beside(call.query, np.arange(keys))
-            later |= bool(xp.any(shown & (key > place)))
-            itself[b, rows] = to_numpy(xp.any(shown & (key == place), axis=-1))
+            later |= bool(xp.any(shown & (key > position)))
+            itself[b, rows] = to_numpy(xp.any(shown & (key == position), axis=-1))
             first[b, rows] = to_numpy(xp.min(xp.where(shown, key, keys), axis=-1))
     return counts, seen, later, itself, first
 
@@ -225,8 +209,8 @@ def _given(field: str, values: Any, shape: tuple[int, int]) -> NDArray[Any] | No
 class Rows:
     """Some rows of every sequence; sequences with fewer are filled up with rows of weight 0.
 
-    index: the queries. weight: how many rows of the sequence each stands for; more than 1 where
-    it was drawn, and then the two of a part are neighbours here.
+    index: the queries. weight: number of rows of the sequence that each stands for; more than 1
+    where it was sampled, and then the two rows of a part are neighbours here.
     """
 
     index: Int[Any, "batch row"]
@@ -239,46 +223,74 @@ class Rows:
     def factor(self) -> Float[Any, "batch part"]:
         """Factors of the squared difference of the two rows of each part.
 
-        size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; a part of 2 rows or fewer is
-        all here.
+        size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; 0 for a part of 2 rows or
+        fewer, which is complete.
         """
         size = self.weight[:, 0::2] + self.weight[:, 1::2]
-        return np.maximum(0.0, size * (size - OF_EACH_PART) / 4)
+        return np.maximum(0.0, size * (size - PART) / 4)
 
-    def cut(self, sequences: slice, rows: slice = ALL) -> Rows:
-        """Return some of them."""
+    def cut(self, sequences: slice, rows: slice) -> Rows:
+        """Return some rows of some sequences."""
         return Rows(self.index[sequences, rows], self.weight[sequences, rows])
+
+    @classmethod
+    def of(cls, chosen: Iterable[NDArray[Any]], weights: Sequence[NDArray[Any]] = ()) -> Rows:
+        """Put the rows of sequences side by side, an even number of them. weights: 1 by default."""
+        several = list(chosen)
+        longest = max(index.size for index in several)
+        shape = (len(several), longest + longest % PART)
+        index, weight = np.zeros(shape, np.int64), np.zeros(shape)
+        for b, rows in enumerate(several):
+            index[b, : rows.size] = rows
+            weight[b, : rows.size] = weights[b] if weights else 1.0
+        return cls(index, weight)
 
 
 def choose_rows(eligible: Bool[Any, "batch query"], rows: int | None, *, seed: int = 0) -> Rows:
-    """Choose all eligible rows, or about `rows` of them in all, as many of each sequence."""
+    """Choose all eligible rows, or about `rows` of them in all, equally many of each sequence."""
     if rows is None:
-        return _filled([_all_of(np.flatnonzero(one)) for one in eligible])
-    require_whole("rows", rows, OF_EACH_PART)
+        return Rows.of(map(np.flatnonzero, eligible))
+    require_whole("rows", rows, PART)
     require_whole("seed", seed, 0)
     rng = np.random.default_rng(seed)  # the same rows at every step
-    parts = max(1, rows // len(eligible) // OF_EACH_PART)
-    return _filled([_stratified(np.flatnonzero(one), parts, rng) for one in eligible])
+    parts = max(1, rows // len(eligible) // PART)
+    sampled = [_stratified(np.flatnonzero(one), parts, rng) for one in eligible]
+    return Rows.of([index for index, _ in sampled], [weight for _, weight in sampled])
+
+
+def _stratified(
+    index: NDArray[Any], parts: int, rng: np.random.Generator
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Draw two rows of each part; return them and the number of rows that each stands for."""
+    if index.size <= PART * parts:
+        return index, np.ones(index.size)
+    # each part has at least two rows
+    ends = np.linspace(0, index.size, parts + 1).round().astype(int)
+    sizes = np.diff(ends)
+    first, second = rng.integers(0, sizes), rng.integers(0, sizes - 1)
+    second += second >= first  # another one
+    drawn = ends[:-1, None] + np.sort(np.stack([first, second], axis=1), axis=1)
+    return index[drawn.ravel()], np.repeat(sizes / PART, PART)
 
 
 def spread_rows(eligible: Bool[Any, "batch query"], rows: int) -> Rows:
     """Choose `rows` eligible rows of each sequence, evenly spread, the last among them."""
-    chosen = []
-    for one in eligible:
-        there = np.flatnonzero(one)
-        at = np.linspace(0, there.size - 1, min(rows, there.size) + 1)[1:]
-        chosen.append(_all_of(there[np.unique(at.round().astype(int))]))
-    return _filled(chosen)
+
+    def spread(index: NDArray[Any]) -> NDArray[Any]:
+        at = np.linspace(0, index.size - 1, min(rows, index.size) + 1)[1:]
+        return index[np.unique(at.round().astype(int))]
+
+    return Rows.of(map(spread, map(np.flatnonzero, eligible)))
 
 
 def last_rows(eligible: Bool[Any, "batch query"], rows: int, *, before: int = 0) -> Rows:
-    """Choose the last eligible rows of each sequence, but for the last `before` of them."""
-    chosen = []
-    for one in eligible:
-        there = np.flatnonzero(one)
-        end = max(0, there.size - before)
-        chosen.append(_all_of(there[max(0, end - rows) : end]))
-    return _filled(chosen)
+    """Choose the last eligible rows of each sequence, except for the last `before` of them."""
+
+    def last(index: NDArray[Any]) -> NDArray[Any]:
+        end = max(0, index.size - before)
+        return index[max(0, end - rows) : end]
+
+    return Rows.of(map(last, map(np.flatnonzero, eligible)))
 
 
 def weighted_mean(
@@ -290,9 +302,9 @@ def weighted_mean(
 ]:
     """Return the mean over a sequence's rows that these estimate, and its standard error.
 
-    number: in float64. weight: how many rows each stands for, 0 where it does not count. factor:
-    `Rows.factor`; None where all rows are here, and then the error is 0.
-    Rows that do not count, and values that are NaN, are in neither. The variance is that of a
+    number: in float64. weight: number of rows that each stands for, 0 where it does not count.
+    factor: `Rows.factor`; None where all rows are here, and then the error is 0.
+    Rows that do not count, and values that are NaN, are left out. The variance is that of a
     stratified sample without replacement (Cochran 1977, Eq. 5.14), linearised because the number
     of rows that count may be an estimate too.
     """
@@ -305,66 +317,40 @@ def weighted_mean(
     if factor is None:
         return mean, mean * 0.0
     residual = xp.where(weights > 0, number - mean[..., None, :], 0.0)
-    first, second = (residual[..., i::2, :] for i in range(OF_EACH_PART))
+    first, second = (residual[..., i::2, :] for i in range(PART))
     variance = xp.sum(factor * (first - second) ** 2, axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return mean, xp.sqrt(variance) / total
-
-
-def _stratified(there: NDArray[Any], parts: int, rng: np.random.Generator) -> _Chosen:
-    if there.size <= OF_EACH_PART * parts:
-        return there, np.ones(there.size)
-    # each part has at least two rows
-    ends = np.linspace(0, there.size, parts + 1).round().astype(int)
-    sizes = np.diff(ends)
-    first, second = rng.integers(0, sizes), rng.integers(0, sizes - 1)
-    second += second >= first  # another one
-    drawn = ends[:-1, None] + np.sort(np.stack([first, second], axis=1), axis=1)
-    return there[drawn.ravel()], np.repeat(sizes / OF_EACH_PART, OF_EACH_PART)
-
-
-def _all_of(index: NDArray[Any]) -> _Chosen:
-    return index, np.ones(index.size)
-
-
-def _filled(chosen: list[_Chosen]) -> Rows:
-    """Put sequences side by side, with an even number of rows."""
-    longest = max(index.size for index, _ in chosen)
-    shape = (len(chosen), longest + longest % OF_EACH_PART)
-    index, weight = np.zeros(shape, np.int64), np.zeros(shape)
-    for b, (at, stands_for) in enumerate(chosen):
-        index[b, : at.size], weight[b, : at.size] = at, stands_for
-    return Rows(index, weight)
 
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
     """Plan of the rows of one block.
 
-    number: of visible keys, and 1 where there are none.
-    weight: how many rows each stands for; and the same in the prompt alone, 0 after it.
-    at: keys of which the attention is wanted (the first ones; its own place, the one before), and
+    number: number of visible keys, and 1 where there are none.
+    weight: number of rows that each stands for; and the same in the prompt alone, 0 after it.
+    at: keys whose attention is kept (the first ones; the row's own, the one before), and
     there: 0 where there is no such key.
-    targets: what the attention to each key is multiplied with, for each of `QueryPlan.sums` that is
-    not the same for every row; whole numbers, which take less. chance: what is taken from the sums.
+    targets: factors of the attention to each key for `QueryPlan.of_rows`; whole numbers, which take
+    less memory. chance: values to subtract from the sums.
     """
 
     seen: VisibleKeys
     number: Float[Array, "#batch #head row"]
     weight: Float[Array, "batch 2 row"]
-    at: Int[Array, "batch 1 row place"]
-    there: Float[Array, "batch 1 row place"]
+    at: Int[Array, "batch 1 row single"]
+    there: Float[Array, "batch 1 row single"]
     targets: Int[Array, "batch row column key"] | None
     chance: Float[Array, "#batch #head row column"]
 
 
 @dataclass(frozen=True, eq=False)
 class QueryPlan:
-    """Plan of one call, and of all that are like it.
+    """Plan of one call, and of all calls like it.
 
-    chosen: the rows whose means are taken. fixed: those whose maps are given. later, voters: of
-    what is said of caches; none of them where queries see later keys. short: rows that see too few
-    keys to be chosen.
+    chosen: rows of which means are taken. fixed: rows whose attention weights are kept. later,
+    voters: rows that measure caches; none where queries see later keys. short: rows that see too
+    few keys to be chosen. counts: of tokens.
     """
 
     call: AttentionCall
@@ -374,7 +360,7 @@ class QueryPlan:
     later: Rows
     voters: Rows
     short: Rows
-    counts: tuple[NDArray[Any], NDArray[Any]] | None  # of tokens
+    counts: tuple[NDArray[Any], NDArray[Any]] | None
     budget_bytes: int
     _kept: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -382,7 +368,7 @@ class QueryPlan:
     def of(
         cls, call: AttentionCall, *, rows: int | None, seed: int, budget_bytes: int, **given: Any
     ) -> QueryPlan:
-        """Plan how a call is measured. The arguments are those of `statistics`."""
+        """Plan how to measure a call; arguments as for `statistics`."""
         visibility = find_visibility(call, budget_bytes=budget_bytes, **given)
         batch, head, _, keys = call.shape
         eligible, tokens = visibility.eligible, visibility.tokens
@@ -416,10 +402,8 @@ class QueryPlan:
         return self._once(name, there)
 
     def _once(self, key: Hashable, make: Callable[[], Any], *, keep: bool = True) -> Any:
-        """Return what `make` gives, and keep it for the next layers and snapshots."""
-        if key in self._kept:
-            return self._kept[key]
-        found = make()
+        """Return the result of `make`, kept for the next layers and snapshots."""
+        found = self._kept[key] if key in self._kept else make()
         if keep:
             self._kept[key] = found
         return found
@@ -427,11 +411,10 @@ class QueryPlan:
     @cached_property
     def of_rows(self) -> tuple[str, ...]:
         """Names of sums over keys whose factors differ from row to row."""
-        own, known = not self.call.cross, self.counts is not None
-        return (
-            *(("far", "local_mass") if own else ()),
-            *(("induction_mass", "duplicate_mass") if own and known else ()),
-        )
+        if self.call.cross:
+            return ()
+        tokens = () if self.counts is None else ("induction_mass", "duplicate_mass")
+        return ("far", "local_mass", *tokens)
 
     @cached_property
     def of_all(self) -> tuple[str, ...]:
@@ -457,24 +440,23 @@ class QueryPlan:
 
     @cached_property
     def together(self) -> int:
-        """Number of layers that are measured together: as many as fit into a block with their
-        keys."""
+        """Number of layers to measure together: those that fit into a block with their keys."""
         batch, head, _, keys = self.call.shape
         mask = self.call.full_mask
-        if mask is not None and mask.shape[1] > 1:  # of another layer it may be another
+        if mask is not None and mask.shape[1] > 1:  # another layer may have another
             return 1
         width = self.call.key.shape[1] * self.call.key.shape[3]
-        held = 3 * 4 * batch * keys * width  # keys, twice while they are put together, and values
-        one = batch * head * len(self.chosen) * keys * bytes_of_an_entry(self.call)
+        held = 3 * 4 * batch * keys * width  # keys, twice while concatenated, and values
+        one = batch * head * len(self.chosen) * keys * calls.bytes_of_an_entry(self.call)
         return max(1, self._most // (one + held))
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
         """Sequences that are measured together, and the rows of each block of them."""
         batch = self.call.shape[0]
-        fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
+        fitting = self._fitting(calls.bytes_of_an_entry(self.call))  # rows of all sequences
         together = min(batch, fitting)
-        # on a processor, many rows of one sequence: its keys are read once for them
+        # on a processor, many rows of one sequence: its keys are read once for all of them
         if arrays.on_processor(self.call.query):
             together = min(batch, max(1, fitting // len(self.chosen)))
         rows = tuple(even_cuts(len(self.chosen), fitting // together))
@@ -482,32 +464,32 @@ class QueryPlan:
 
     @cached_property
     def extra_cuts(self) -> tuple[slice, ...]:
-        """Blocks of the rows beside the chosen ones."""
+        """Blocks of the extra rows."""
         some, _ = self.cuts[0]
         number = sum(len(getattr(self, name)) for name in EXTRA_ROWS)
-        fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
+        fitting = self._fitting(calls.BYTES_OF_A_MAP) // (some.stop - some.start)
         return tuple(even_cuts(number, max(1, fitting)))
 
     def _fitting(self, of_an_entry: int) -> int:
-        """Return how many rows of all heads may be in a block, with the factors of their sums."""
+        """Return the number of rows of all heads that fit into a block, with their factors."""
         _, head, _, keys = self.call.shape
         of_a_key = self.together * head * of_an_entry + 4 * len(self.sums)
         return max(1, self._most // (keys * of_a_key))
 
     @property
     def _most(self) -> int:
-        """Bytes of a block, beside what is kept for all of them."""
+        """Bytes of a block, beside the plans that are kept."""
         kept = self.kept_bytes if self.keeps else 0
-        return bytes_of_a_block(self.call, self.budget_bytes - kept)
+        return calls.bytes_of_a_block(self.call, self.budget_bytes - kept)
 
     def index(self, like: Array) -> Int[Array, "batch row"]:
-        """Return all queries that are measured: the chosen ones, then those beside."""
+        """Return all queries to measure: the chosen ones, then the extra ones."""
         return self.made(
             like, "index", lambda: np.concatenate([self.chosen.index, self._extra_index], axis=1)
         )
 
     def heads(self, call: AttentionCall) -> Heads:
-        """Return the measured queries, and the keys, of a call that is like this one."""
+        """Return the queries to measure, and the keys, of a call that is like this one."""
         index = self.index(call.query)[:, None, :, None]
         some = arrays.precise(arrays.taken(call.query, index, 2)) * call.scale
         key = arrays.in_a_row(arrays.precise(call.key))
@@ -516,7 +498,7 @@ class QueryPlan:
 
     @property
     def sampled(self) -> bool:
-        """Tell whether rows are sampled, so that measured rows stand for others."""
+        """True if rows are sampled, so that measured rows stand for others."""
         return bool((self.chosen.weight > 1).any())
 
     def _largest(
@@ -527,12 +509,10 @@ class QueryPlan:
         One row decides about it, so that a sample of rows would miss it.
         """
         batch, head, queries, keys = self.call.shape
-        most = bytes_of_a_block(self.call, self.budget_bytes)
-        fitting = max(1, most // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
+        visible, most = self.visibility, calls.bytes_of_a_block(self.call, self.budget_bytes)
+        fitting = max(1, most // (head * keys * calls.BYTES_OF_A_LOGIT))  # rows of all sequences
         together = 1 if arrays.on_processor(query) else min(batch, fitting)
-        counted = self.made(
-            key, "counted", lambda: self.visibility.eligible | self.visibility.short
-        )
+        counted = self.made(key, "counted", lambda: visible.eligible | visible.short)
         xp, found = namespace(key), []
         for some in even_cuts(batch, together):
             part = CallPart.of(self.call, some)
@@ -554,7 +534,7 @@ class QueryPlan:
         return self._once(key, make, keep=self.keeps)
 
     def extra_rows(self, part: CallPart, sequences: slice, rows: slice) -> VisibleKeys:
-        """Return which keys are visible to a block of the rows beside the chosen ones."""
+        """Return the keys that a block of the extra rows sees."""
 
         def make() -> VisibleKeys:
             index = self._extra_index[sequences, rows]
@@ -563,7 +543,7 @@ class QueryPlan:
         return self._once(("extra", sequences.start, rows.start), make, keep=self.keeps)
 
     def cache_limits(self, rows: slice) -> kv_cache.CacheLimits:
-        """Return what caches may keep for these of the later rows."""
+        """Return the limits of caches for some of the later rows."""
 
         def make() -> kv_cache.CacheLimits:
             index = self.later.index[:, rows]
@@ -582,7 +562,7 @@ class QueryPlan:
 
     @cached_property
     def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
-        """Number of chosen rows that see a key, each as often as it stands for others."""
+        """Number of chosen rows that see a key, each with its weight."""
         if self.call.full_mask is None:
             return self._seeing_by_span()
         found = []
@@ -609,7 +589,7 @@ class QueryPlan:
 
     @cached_property
     def in_prompt(self) -> Float[NDArray[Any], "batch row"]:
-        """Weights of the chosen rows before the later ones: there the prompt ends."""
+        """Weights of the chosen rows in the prompt, which ends before the later rows."""
         later = self.later
         most = later.index.max(initial=0)
         end = np.where(later.weight > 0, later.index, most).min(axis=1, initial=most)
@@ -635,41 +615,35 @@ class QueryPlan:
 
     @cached_property
     def like(self) -> Array:
-        """An array where the call is, in the precision that is computed in."""
+        """An array on the call's device, in the precision of the statistics."""
         return arrays.precise(self.call.key[:1, :1, :1, :1])
 
     def _make_block_plan(self, part: CallPart, sequences: slice, cut: slice) -> BlockPlan:
-        visibility, rows, like = (
-            self.visibility.cut(sequences),
-            self.chosen.cut(sequences, cut),
-            self.like,
-        )
+        visibility, like = self.visibility.cut(sequences), self.like
+        rows = self.chosen.cut(sequences, cut)
         counts = visibility.at("counts", rows.index)
         seen = part.seen(rows.index, counts)
         xp = namespace(like)
         _, _, queries, keys = self.call.shape
-        where = rows.index + (keys - queries)
+        position = rows.index + (keys - queries)
         start = visibility.at("starts", rows.index)
-        own = () if self.call.cross else (where, where - 1)
+        own = () if self.call.cross else (position, position - 1)
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
-        place, first = arrays.beside(like, where), arrays.beside(like, start)
+        here, first = arrays.beside(like, position), arrays.beside(like, start)
         targets: dict[str, Any] = {}
         chance: dict[str, Any] = {}
         if not self.call.cross:
-            far = places.distance(seen.visible, places=place)
-            targets |= {"far": far, "local_mass": far < places.LOCAL}
-            if self.counts is not None and visibility.tokens is not None:
-                tokens = arrays.beside(like, visibility.tokens)
-                found = {
-                    "induction_mass": places.followers(tokens, place, start=first),
-                    "duplicate_mass": places.occurrences(tokens, place, start=first),
-                }
-                targets |= found
-                chance = {
-                    name: places.chance(target[:, None], seen.visible, like.dtype)
-                    for name, target in found.items()
-                }
+            far = places.distance(seen.visible, places=here)
+            targets = {"far": far, "local_mass": far < places.LOCAL}
+        if not self.call.cross and visibility.tokens is not None:
+            tokens = arrays.beside(like, visibility.tokens)
+            for name, find in (
+                ("induction_mass", places.followers),
+                ("duplicate_mass", places.occurrences),
+            ):
+                targets[name] = find(tokens, here, start=first)
+                chance[name] = places.chance(targets[name][:, None], seen.visible, like.dtype)
         heads = seen.visible.shape[1]
         zeros = arrays.alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
         weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
@@ -686,7 +660,7 @@ class QueryPlan:
         )
 
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
-        """Return the weights that `weighted_mean` of the chosen or the later rows needs."""
+        """Return weight and factor of the chosen or the later rows, for `weighted_mean`."""
         rows: Rows = getattr(self, name)
         counted = self.visibility.counted(rows.index)
         weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)
@@ -706,17 +680,15 @@ class QueryPlan:
         assert self.counts is not None
         often, in_sequences = self.counts
         middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
-        # idf falls with the number of sequences; what is not ranked stands behind all others
-        return {
-            name: np.where(
-                self.ranked, arrays.ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0
-            )
-            for name, score in (("frequency", often), ("idf", -in_sequences))
-        }
+        found = {}
+        # idf falls with the number of sequences; keys without a rank stand behind all others
+        for name, score in (("frequency", often), ("idf", -in_sequences)):
+            ranks = arrays.ranks(np.where(self.ranked, score, np.inf))
+            found[name] = np.where(self.ranked, ranks - middle, 0.0)
+        return found
 
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
-        """Yield the pieces of a block of the rows beside: whose, where in the block, and which of
-        theirs."""
+        """Yield the pieces of a block of extra rows: kind, rows of the block, rows of the kind."""
         begun = 0
         for name in EXTRA_ROWS:
             end = begun + len(getattr(self, name))

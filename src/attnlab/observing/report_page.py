@@ -1,15 +1,16 @@
-"""Report: one page about a model's attention, which needs nothing beside itself.
+"""Report: one self-contained page about a model's attention.
 
 Numbers are prepared here, as plain lists; the page's own script draws them.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -18,6 +19,7 @@ from attnlab import __version__
 from attnlab.files.atomic import write_text
 from attnlab.files.pages import template
 from attnlab.observing.kv_cache import budget_table
+from attnlab.observing.layer_statistics import LABELS, Label
 from attnlab.observing.snap import STATES
 from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
 from attnlab.shelf import single
@@ -25,46 +27,9 @@ from attnlab.shelf import single
 if TYPE_CHECKING:
     from attnlab.tasks.classes import SequenceClasses
 
-MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
+MOST_NUMBERS = 600_000  # on a page, which leaves out steps of longer histories
 DIGITS = 4
 BAND = 1.96  # standard errors
-
-
-class Shown(NamedTuple):
-    """A statistic of the page: a variable, the entry of its other dim, and its title."""
-
-    variable: str
-    title: str
-    entry: Mapping[str, Any] = {}
-
-
-SHOWN = (
-    Shown("relative_entropy", "entropy, of the largest possible"),
-    Shown("entropy", "entropy (nats)"),
-    Shown("effective_tokens", "effective tokens, exp(entropy)"),
-    Shown("keys_for", "keys for 95 % of the attention", {"mass": 0.95}),
-    Shown("keys_share", "keys for 95 %, of the visible ones", {"mass": 0.95}),
-    Shown("top_mass", "attention to the strongest key", {"k": 1}),
-    Shown("sink_mass", "attention to the first key", {"first": 1}),
-    Shown("self_mass", "attention to its own place"),
-    Shown("previous_mass", "attention to the place before"),
-    Shown("local_mass", "attention to the 64 nearest"),
-    Shown("mean_distance", "mean distance (keys)"),
-    Shown("induction_mass", "induction, above chance"),
-    Shown("duplicate_mass", "duplicate tokens, above chance"),
-    Shown("repeated_induction", "induction on random tokens that come twice"),
-    Shown("repeated_duplicate", "duplicate tokens on random tokens that come twice"),
-    Shown("common_mass", "attention to tokens of several sequences"),
-    Shown("heavy_mass", "received by the heaviest tenth of keys"),
-    Shown("frequency_correlation", "rank correlation of received with frequency"),
-    Shown("idf_correlation", "rank correlation of received with idf"),
-    Shown("max_logit", "largest logit, over all queries"),
-    Shown("largest_logit", "largest logit of a query, mean over queries"),
-    Shown("entropy_slack", "entropy above its floor (nats)"),
-    Shown("attention_speed", "speed of the maps, per step"),
-    Shown("heavy_overlap", "heavy hitters that were heavy before"),
-    Shown("learnable_sink_mass", "attention to the learnable sink"),
-)
 
 
 def report(
@@ -77,15 +42,14 @@ def report(
     dataset : xarray.Dataset
         Over (step, layer, head), measured or loaded; one over (layer, head) is one snapshot.
     path : path, optional
-        Where it is written, if it is.
+        File to write.
     theory : sequence of str, optional
-        Sentences of `expected(...)`, if papers were asked; without them, those
-        that came with the dataset.
+        Sentences of `expected(...)`; by default those of the dataset's attributes.
 
     Returns
     -------
     str
-        The page, which needs nothing from elsewhere.
+        The page, self-contained.
     """
     dataset = with_steps(dataset)
     theory = theory or json.loads(dataset.attrs.get("theory", "[]"))
@@ -108,28 +72,26 @@ def report(
 
 
 def page_data(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return what the page's script draws: statistics over (step, layer, head), rounded, None for
+    """Return the data of the page's script: statistics over (step, layer, head), rounded, None for
     NaN."""
-    there = [one for one in SHOWN if one.variable in dataset]
+    there = [label for name, label in LABELS.items() if label.title and name in dataset]
     of_step = len(there) * dataset.sizes["layer"] * dataset.sizes["head"]
     number = dataset.sizes["step"]
-    kept = np.unique(
-        np.linspace(0, number - 1, min(number, max(2, MOST_NUMBERS // of_step))).round().astype(int)
-    )
+    most = min(number, max(2, MOST_NUMBERS // of_step))
+    kept = np.unique(np.linspace(0, number - 1, most).round().astype(int))
     some = dataset.isel(step=kept)
-    steps = some["step"].values.tolist()
     modules = some["module"].values.tolist() if "module" in some.coords else []
     return {
-        "steps": steps,
+        "steps": some["step"].values.tolist(),
         "left_out": int(number - kept.size),
         "modules": [str(module) for module in modules],
-        "statistics": [_drawn(some, one) for one in there],
+        "statistics": [_drawn(some, label) for label in there],
         "snaps": _numbers(dataset["snap_step"]) if "snap_step" in dataset else None,
     }
 
 
 def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return a row for each head: its state, when it snapped and how surely, what still moves."""
+    """Return a row for each head: its state, its snap with the interval, and its speed since."""
     if "snap_state" not in dataset:
         return []
     sure = snap_is_sure(dataset)
@@ -148,55 +110,42 @@ def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return means over heads at the end: of each policy, what it keeps at each budget."""
+    """Return means over heads at the end: the mass that each policy keeps at each budget."""
     if "retained_mass" not in dataset:
         return []
-    names = [name for name in ("retained_mass", "output_error") if name in dataset]
-    last = dataset[names].isel(step=-1).mean(("layer", "head"))
-
-    def cell(**entry: Any) -> dict[str, Any]:
-        return {name: _number(float(last[name].sel(entry))) for name in names}
-
-    return [
-        {
-            "policy": POLICY_WORDS[str(policy)],
-            "cells": [
-                {"budget": float(budget), **cell(policy=policy, budget=budget)}
-                for budget in last["budget"].values
-            ],
-        }
-        for policy in last["policy"].values
-    ]
+    last = dataset.isel(step=-1, drop=True).mean(("layer", "head"))
+    rows = itertools.groupby(_rounded(budget_table(last)), lambda cell: cell["policy"])
+    return [{"policy": POLICY_WORDS[name], "cells": list(cells)} for name, cells in rows]
 
 
 def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return the rows of `budget_table` at the end, for those who build caches."""
+    """Return the rows of `budget_table` at the end, for readers who build caches."""
     if "retained_mass" not in dataset:
         return []
-    rows = budget_table(dataset.isel(step=-1, drop=True))
-    return [
-        {name: _number(value) if isinstance(value, float) else value for name, value in of.items()}
-        for of in rows
-    ]
+    return _rounded(budget_table(dataset.isel(step=-1, drop=True)))
+
+
+def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{n: _number(v) if isinstance(v, float) else v for n, v in row.items()} for row in rows]
 
 
 def short(value: float | None) -> str:
-    """Return a number in three digits, a dash for none."""
+    """Return a number in three digits; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _drawn(dataset: xr.Dataset, shown: Shown) -> dict[str, Any]:
-    values = dataset[shown.variable].sel(shown.entry)
-    # sequences that differ tell of sampled rows too
-    errors = (f"{shown.variable}_sequence_se", f"{shown.variable}_se")
-    error = next((dataset[name].sel(shown.entry) for name in errors if name in dataset), None)
+def _drawn(dataset: xr.Dataset, label: Label) -> dict[str, Any]:
+    values = dataset[label.name].sel(label.entry)
+    # errors over sequences include those of sampled rows
+    errors = (f"{label.name}_sequence_se", f"{label.name}_se")
+    error = next((dataset[name].sel(label.entry) for name in errors if name in dataset), None)
     band = None if error is None or not bool((error > 0).any()) else _numbers(BAND * error)
     return {
-        "name": shown.variable,
-        "title": shown.title,
-        "meaning": str(values.attrs.get("long_name", shown.title)),
+        "name": label.name,
+        "title": label.title,
+        "meaning": str(values.attrs.get("long_name", label.title)),
         "values": _numbers(values),
         "band": band,
     }
@@ -211,23 +160,18 @@ def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:
         shown["seconds spent on measuring"] = f"{float(dataset.attrs['seconds']):.1f}"
     if "made_at" in dataset.attrs:
         shown["made at"] = str(dataset.attrs["made_at"])
-    shown["versions"] = ", ".join(
-        f"{name} {version}"
-        for name, version in {**versions, "torch": dataset.attrs.get("torch")}.items()
-        if version
-    )
+    versions["torch"] = dataset.attrs.get("torch")
+    shown["versions"] = ", ".join(f"{name} {one}" for name, one in versions.items() if one)
     return shown
 
 
 def _numbers(values: xr.DataArray) -> Any:
-    """Return nested lists in the order step, layer, head; rounded, None where there is no
-    number."""
-    dims = [dim for dim in ("step", "layer", "head") if dim in values.dims]
-    array = values.transpose(*dims).values
-    flat: list[Any] = [_number(value) for value in array.ravel().tolist()]
-    for size in array.shape[:0:-1]:
-        flat = [flat[i : i + size] for i in range(0, len(flat), size)]
-    return flat
+    """Return nested lists in the order step, layer, head; rounded, None for NaN."""
+
+    def rounded(inner: Any) -> Any:
+        return [rounded(one) for one in inner] if isinstance(inner, list) else _number(inner)
+
+    return rounded(values.transpose("step", "layer", "head", missing_dims="ignore").values.tolist())
 
 
 def _number(value: float) -> float | None:
@@ -237,21 +181,21 @@ def _number(value: float) -> float | None:
 
 
 def expected(dataset: xr.Dataset, text: Any = None, names: Any = None) -> list[str]:
-    """Return what each paper says about a measured model, given the tokens that it learns from.
+    """Return the statements of each paper about a measured model and the tokens it learns from.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        As `attnlab.observe` makes it.
+        Result of `attnlab.observe`.
     text : array_like, optional
-        Tokens that the model learns from; by default those that came with the dataset.
+        Tokens that the model learns from; by default those of the dataset.
     names : tokenizer or sequence of str, optional
         A tokenizer, or the names of tokens in the order of their ids.
 
     Returns
     -------
     list of str
-        Sentences; where a paper cannot tell, why.
+        Sentences; where a paper cannot tell, its reason.
     """
     return [
         sentence
@@ -290,7 +234,7 @@ def classes(
     Returns
     -------
     SequenceClasses
-        As `attnlab.tasks.text.estimate_classes` makes them.
+        Result of `attnlab.tasks.text.estimate_classes`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Snap of each head's attention, with a bootstrap over sequences.
 
-The definition is that of `attnlab.measures.motion`. Here it is asked of a training whose learning
-rate may follow a schedule, and of sequences that may disagree.
+The definition is that of `attnlab.measures.motion`, here for a training whose learning rate may
+follow a schedule, and for sequences that may disagree.
 """
 
 from __future__ import annotations
@@ -9,26 +9,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.measures.arrays import Array, beside, double, namespace
 from attnlab.measures.maps import total_variation
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE, first_quiet
-
-if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+from attnlab.observing.layer_statistics import LABELS
 
 RESAMPLES = 1000
 INTERVAL = (0.05, 0.95)
 AT_A_TIME = 2**23  # speeds of resamples in memory
 # As in `measures.attention_speed`: rounding moves each entry by a few eps of itself
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-# Of each head, in `snap_state`: which of these is true at the end of the record.
+# Values of `snap_state`: state of a head at the end of the training.
 STATES = ("snapped", "still moving", "stopped by the schedule", "cannot tell", "never moved")
 SNAPPED, MOVING, STOPPED, UNKNOWN, NEVER = range(len(STATES))
 
@@ -37,9 +36,9 @@ SNAPPED, MOVING, STOPPED, UNKNOWN, NEVER = range(len(STATES))
 class Spans:
     """Equal spans of a training, and how far attention moved in each.
 
-    changes: over span, layer, sequence and head. steps: those that bound them, one more. length:
-    of each, in learning rate, or in steps where `rate_known` is False. known: which can be relied
-    on. stopped: whether the learning rate fell below 2 % of its peak at the end.
+    changes: over span, layer, sequence and head. steps: the bounds of the spans, one more. length:
+    of each, in learning rate, or in steps where `rate_known` is False. known: spans that are
+    reliable. stopped: whether the learning rate fell below 2 % of its peak at the end.
     """
 
     changes: xr.DataArray
@@ -55,7 +54,7 @@ def moved(
     after: Float[Array, "*layer sequence head row key"],
     row_query: Int[NDArray[Any], "sequence row"],
 ) -> Float[Array, "*layer sequence head"]:
-    """Return the mean over rows of sum |p - q|. Rows whose query is -1 are filling."""
+    """Return the mean over rows of sum |p - q|. Rows whose query is -1 do not count."""
     change = 2 * total_variation(double(before), double(after))  # layer sequence head row
     xp = namespace(change)
     rows = beside(change, (row_query >= 0)[:, None, :] * 1.0)
@@ -86,18 +85,18 @@ def speeds(changes: xr.DataArray, steps: NDArray[Any]) -> xr.Dataset:
 
 
 def stopped_by_schedule(steps: ArrayLike, sums: ArrayLike) -> bool:
-    """Tell whether the mean learning rate before the last record is below 2 % of its largest."""
+    """Check whether the mean learning rate before the last record is below 2 % of its largest."""
     mean = np.diff(sums) / np.diff(steps)
     return bool(mean.size and mean[-1] < SNAP_SHARE * mean.max())
 
 
 def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Dataset:
-    """Return the snap of each head and what is known of it.
+    """Return the snap of each head with its uncertainty.
 
     `snap_state` is one of STATES; `snap_step` the step of the snap, where there is one;
     `snap_speed_left` the speed in the last span over the peak, per learning rate; and
-    `snap_moved_since` the most attention that can have gone elsewhere since. The speed of a head is
-    the mean over sequences. Sequences are drawn again with replacement: `snap_median`, `snap_low`
+    `snap_moved_since` the most attention that can have moved elsewhere since. The speed of a head
+    is the mean over sequences. Sequences are resampled with replacement: `snap_median`, `snap_low`
     and `snap_high` (90 % of the resamples that have a snap, and never narrower than a span), and
     `snap_missing`, the share of resamples without one. These are errors over sequences of one
     training: another training may snap elsewhere.
@@ -111,7 +110,6 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
     dims, shape = ("layer", "head"), of_head.shape[:2]
     first = _first(of_head.values, spans)
     snapped = first >= 0
-    found = np.where(snapped, spans.steps[first], np.nan)
     if len(spans.length):
         with np.errstate(invalid="ignore", divide="ignore"):
             peak = np.where(spans.known, of_head.values, -np.inf).max(-1)
@@ -121,27 +119,18 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
     sums = np.cumsum(changes.mean("sequence").transpose(*dims, "span").values[..., ::-1], axis=-1)
     sums = np.concatenate([np.zeros((*shape, 1)), sums], axis=-1) / 2
     since = np.take_along_axis(sums, np.where(snapped, len(spans.length) - first, 0)[..., None], -1)
-    values: dict[str, tuple[NDArray[Any], str]] = {
-        "snap_step": (found, "step at which the head's attention snaps"),
-        "snap_speed_left": (left, "speed in the last span over its peak" + _per(spans)),
-        "snap_moved_since": (
-            np.where(snapped, since[..., 0], np.nan),
-            "attention that went elsewhere since the snap, at most",
-        ),
+    values = {
+        "snap_step": np.where(snapped, spans.steps[first], np.nan),
+        "snap_speed_left": left,
+        "snap_moved_since": np.where(snapped, since[..., 0], np.nan),
         **_resamples(speed, spans, first, resamples, seed),
+        "snap_state": _states(first, left, peak, spans),
     }
-    result = xr.Dataset(
-        {name: (dims, one, {"long_name": meaning}) for name, (one, meaning) in values.items()}
-    )
-    state = _states(first, left, peak, spans)
-    result["snap_state"] = (
-        dims,
-        state,
-        {
-            "long_name": "whether the head's attention has snapped",
-            "flag_meanings": " ".join(name.replace(" ", "_") for name in STATES),
-        },
-    )
+    result = xr.Dataset({n: (dims, one, LABELS[n].attrs) for n, one in values.items()})
+    per = "learning rate" if spans.rate_known else "step: the learning rate is unknown"
+    result["snap_speed_left"].attrs["long_name"] += f", per {per}"
+    flags = " ".join(name.replace(" ", "_") for name in STATES)
+    result["snap_state"].attrs["flag_meanings"] = flags
     return result.assign_attrs(
         snap_resamples=resamples,
         snap_sequences=speed.sizes["sequence"],
@@ -170,14 +159,10 @@ def _states(
     return state
 
 
-def _per(spans: Spans) -> str:
-    return ", per learning rate" if spans.rate_known else ", per step: the learning rate is unknown"
-
-
 def _resamples(
     speed: xr.DataArray, spans: Spans, first: NDArray[np.intp], resamples: int, seed: int
-) -> dict[str, tuple[NDArray[Any], str]]:
-    """Return what resampled sequences say of the snap."""
+) -> dict[str, NDArray[Any]]:
+    """Return quantiles of the snap over resampled sequences."""
     # there may be no span yet, so that numpy cannot find out how many heads there are
     heads = speed.sizes["layer"] * speed.sizes["head"]
     units = speed.values.reshape(speed.sizes["sequence"], heads, speed.sizes["span"])
@@ -193,19 +178,14 @@ def _resamples(
     missing = (table < 0).mean(axis=1)
     if len(units) < 2 or not spans.rate_known:
         low = middle = high = missing = np.full(len(table), np.nan)
-    values = {
-        "snap_median": (middle, "median of the resamples that have a snap"),
-        "snap_low": (low, "5 % of the resamples lie below, or the span before the snap begins"),
-        "snap_high": (high, "5 % of the resamples that have a snap lie above"),
-        "snap_missing": (missing, "share of the resamples without a snap"),
-    }
-    return {name: (one.reshape(first.shape), meaning) for name, (one, meaning) in values.items()}
+    values = {"snap_median": middle, "snap_low": low, "snap_high": high, "snap_missing": missing}
+    return {name: one.reshape(first.shape) for name, one in values.items()}
 
 
 def _resampled(
     units: NDArray[np.float64], resamples: int, seed: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield speeds (head, resample, span) of some heads at a time: all would not fit in memory."""
+    """Yield speeds (head, resample, span), some heads at a time to bound memory."""
     number, heads, spans = units.shape
     rng = np.random.default_rng(seed)
     weights = rng.multinomial(number, np.full(number, 1 / number), resamples) / number

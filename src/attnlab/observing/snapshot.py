@@ -1,4 +1,4 @@
-"""Snapshot of a model: the statistics of every layer's attention in one forward pass."""
+"""Snapshot of a model: statistics of every layer's attention in one undisturbed forward pass."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import random
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,47 +22,31 @@ from attnlab.files.errors import InputError
 from attnlab.measures.arrays import alone, exactly, on_processor
 from attnlab.observing import statistics
 from attnlab.observing.call import AttentionCall, Heads, concat_heads
-from attnlab.observing.capture import Capture, CapturedCall, OutputCheck, capturing
-from attnlab.observing.layer_statistics import LayerDatasets, LayerStatistics, to_host
+from attnlab.observing.capture import Capture, CapturedCall, require_match
+from attnlab.observing.layer_statistics import LayerStatistics, concat_sequences, to_host
 from attnlab.observing.probe import Probe, make_probe
 from attnlab.observing.query_plan import QueryPlan, TooShort
-from attnlab.observing.weights import (
-    ModelLayout,
-    WeightCapture,
-    WeightStatistics,
-    capturing_weights,
-)
+from attnlab.observing.sources import capturing
+from attnlab.observing.weights import ModelLayout, WeightCapture, WeightStatistics
 
-_ABSENT = object()
-# Attributes that every module has, which are left alone, but for buffers and the mode.
+# Attributes that every module has; only buffers and the mode are restored of these.
 _TORCHS_OWN = frozenset(vars(nn.Module()))
-# Types of attributes that nothing changes in place; weights and modules are not the forward's.
-_FIXED = (
-    int,
-    float,
-    str,
-    bytes,
-    type(None),
-    torch.dtype,
-    torch.device,
-    type,
-    nn.Parameter,
-    nn.Module,
-)
+# Types of attributes that nothing changes in place; a forward pass leaves weights and modules alone
+_FIXED = (int, float, str, bytes, type(None), torch.dtype, torch.device, type)
 _ONE_AT_A_TIME = threading.RLock()
-# On an accelerator a block may take so much for each sequence of the probe, if that is more than
-# BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
+# On an accelerator, bytes of a block for each sequence of the probe, if that is more than
+# BUDGET_BYTES: small blocks leave it idle, and the model's own forward pass grows with these too
 SEQUENCE_BYTES, MOST_BYTES = 2**27, 2**30
-SEQUENCES = 4
-LENGTH = 64  # tokens that come twice, or as many as fit into the probe's length
-NAMES = {"induction_mass": "repeated_induction", "duplicate_mass": "repeated_duplicate"}
+SEQUENCES = 4  # of repeated random tokens
+LENGTH = 64  # tokens that are repeated, or as many as fit into the probe's length
+REPEATED = {"induction_mass": "repeated_induction", "duplicate_mass": "repeated_duplicate"}
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the module that holds the model's own code: neither compiled nor in a data-parallel
     wrapper.
 
-    Replicas are alike, and a forward of theirs outside the wrapper waits for no other process.
+    Replicas are alike, and outside the wrapper a forward pass does not wait for other processes.
     """
     wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
     while True:
@@ -84,8 +68,8 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 def refuse_partitioned(model: nn.Module) -> None:
-    """Refuse a model whose weights DeepSpeed has partitioned (ZeRO-3): a forward in one process
-    would wait for the others without end."""
+    """Refuse a model whose weights DeepSpeed has partitioned (ZeRO-3): a forward pass in one
+    process would wait for the others for ever."""
     if any(hasattr(p, "ds_id") or hasattr(p, "ds_status") for p in model.parameters()):
         raise InputError(
             "model: its weights are partitioned by DeepSpeed ZeRO-3, with which nothing can be "
@@ -107,16 +91,16 @@ def is_sharded(model: nn.Module) -> bool:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Run the model in evaluation mode, without gradients, uncompiled; then put everything back.
+    """Run the model in evaluation mode, without gradients, uncompiled; then restore everything.
 
-    Put back are the mode of each module, buffers, what the forward sets or changes in attributes of
-    modules (counters, lists, generators), the random numbers of Python, numpy and torch on every
-    device of the model, compiled calls, and autocast. The forward has the autocast of the training
-    but not its cache: a weight that was cast without gradients would be used again by the training
-    step around it, and its gradient would be lost.
+    Restored are the mode of each module, buffers, attributes of modules that the forward sets or
+    changes in place (counters, lists, generators), the random numbers of Python, numpy and torch on
+    every device of the model, compiled calls, and autocast. The forward has the autocast of the
+    training but not its cache: the training step around it would use a weight that was cast without
+    gradients again, and lose its gradient.
 
-    Random numbers belong to the process, so that threads that measure take turns: each would
-    otherwise put back what another has drawn.
+    Random numbers belong to the process, so that threads take turns at measuring: each would
+    otherwise restore the state of another.
     """
     with ExitStack() as undo:
         undo.enter_context(_ONE_AT_A_TIME)
@@ -128,28 +112,23 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         _set_modes(modules, [False] * len(modules))
         for module in modules:
             _uncompile(module, undo)
-        undo.enter_context(torch.inference_mode(False))  # of its tensors torch tells less
+        undo.enter_context(torch.inference_mode(False))  # its tensors have no version
         undo.enter_context(torch.no_grad())
         for kind in {device.type for device in devices}:
-            enabled = torch.is_autocast_enabled(kind)
-            undo.enter_context(
-                torch.autocast(
-                    kind, torch.get_autocast_dtype(kind), enabled=enabled, cache_enabled=False
-                )
-            )
+            dtype, enabled = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+            undo.enter_context(torch.autocast(kind, dtype, enabled=enabled, cache_enabled=False))
         yield
 
 
 def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
-    """Set the mode of each module; train() and eval() may do more than that: LoRA merges its
-    weights."""
+    """Set the mode of each module; train() and eval() may do more: LoRA merges its weights."""
     for module, training in zip(modules, modes, strict=True):
         if module.training != training:
             module.training = training
 
 
 def _keep_random_numbers(devices: set[torch.device], undo: ExitStack) -> None:
-    """Put them back later; meanwhile they are the same in every forward."""
+    """Restore random states later; meanwhile they are the same in every forward pass."""
     undo.callback(random.setstate, random.getstate())
     undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
     undo.callback(torch.set_rng_state, torch.get_rng_state())
@@ -161,9 +140,9 @@ def _keep_random_numbers(devices: set[torch.device], undo: ExitStack) -> None:
 
 
 def _keep_attributes(modules: list[nn.Module], undo: ExitStack, *, buffers_only: bool) -> None:
-    """Put attributes of modules back later, those that are set and those that are changed in place.
+    """Restore attributes of modules later, those that are set and those that are changed in place.
 
-    buffers_only: of sharded weights, whose wrapper keeps a state of its own in the modules.
+    buffers_only: with sharded weights, whose wrapper keeps state of its own in the modules.
     """
     seen: dict[int, Any] = {}
     for module in modules:
@@ -171,16 +150,16 @@ def _keep_attributes(modules: list[nn.Module], undo: ExitStack, *, buffers_only:
         if not buffers_only:
             own = {name: v for name, v in vars(module).items() if name not in _TORCHS_OWN}
             undo.callback(_put_back_attributes, module, own)
-            _keep_each(own.values(), undo, seen)
+            _keep(tuple(own.values()), undo, seen)
 
 
 def _keep(value: Any, undo: ExitStack, seen: dict[int, Any]) -> None:
-    """Put a value back later that may be changed in place; `seen` has those that are kept.
+    """Restore a value later that may be changed in place; `seen` has the values kept so far.
 
-    Other objects are left alone: what the state of one means (of a quantised weight, say) only its
-    own code knows.
+    Objects of other types are left alone: only their own code knows what their state means (that
+    of a quantised weight, say).
     """
-    if isinstance(value, _FIXED) or id(value) in seen:
+    if isinstance(value, (nn.Parameter, nn.Module, *_FIXED)) or id(value) in seen:
         return
     seen[id(value)] = value
     if isinstance(value, torch.Tensor):
@@ -196,19 +175,13 @@ def _keep(value: Any, undo: ExitStack, seen: dict[int, Any]) -> None:
         undo.callback(setattr, value.bit_generator, "state", value.bit_generator.state)
     elif isinstance(value, np.random.RandomState):
         undo.callback(value.set_state, value.get_state())
-    elif isinstance(value, dict):
-        undo.callback(_put_back_items, value, dict(value))
-        _keep_each(value.values(), undo, seen)
-    elif isinstance(value, list | set | deque):
-        undo.callback(_refill, value, list(value))
-        _keep_each(value, undo, seen)
-    elif isinstance(value, tuple):
-        _keep_each(value, undo, seen)
-
-
-def _keep_each(values: Iterable[Any], undo: ExitStack, seen: dict[int, Any]) -> None:
-    for one in values:
-        _keep(one, undo, seen)
+    elif isinstance(value, dict | list | set | deque | tuple):
+        if isinstance(value, dict):
+            undo.callback(_put_back_items, value, dict(value))
+        elif not isinstance(value, tuple):
+            undo.callback(_refill, value, list(value))
+        for one in value.values() if isinstance(value, dict) else value:
+            _keep(one, undo, seen)
 
 
 def _put_back_attributes(module: nn.Module, own: dict[str, Any]) -> None:
@@ -236,7 +209,7 @@ def _refill(holder: Any, items: list[Any]) -> None:
 
 def version_of(tensor: Tensor | None) -> int | None:
     """Return a number that changes with the tensor's content; None for tensors of inference mode,
-    of which torch does not tell."""
+    which have none."""
     return None if tensor is None or tensor.is_inference() else tensor._version
 
 
@@ -247,13 +220,12 @@ def _put_back(tensor: torch.Tensor, version: int | None, content: torch.Tensor) 
 
 
 def _uncompile(module: nn.Module, undo: ExitStack) -> None:
-    compiled = module.__dict__.get("_compiled_call_impl", _ABSENT)
-    if compiled is not _ABSENT and compiled is not None:
+    if (compiled := module.__dict__.get("_compiled_call_impl")) is not None:
         undo.callback(setattr, module, "_compiled_call_impl", compiled)
         module._compiled_call_impl = None
     if "_orig_mod" in module.__dict__.get("_modules", ()):  # a part that torch.compile has wrapped
         undo.callback(setattr, module, "forward", module.forward)
-        # not its bound __call__, which `attnlab.observing.calls` would not see
+        # not its bound __call__, which `capture.follow` would not see
         module.forward = lambda *args, **kwargs: module._orig_mod(*args, **kwargs)
 
 
@@ -261,10 +233,10 @@ def _uncompile(module: nn.Module, undo: ExitStack) -> None:
 class Snapshot:
     """Statistics of all layers in one forward pass.
 
-    groups: what was measured of layers that are alike.
+    groups: statistics of layers that are alike.
     order: the names of all layers, as they ran.
-    unseen: what ran without being seen, and its classes: see `Capture.unseen`.
-    weights: what the weights and the MLP of each layer say.
+    unseen: modules that ran without being captured, and their classes: see `Capture.unseen`.
+    weights: statistics of the weights and the MLP of each layer.
     """
 
     groups: tuple[LayerStatistics, ...]
@@ -272,27 +244,23 @@ class Snapshot:
     unseen: Mapping[str, str] = field(default_factory=dict)
     weights: WeightStatistics = field(default_factory=WeightStatistics)
 
-    @classmethod
-    def of(
-        cls, layers: Mapping[str, xr.Dataset], unseen: Mapping[str, str], weights: WeightStatistics
-    ) -> Snapshot:
-        """Make a snapshot from the datasets of layers, in the order in which they ran."""
-        groups = tuple(LayerStatistics.of(name, one) for name, one in layers.items())
-        return cls(groups, tuple(layers), unseen, weights)
+    def layer(self, name: str) -> xr.Dataset:
+        """Return the dataset of a layer, over (sequence, head), with a coord `kind`: "self", or
+        "cross" where keys belong to another sequence."""
+        return next(group for group in self.groups if name in group.layers).dataset(name)
 
     @cached_property
-    def layers(self) -> Mapping[str, xr.Dataset]:
-        """Dataset of each layer, over (sequence, head), with a coord `kind`: "self", or "cross"
-        where keys are of another sequence."""
-        return LayerDatasets(self.groups, self.order)
+    def layers(self) -> dict[str, xr.Dataset]:
+        """Datasets of all layers, in the order in which they ran."""
+        return {name: self.layer(name) for name in self.order}
 
 
 @dataclass(eq=False)
 class SnapshotCache:
-    """Values that snapshots of a model keep for the next: what does not change with its weights.
+    """Values that a snapshot keeps for the next: those that do not change with the weights.
 
-    same_probe: whether all are of one probe; then what is known of its rows is kept too.
-    layout: how the model is built. number: snapshots so far, and layers: how many it has.
+    same_probe: whether all snapshots use one probe; then their plans are kept too.
+    layout: structure of the model. number: snapshots so far. layers: number of layers.
     """
 
     same_probe: bool = False
@@ -302,8 +270,8 @@ class SnapshotCache:
     layers: int = 1
 
     def checks_output(self, layer: int) -> bool:
-        """Check whether to compute this layer's output again: in the first snapshot of each layer,
-        later of one after the other, because it is the code that would be wrong."""
+        """Check whether to compute this layer's output again: in the first snapshot every layer,
+        later one layer in turn, because only the code could be wrong."""
         return self.number == 0 or layer == self.number % self.layers
 
     def keep(self, layers: int, plans: Mapping[Hashable, QueryPlan]) -> None:
@@ -315,8 +283,7 @@ class SnapshotCache:
 
 @dataclass(eq=False)
 class _LayerGroup:
-    """Layers that are alike: held until they are measured together, then until they are
-    summarized."""
+    """Layers that are alike, held until they are measured together and then summarized."""
 
     plan: QueryPlan
     version: int | None  # of the mask, with which they have to be measured
@@ -326,7 +293,7 @@ class _LayerGroup:
     names: list[str] = field(default_factory=list)
 
     def hold(self, captured: CapturedCall) -> None:
-        """Take of a call what is measured of it; of its own, because the model goes on."""
+        """Keep what is measured of a call; copied, because the model goes on."""
         call, plan = captured.call, self.plan
         heads = plan.heads(call)
         if plan.together > 1 and heads.key.data_ptr() == call.key.data_ptr():
@@ -350,39 +317,37 @@ class _LayerGroup:
 
     @property
     def full(self) -> bool:
-        """True if no more would fit beside those that were measured."""
+        """True if the next layers would not fit into memory beside the measured ones."""
         each = statistics.bytes_of(self.measurements[0], self.values[0]) if self.measurements else 0
         return (len(self.names) + self.plan.together) * each > self.plan.budget_bytes
 
     def statistics(self) -> LayerStatistics:
-        """Return the statistics of all of them."""
+        """Return the statistics of all layers of the group."""
         self.measure()
         return statistics.summarize_layers(self.plan, self.measurements, self.values, self.names)
 
 
+@dataclass(eq=False)
 class SnapshotBuilder:
-    """Measures the calls that it is shown, layers that are alike together.
+    """Measures the calls of one forward pass, layers that are alike together.
 
-    What waits of a call is what is measured of it, and only as long as a block may be large.
-    live: whether the forward is the training's own, which goes on where its batch is too short to
-    be measured: then nothing is.
+    It holds the measured part of a call, and only as long as that fits into a block.
+    live: whether the forward pass is the training's own: then a batch that is too short to be
+    measured is skipped.
     """
 
-    def __init__(
-        self,
-        batch: Callable[[], Probe],
-        weights: WeightCapture,
-        cache: SnapshotCache,
-        *,
-        rows: int | None,
-        min_keys: int,
-        live: bool = False,
-    ) -> None:
-        self._cache, self._live = cache, live
-        self._batch, self._weights, self._rows, self._min_keys = batch, weights, rows, min_keys
+    batch: Callable[[], Probe]
+    weights: WeightCapture
+    cache: SnapshotCache
+    _: KW_ONLY
+    rows: int | None
+    min_keys: int
+    live: bool = False
+
+    def __post_init__(self) -> None:
         self._order: list[str] = []
-        self._checks: list[OutputCheck] = []
-        self._plans = dict(cache.plans)
+        self._checks: list[tuple[str, str, Tensor]] = []
+        self._plans = dict(self.cache.plans)
         self._waiting: dict[Hashable, _LayerGroup] = {}
         self._groups: list[LayerStatistics] = []
         self._too_short = False
@@ -391,17 +356,17 @@ class SnapshotBuilder:
         """Measure a call. Does not synchronise with the device."""
         if self._too_short:
             return
-        asked = self._cache.checks_output(len(self._order))
-        if asked and (output_check := captured.output_check()) is not None:
-            self._checks.append(output_check)
-        batch, call = self._batch(), captured.call
+        asked = self.cache.checks_output(len(self._order))
+        if asked and (numbers := captured.output_check()) is not None:
+            self._checks.append((captured.layer, captured.kind, numbers))
+        batch, call = self.batch(), captured.call
         inputs = batch.call_inputs(captured)
-        number, heads = call.shape[:2]
-        if heads == 1 and number > batch.sequences and number % batch.sequences == 0:
+        (number, heads), sequences = call.shape[:2], len(batch.first)
+        if heads == 1 and number > sequences and number % sequences == 0:
             warnings.warn(
                 f"{captured.layer or 'the model'}: {number} sequences of one head, where the batch "
-                f"has {batch.sequences}: what it has folded into them (heads, windows) counts as "
-                "sequences, so that errors over sequences are over those too",
+                f"has {sequences}: heads or windows folded into them count as sequences, so that "
+                "errors over sequences are over those too",
                 stacklevel=2,
             )
         self._order.append(captured.layer)
@@ -409,25 +374,28 @@ class SnapshotBuilder:
             kind = _plan_key(call, inputs)
             plan = self._plans.get(kind)
             if plan is None:
+                sample: dict[str, Any] = {"rows": self.rows, "min_keys": self.min_keys}
+                budget_bytes = _budget_bytes(call)
                 try:
-                    plan = self._plans[kind] = self._plan(call, inputs)
+                    plan = QueryPlan.of(call, seed=0, budget_bytes=budget_bytes, **sample, **inputs)
                 except TooShort:
-                    if not self._live:
+                    if not self.live:
                         raise
                     self._too_short = True
                     return
+                self._plans[kind] = plan
             group = self._waiting.setdefault(kind, _LayerGroup(plan, version_of(call.mask)))
             group.hold(captured)
             # a training may fill the mask of its next batch into this one's
-            changes = self._live and call.mask is not None
+            changes = self.live and call.mask is not None
             if changes or len(group.held) == plan.together:
                 group.measure()
                 if group.full:
                     self._groups.append(self._waiting.pop(kind).statistics())
-            self._weights.at(captured, inputs["present"])
+            self.weights.at(captured, inputs["present"])
 
     def result(self, capture: Capture) -> Snapshot:
-        """Return the snapshot; refuse calls that do not explain what the model made of them."""
+        """Return the snapshot; refuse calls that do not explain the model's outputs."""
         unseen = capture.unseen()
         if capture.foreign:
             kinds = ", ".join(sorted(capture.foreign))
@@ -451,20 +419,14 @@ class SnapshotBuilder:
             with exactly(group.plan.call.query):
                 self._groups.append(group.statistics())
         self._waiting.clear()
-        numbers = [output_check.numbers for output_check in self._checks]
+        numbers = [found for _, _, found in self._checks]
         # one wait for the device in all
-        groups, others = to_host(self._groups, [*numbers, *self._weights.waiting()])
-        for output_check, found in zip(self._checks, others, strict=False):
-            output_check.require_match(*found.tolist())
-        self._cache.keep(len(self._order), self._plans)
-        weights = self._weights.result(others[len(numbers) :])
+        groups, others = to_host(self._groups, [*numbers, *self.weights.waiting()])
+        for (layer, kind, _), found in zip(self._checks, others, strict=False):
+            require_match(layer, kind, *found.tolist())
+        self.cache.keep(len(self._order), self._plans)
+        weights = self.weights.result(others[len(numbers) :])
         return Snapshot(groups, tuple(self._order), unseen, weights)
-
-    def _plan(self, call: AttentionCall, inputs: Mapping[str, Any]) -> QueryPlan:
-        most, min_keys = _budget_bytes(call), self._min_keys
-        return QueryPlan.of(
-            call, rows=self._rows, seed=0, budget_bytes=most, min_keys=min_keys, **inputs
-        )
 
 
 def take_snapshot(
@@ -475,13 +437,14 @@ def take_snapshot(
     min_keys: int = statistics.MIN_KEYS,
     cache: SnapshotCache | None = None,
 ) -> Snapshot:
-    """Run the probe through the model, beside whatever else it does, and measure each layer.
+    """Run the probe through the model, undisturbed, and measure each layer.
 
-    cache: what earlier snapshots of the same model on the same probe have left; added to.
+    cache: values kept from earlier snapshots of the same model on the same probe; added to.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     there, cache = probe.on(device), cache or SnapshotCache()
-    with undisturbed(model), capturing_weights(model, cache.layout) as weights:
+    with undisturbed(model), ExitStack() as opened:
+        weights = WeightCapture(model, opened, cache.layout)
         builder = SnapshotBuilder(lambda: there, weights, cache, rows=rows, min_keys=min_keys)
         with capturing(model, builder.add) as capture:
             there.run(model)
@@ -505,24 +468,13 @@ def _budget_bytes(call: AttentionCall) -> int:
 
 def _plan_key(call: AttentionCall, inputs: Mapping[str, Any]) -> Hashable:
     """Return a key that is the same for calls that are alike in all but their numbers."""
-    mask, value = call.mask, call.value
-    of_mask = None
+    mask, value, of_mask = call.mask, call.value, None
     if mask is not None:
         of_mask = (mask.data_ptr(), mask.shape, mask.stride(), version_of(mask))
-    return (
-        call.shape,
-        call.key.shape,
-        None if value is None else (value.shape, value.dtype),
-        call.query.dtype,
-        call.query.device,
-        of_mask,
-        call.causal,
-        call.window,
-        call.cross,
-        call.softcap,
-        call.sinks is None,
-        *(id(one) for one in inputs.values()),
-    )
+    of_value = None if value is None else (value.shape, value.dtype)
+    tensors = (call.shape, call.key.shape, call.query.dtype, call.query.device, of_value, of_mask)
+    settings = (call.causal, call.window, call.cross, call.softcap, call.sinks is None)
+    return (*tensors, *settings, *map(id, inputs.values()))
 
 
 def is_first_process() -> bool:
@@ -531,20 +483,20 @@ def is_first_process() -> bool:
 
 
 def gather_sequences(snapshot: Snapshot) -> Snapshot:
-    """Gather the snapshots of all processes as more sequences of each layer; every one has to call
-    it."""
+    """Gather the snapshots of all processes as more sequences of each layer; every process has to
+    call it."""
     if not _several():
         return snapshot
-    # maps stay: each process has its own tokens, and perhaps as many keys
-    of_heads = {name: one.drop_dims(["row", "key"]) for name, one in snapshot.layers.items()}
-    parts: list[dict[str, xr.Dataset]] = [{}] * dist.get_world_size()
-    dist.all_gather_object(parts, of_heads)
-    names = list(dict.fromkeys(name for part in parts for name in part))
-    layers = {
-        name: xr.concat([part[name] for part in parts if name in part], "sequence")
-        for name in names
-    }
-    return Snapshot.of(layers, snapshot.unseen, snapshot.weights)
+    # arrays over keys are left out: each process has its own tokens
+    own = [concat_sequences([one]) for group in snapshot.groups for one in group.apart()]
+    parts: list[list[LayerStatistics]] = [[]] * dist.get_world_size()
+    dist.all_gather_object(parts, own)
+    order = tuple(dict.fromkeys(one.layers[0] for part in parts for one in part))
+    groups = (
+        concat_sequences([one for part in parts for one in part if one.layers == (name,)])
+        for name in order
+    )
+    return replace(snapshot, groups=tuple(groups), order=order)
 
 
 def _several() -> bool:
@@ -552,21 +504,21 @@ def _several() -> bool:
 
 
 def random_twice(model: nn.Module, probe: Probe) -> Probe:
-    """Draw random tokens, of those that the probe has, and repeat them.
+    """Draw random tokens from those of the probe, and repeat them.
 
-    Only copying predicts their second half, so that heads that copy show as they do not on text.
+    Only copying predicts their second half, so that heads that copy stand out more than on text.
     """
     tokens = probe.side.tokens
     if tokens is None:
         raise InputError(
-            "repeated: the probe has no token ids of which some could be drawn; leave it out"
+            "repeated: the probe has no token ids from which some could be drawn; leave it out"
         )
     real = tokens if probe.side.real is None else tokens[probe.side.real.to(tokens.device)]
     words = np.unique(real.cpu().numpy())
     length = min(LENGTH, tokens.shape[-1] // 2)
     rng = np.random.default_rng(0)  # the same at every step
     whole = np.tile(words, (SEQUENCES, -(-length // len(words))))
-    drawn = rng.permuted(whole, axis=1)[:, :length]  # each but once, where there are enough
+    drawn = rng.permuted(whole, axis=1)[:, :length]  # each only once, where there are enough
     return make_probe(model, torch.as_tensor(np.concatenate([drawn, drawn], axis=1)))
 
 
@@ -578,25 +530,21 @@ def with_repeated(
     min_keys: int,
     cache: SnapshotCache | None = None,
 ) -> Snapshot:
-    """Add what layers do on repeated random tokens, the mean over sequences.
+    """Add induction and duplicate mass on repeated random tokens, the mean over sequences.
 
-    They may be shorter than the probe: where none of their queries sees `min_keys` keys, those of
-    the second half count, which are all that has something to copy.
+    These may be shorter than the probe: where none of their queries sees `min_keys` keys, those of
+    the second half count, which are the only ones with something to copy.
     """
     assert probe.side.tokens is not None
     length = probe.side.tokens.shape[-1]
     min_keys = min_keys if min_keys <= length else length // 2
     other = take_snapshot(model, probe, min_keys=min_keys, cache=cache)
     weights = snapshot.weights
-    values = {
-        layer: dict(weights.values.get(layer, {}))
-        | {
-            name: found[variable].mean("sequence").values
-            for variable, name in NAMES.items()
+    values = {layer: dict(found) for layer, found in weights.values.items()}
+    for layer, found in other.layers.items():
+        values.setdefault(layer, {}).update(
+            (name, found[variable].mean("sequence").values)
+            for variable, name in REPEATED.items()
             if variable in found
-        }
-        for layer, found in other.layers.items()
-    }
-    return replace(
-        snapshot, weights=WeightStatistics({**weights.values, **values}, weights.unrecognised)
-    )
+        )
+    return replace(snapshot, weights=WeightStatistics(values, weights.unrecognised))

@@ -1,11 +1,11 @@
-"""Statistics of calls of attention, exact, a block of queries at a time.
+"""Statistics of attention calls, exact, computed from a block of queries at a time.
 
-They are given for each sequence and head, so that a bootstrap over sequences is possible
-afterwards. docs/measures.md says what each is and where it misleads.
+They are per sequence and head, so that a bootstrap over sequences is possible afterwards.
+docs/measures.md says what each means and where it misleads.
 
-`measure_heads` computes attention weights block by block, for the heads of several layers at once,
-and keeps what needs them; `summarize_layers` makes statistics of that for still more layers:
-small operations are worth doing only for many.
+`measure_heads` is the one function that computes attention weights: block by block, for the heads
+of several layers at once. `summarize_layers` makes statistics of its measurements, for even more
+layers at once, because small operations pay only for many.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError, require_whole
@@ -25,40 +26,28 @@ from attnlab.files.provenance import provenance
 from attnlab.measures import arrays, maps, places
 from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
+from attnlab.observing import call as calls
 from attnlab.observing import kv_cache
-from attnlab.observing.call import (
-    BASIC,
-    LOW,
-    AttentionCall,
-    Block,
-    CallPart,
-    Heads,
-    even_cuts,
-    joined,
-    ranked_mass,
-    split_layers,
-)
-from attnlab.observing.layer_statistics import MAXIMA, ROW_MEANS, LayerStatistics
+from attnlab.observing.call import BASIC, LOW, AttentionCall, Block, CallPart, Heads, joined
+from attnlab.observing.layer_statistics import LABELS, MAXIMA, LayerStatistics
 from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_mean
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 MIN_KEYS = 16
 BUDGET_BYTES = 256 * 2**20
-BYTES_OF_A_COLUMN = 32  # of a row, in float64 and with what is computed from it
+# bytes for each column of a row and for each key while layers are summarized, in float64
+BYTES_OF_A_COLUMN, BYTES_OF_A_KEY = 32, 64
 LARGEST = BASIC.index("largest_logit")
-BYTES_OF_A_KEY = 64  # and of a key
 
 
 @dataclass(frozen=True, eq=False)
 class HeadMeasurements:
     """Measurements taken from the attention weights of the heads of some layers.
 
-    columns: of each chosen row. totals: attention received by keys, from all rows and from the
-    prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
-    sink: what a learnable sink takes from the later rows. short: what the first key gets from the
-    rows that see too few keys to be chosen. largest: the largest logit of all rows.
+    columns: statistics of each chosen row. totals: attention received by keys, from all rows and
+    from the prompt's. fixed, later: attention weights of these rows. window: attention received by
+    keys from the rows that vote. sink: attention of the later rows to a learnable sink. short:
+    attention received by the first key from rows that see too few keys to be chosen. largest:
+    largest logit of all rows. learnable: whether there is a learnable sink.
     """
 
     layers: int
@@ -70,10 +59,20 @@ class HeadMeasurements:
     sink: Float[Array, "batch head row"] | None
     short: Float[Array, "batch head"]
     largest: Float[Array, "batch head"]
-    learnable: bool  # whether there is a learnable sink
+    learnable: bool
 
 
-def statistics(
+def statistics(call: AttentionCall, **options: Any) -> xr.Dataset:
+    """Measure one call: return a dataset over (sequence, head); options of `measure_call`.
+
+    Coords are `kind`, "self" or "cross", and the `token` of each key where it was given. Meanings
+    are in the attributes. Means over rows have their standard error beside them, as `NAME_se`: 0
+    where all are measured.
+    """
+    return measure_call(call, **options).dataset(str(call.layer))
+
+
+def measure_call(
     call: AttentionCall,
     *,
     rows: int | None = None,
@@ -81,34 +80,31 @@ def statistics(
     budget_bytes: int = BUDGET_BYTES,
     seed: int = 0,
     **given: ArrayLike | Array | None,
-) -> xr.Dataset:
-    """Measure one call: a dataset over (sequence, head), with what each variable is in its attrs.
+) -> LayerStatistics:
+    """Measure one call: return its statistics by sequence and head.
 
-    tokens: (batch, key), the token of every key, for all that is said of tokens. present: (batch,
-    query), False for padded queries: they are left out. Without it, a position whose key the mask
-    hides from all queries is padding (if all others see their own). starts: (batch,
-    query), the first key of a query's own text in packed sequences; without it, the first key that
-    some query of the sequence sees. rows: how many rows are sampled, of all sequences together;
-    None measures all. min_keys: rows that see fewer are left out. budget_bytes: what a block may
-    take. seed: of the sample, which is the same at every step.
+    tokens: (batch, key), the token of every key, for statistics of tokens. present: (batch, query),
+    False for padded queries, which are left out. Without it, a position whose key the mask hides
+    from all queries is padding (if all others see their own). starts: (batch, query), the first key
+    of a query's own text in packed sequences; without it, the first key that some query of the
+    sequence sees. rows: number of rows to sample, of all sequences together; None measures all.
+    min_keys: rows that see fewer are left out. budget_bytes: memory of a block. seed: of the
+    sample, which is the same at every step.
 
-    Coords are `kind`, "self" or "cross", and the `token` of each key where it was given. Means over
-    rows have their standard error beside them, as `NAME_se`: 0 where all are measured.
-    What has no meaning is left out: places where keys are of another sequence, caches where
-    queries see later keys, tokens that were not given.
+    Statistics without meaning are left out: of positions where keys belong to another sequence, of
+    caches where queries see later keys, of tokens that were not given.
     """
     require_whole("budget_bytes", budget_bytes, 1)
     with arrays.exactly(call.query):
         plan = QueryPlan.of(
             call, rows=rows, seed=seed, budget_bytes=budget_bytes, min_keys=min_keys, **given
         )
-        seen = measure_heads(plan, plan.heads(call))
-        group = summarize_layers(plan, [seen], [call.value], [str(call.layer)])
-    return group.dataset(str(call.layer))
+        measured = measure_heads(plan, plan.heads(call))
+        return summarize_layers(plan, [measured], [call.value], [str(call.layer)])
 
 
 def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
-    """Take from the attention weights of heads what is needed of them. Inside `exactly`."""
+    """Measure the attention weights of heads, block by block. To be called inside `exactly`."""
     xp = namespace(heads.query)
     found: list[dict[str, Any]] = []
     for some, cuts in plan.cuts:
@@ -136,51 +132,35 @@ def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
 def _columns(
     block: Block, block_plan: BlockPlan, factors: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch head row column"]:
-    """Return statistics of each row: BASIC, a learnable sink's ln, the norm of its attention, then
-    top-k mass, keys for each mass, the attention to single keys and the plan's sums over keys."""
+    """Return statistics of each row: BASIC, ln of a learnable sink's attention, the norm of the
+    attention weights, top-k mass, keys for each mass, attention to single keys, sums over keys."""
     m = block.maps
     xp = namespace(m)
     sink = () if block.sink is None else (block.sink,)
     basic = xp.stack([*block.logits, *sink, xp.linalg.vector_norm(m, axis=-1)], axis=-1)
-    # a row's products with its own factors: all heads of it at once
+    # factors of `QueryPlan.sums`; a row is multiplied with its own for all heads at once
+    batch, _, columns, keys = factors.shape
+    factors = xp.broadcast_to(factors, (batch, m.shape[2], columns, keys))
+    if block_plan.targets is not None:
+        factors = xp.concat([arrays.alike(factors, block_plan.targets), factors], axis=2)
     turned = xp.permute_dims(m, (0, 2, 1, 3))
-    sums = xp.matmul(
-        turned, xp.matrix_transpose(_factors(block_plan, factors))
-    )  # batch row head column
+    sums = xp.matmul(turned, xp.matrix_transpose(factors))  # batch row head column
+    sums = xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance
     single = arrays.taken(m, block_plan.at, -1) * block_plan.there
-    ranked = ranked_mass(m)
-    return xp.concat(
-        [
-            basic,
-            maps.top_mass(m, ranked=ranked),
-            arrays.alike(m, maps.keys_for(m, ranked=ranked)),
-            single,
-            xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance,
-        ],
-        axis=-1,
-    )
-
-
-def _factors(
-    block_plan: BlockPlan, of_all: Float[Array, "batch 1 column key"]
-) -> Float[Array, "batch row column key"]:
-    """Return what the attention to each key is multiplied with, for each of `QueryPlan.sums`."""
-    xp, rows = namespace(of_all), block_plan.at.shape[2]
-    batch, _, columns, keys = of_all.shape
-    of_all = xp.broadcast_to(of_all, (batch, rows, columns, keys))
-    if block_plan.targets is None:
-        return of_all
-    return xp.concat([arrays.alike(of_all, block_plan.targets), of_all], axis=2)
+    ranked = calls.ranked_mass(m)
+    top = maps.top_mass(m, ranked=ranked)
+    keys_for = arrays.alike(m, maps.keys_for(m, ranked=ranked))
+    return xp.concat([basic, top, keys_for, single, sums], axis=-1)
 
 
 def _measure_extra_rows(
     plan: QueryPlan, part: CallPart, heads: Heads, some: slice, largest: Float[Array, "batch head"]
 ) -> dict[str, Any]:
-    """Measure the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
+    """Measure the extra rows. largest: the largest logit of the chosen rows, or of all."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
-    visible = plan.visibility
+    short_starts = partial(plan.visibility.at, "starts", plan.short.index)
     for cut in plan.extra_cuts:
         seen = plan.extra_rows(part, some, cut)
         begun = len(plan.chosen)
@@ -194,9 +174,7 @@ def _measure_extra_rows(
                 continue
             if name == "short":
                 xp = namespace(m)
-                starts = plan.made(
-                    m, "first of short", lambda: visible.at("starts", plan.short.index)
-                )
+                starts = plan.made(m, "first of short", short_starts)
                 there = plan.made(m, "short", lambda: plan.short.weight)[some, None, own]
                 mass = arrays.taken(m, starts[some, None, own, None], -1)[..., 0]
                 short = short + xp.sum(mass * there, axis=-1)
@@ -218,7 +196,7 @@ def _measure_extra_rows(
 
 
 def bytes_of(one: HeadMeasurements, value: Array | None) -> int:
-    """Return the bytes that a layer takes until it is summarized, and those that this takes."""
+    """Return the bytes that a layer takes until it is summarized, and while it is."""
     batch, heads, rows, columns = one.columns.shape
     parts = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
     waits = sum(4 * math.prod(array.shape) for array in parts if array is not None)
@@ -234,14 +212,14 @@ def summarize_layers(
     values: list[Any],
     names: Sequence[str],
 ) -> LayerStatistics:
-    """Return the statistics of several calls of one plan. Inside `exactly`.
+    """Return the statistics of several calls of one plan. To be called inside `exactly`.
 
-    values: of each layer, or None; taken out of the list.
+    values: of each layer, or None; the list is emptied.
     """
     layers = [one.layers for one in measurements]
 
     def all_of(name: str) -> Any:
-        return split_layers([getattr(one, name) for one in measurements], layers)
+        return calls.split_layers([getattr(one, name) for one in measurements], layers)
 
     found = _row_means(plan, arrays.double(all_of("columns")), measurements[0].learnable)
     totals = all_of("totals")
@@ -266,7 +244,7 @@ def summarize_layers(
 def _alpha_1(
     plan: QueryPlan, mean: Float[Array, "layer batch head"], short: Float[Array, "layer batch head"]
 ) -> Float[Array, "layer batch head"]:
-    """Return the attention to the first key, mean over all queries that see any (Gu et al.
+    """Return the attention to the first key, mean over all queries that see a key (Gu et al.
     2025)."""
     xp = namespace(mean)
     weight, _ = plan.weights(mean, "chosen")
@@ -288,7 +266,7 @@ def _row_means(
     for suffix, whole in (("", mean), ("_se", error)):
         for name, begun, end in zip(named, [0, *ends], ends, strict=False):
             cut = whole[..., begun:end]
-            found[name + suffix] = cut if ROW_MEANS[name].dims else cut[..., 0]
+            found[name + suffix] = cut if len(LABELS[name].dims) > 1 else cut[..., 0]
     return found
 
 
@@ -296,61 +274,47 @@ def _of_rows(
     plan: QueryPlan, columns: Float[Array, "layer batch head row column"], learnable: bool
 ) -> dict[str, Float[Array, "layer batch head row column"]]:
     """Return the statistics of each row, in the order of the labels."""
-    xp = namespace(columns)
-    begun = 0
-
-    def some(number: int) -> Any:
-        nonlocal begun
-        begun += number
-        return columns[..., begun - number : begun]
-
-    basic = {name: some(1) for name in BASIC}
-    sink = some(1) if learnable else None
-    norm = some(1)
-    top, keys = some(len(maps.TOP)), some(len(maps.MASS))
-    keys = keys + 0.0 * basic["entropy"]  # NaN has no order, and would be counted
-    first = some(SINKS)
-    own = not plan.call.cross
-    itself, before = (some(1), some(1)) if own else (None, None)
-    sums = {name: some(1) for name in plan.sums}
+    xp, own = namespace(columns), not plan.call.cross
+    sizes = dict.fromkeys((*BASIC, *(("sink",) if learnable else ()), "norm"), 1)
+    sizes |= {"top_mass": len(maps.TOP), "keys_for": len(maps.MASS), "first": SINKS}
+    sizes |= dict.fromkeys((*(("itself", "before") if own else ()), *plan.sums), 1)
+    ends = zip(sizes, np.cumsum(list(sizes.values())).tolist(), strict=True)
+    of = {name: columns[..., end - sizes[name] : end] for name, end in ends}
+    sink, norm = of.get("sink"), of["norm"]
+    keys = of["keys_for"] + 0.0 * of["entropy"]  # NaN has no order, and would be counted
     number = plan.made(
         columns, "number", lambda: plan.visibility.at("counts", plan.chosen.index)[..., None] * 1.0
     )
-    entropy = 0.0 - basic["entropy"]
-    # rows that fill up see nothing; what comes out of them is not counted
+    entropy = 0.0 - of["entropy"]
+    # rows that only fill up see nothing, and do not count
     found = {
         "entropy": entropy,
         "relative_entropy": maps.relative_entropy(entropy, number),
         "effective_tokens": maps.effective_tokens(entropy),
         "participation": 1.0 / (norm * norm),
-        "top_mass": top,
+        "top_mass": of["top_mass"],
         "keys_for": keys,
         "keys_share": keys / number,
-        "largest_logit": basic["largest_logit"],
-        **_floor(basic, entropy, number, sink),
+        "largest_logit": of["largest_logit"],
+        **_floor(of, entropy, number, sink),
         "visible_keys": number + xp.zeros_like(entropy),
     }
     if sink is not None:
         found["learnable_sink_mass"] = xp.exp(sink)
-    found["sink_mass"] = xp.concat(
-        [xp.sum(first[..., :count], axis=-1, keepdims=True) for count in places.FIRST], axis=-1
-    )
+    sinks = [xp.sum(of["first"][..., :k], axis=-1, keepdims=True) for k in places.FIRST]
+    found["sink_mass"] = xp.concat(sinks, axis=-1)
     if own:
-        found |= {
-            "self_mass": itself,
-            "previous_mass": before,
-            "local_mass": sums["local_mass"],
-            "mean_distance": sums["far"] / sums["whole"],
-        }
+        found |= {"self_mass": of["itself"], "previous_mass": of["before"]}
+        found |= {"local_mass": of["local_mass"], "mean_distance": of["far"] / of["whole"]}
     last = ("induction_mass", "duplicate_mass", "common_mass", "distinct_mass")
-    return found | {name: sums[name] for name in last if name in sums}
+    return found | {name: of[name] for name in last if name in of}
 
 
-def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
-    """Return the floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
-    xp, norm = namespace(entropy), basic["logit_norm"]
+def _floor(of: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
+    """Return the floor of the whole softmax's entropy; a learnable sink is one of its outcomes."""
+    xp, norm = namespace(entropy), of["logit_norm"]
     if sink is not None:  # one logit more, beside the mean of the others
-        norm = xp.sqrt(norm**2 + (sink - basic["mean_log"]) ** 2 * number / (number + 1))
+        norm = xp.sqrt(norm**2 + (sink - of["mean_log"]) ** 2 * number / (number + 1))
         number = number + 1
         entropy = entropy - sink * xp.exp(sink)
     floor = maps.entropy_floor(norm, number)
@@ -358,14 +322,14 @@ def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[
 
 
 def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> dict[str, Array]:
-    """Return statistics of what keys receive."""
+    """Return statistics of the attention that keys receive."""
     xp = namespace(total)
     there = plan.made(total, "keys", lambda: plan.visibility.keys[:, None, :])
     seeing = plan.made(total, "seeing", lambda: plan.seeing)
     received = mean_received(total, seeing)
     received = xp.where(there, received, xp.nan)
     total = xp.where(there, total, xp.nan)
-    # a key that few queries see may get much from them, and no other could
+    # a key that few queries see may receive much because they see no other
     seen_by_half = there & (seeing >= places.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
     shared = xp.where(seen_by_half, received, -xp.inf)
     first = plan.made(total, "first key", lambda: plan.visibility.keys.argmax(axis=1)[:, None])
@@ -390,11 +354,11 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
 def _correlations(
     plan: QueryPlan, received: Float[Array, "layer batch head key"]
 ) -> dict[str, Array]:
-    """Return Spearman's correlations of what keys receive with the frequency and idf of their
-    tokens."""
+    """Return Spearman's correlations of the attention that keys receive with the frequency and idf
+    of their tokens."""
     xp, seen = namespace(received), plan.ranked
     there = plan.made(received, "ranked", lambda: seen[:, None, :])
-    # what is not ranked stands behind all others, and NaN has no order
+    # keys without a rank stand behind all others, and NaN has no order
     ordered = ~xp.any(there & xp.isnan(received), axis=-1)
     mine = arrays.ranks(xp.where(there, received, xp.inf))
     xp = namespace(mine)
@@ -437,12 +401,12 @@ def _caches(
     sink: Float[Array, "layer batch head row"] | None,
     value: Float[Array, "layer batch kv_head key width"] | None,
 ) -> dict[str, Float[Array, "layer batch head policy budget"]]:
-    """Return what policies keep: means over the later rows."""
+    """Return the attention and output that policies keep: means over the later rows."""
     rows = plan.later
     entries = math.prod(later.shape) // len(rows)
     in_cut = max(1, plan.budget_bytes // 2 // (entries * kv_cache.BYTES_OF_AN_ENTRY))
     blocks = []
-    for cut in even_cuts(len(rows), in_cut):
+    for cut in calls.even_cuts(len(rows), in_cut):
         mass, error = kv_cache.retained(
             later[..., cut, :],
             plan.cache_limits(cut),
@@ -456,12 +420,10 @@ def _caches(
     values = arrays.double(joined(blocks, -2))
     mean, _ = weighted_mean(values, *plan.weights(values, "later"))
     mean = mean.reshape(*mean.shape[:-1], -1, len(kv_cache.POLICIES), len(kv_cache.BUDGETS))
-    # a sequence too short for a prompt keeps nothing that could be told apart
-    prompt = plan.made(
-        mean, "prompt", lambda: plan.voters.weight.any(axis=1)[:, None, None, None, None]
-    )
+    # a sequence too short for a prompt does not tell policies apart
+    prompt = plan.made(mean, "prompt", lambda: plan.voters.weight.any(axis=1))
     xp = namespace(mean)
-    mean = xp.where(prompt, mean, xp.nan)
+    mean = xp.where(prompt[:, None, None, None, None], mean, xp.nan)
     names = ("retained_mass", "output_error")[: mean.shape[-3]]
     return {name: mean[..., i, :, :] for i, name in enumerate(names)}
 
@@ -495,8 +457,8 @@ def record(
 ) -> xr.Dataset:
     """Measure attention of which you have the queries and keys.
 
-    They are those that the softmax sees, after rotary embedding and norms, and may be of numpy, JAX
-    or torch; they stay where they are. Values are means over sequences.
+    Give them as the softmax uses them, after rotary embedding and norms, as arrays of numpy, JAX or
+    torch; they stay where they are. Results are means over sequences.
 
     Parameters
     ----------
@@ -507,11 +469,11 @@ def record(
     v : array, optional
         Values, for errors of the output and norms of values; None leaves those out.
     layer : int, optional
-        Its number in the result.
+        Number of the layer in the result.
     scale : float, optional
-        What the products are multiplied with, 1/sqrt(width) unless given.
+        Factor of the products; 1/sqrt(width) by default.
     causal : bool, optional
-        Whether a query sees the keys up to its own place only; the last query is the last key.
+        A query sees only the keys up to its own position; the last query is the last key.
     mask : array, optional
         Bool (True: may attend) or additive floats, of which the first drop of 50 or more in a row
         (sorted from the largest) hides all keys after it.
@@ -522,23 +484,23 @@ def record(
     sinks : array, optional
         Learnable logits, one for each head, in the denominator of the softmax without a key.
     cross : bool, optional
-        Whether the keys are of another sequence, so that places do not compare.
+        The keys belong to another sequence, so that positions do not compare.
     tokens : array_like, optional
         The token of each key, (batch, key), for induction and the like.
     present : array_like, optional
-        Which queries are not padding, (batch, query): the others are left out. Keys that are
-        padding are hidden by the mask. Without it, positions whose keys the mask hides from all
-        queries are padding, if all other queries see their own.
+        Queries that are not padding, (batch, query): the others are left out. The mask hides keys
+        that are padding. Without it, positions whose keys the mask hides from all queries are
+        padding, if all other queries see their own.
     starts : array_like, optional
         The first key of a query's own text, in packed sequences.
     rows : int, optional
-        How many queries are sampled; None measures all.
+        Number of queries to sample; None measures all.
     min_keys : int, optional
         Queries that see fewer keys are left out.
     budget_bytes : int, optional
-        What a block may take.
+        Memory of a block.
     seed : int, optional
-        Of the sample.
+        Seed of the sample.
 
     Returns
     -------
@@ -557,50 +519,23 @@ def record(
     width = (getattr(q, "shape", None) or (0,))[-1]
     if not width:
         raise InputError("q: expected an array of batch, head, query, width with numbers in it")
-    call = AttentionCall(
-        q,
-        k,
-        v,
-        width**-0.5 if scale is None else scale,
-        layer,
-        mask=mask,
-        causal=causal,
-        window=window,
-        softcap=softcap,
-        sinks=sinks,
-        cross=cross,
-    )
-    found = statistics(
-        call,
-        tokens=tokens,
-        present=present,
-        starts=starts,
-        rows=rows,
-        min_keys=min_keys,
-        budget_bytes=budget_bytes,
-        seed=seed,
-    )
-    made_of = {
-        "scale": call.scale,
-        "causal": causal,
-        "window": window,
-        "softcap": softcap,
-        "cross": cross,
-        "shape": call.shape,
-        "rows": rows,
-        "min_keys": min_keys,
-        "seed": seed,
-    }
+    scale = width**-0.5 if scale is None else scale
+    call = AttentionCall(q, k, v, scale, layer, mask, causal, window, softcap, sinks, cross)
+    sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys, "seed": seed}
+    given: dict[str, Any] = {"tokens": tokens, "present": present, "starts": starts}
+    found = statistics(call, budget_bytes=budget_bytes, **sample, **given)
+    about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
+    made_of = {**about, "shape": call.shape, **sample}
     means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
     return means.assign_attrs(provenance(made_of))
 
 
 def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
-    """Return means over sequences of what `statistics` gives (of MAXIMA, the largest); what belongs
-    to one sequence is left out.
+    """Return means over sequences of the result of `statistics`, and the largest of MAXIMA, without
+    variables that belong to one sequence.
 
-    Standard errors are those of sampling rows: how far the mean may be from that of all rows. What
-    other texts would give, a bootstrap over sequences says (`attnlab.observing.snap`).
+    Standard errors are those of sampling rows: the distance from the mean of all rows. For those of
+    other texts, see the bootstrap over sequences (`attnlab.observing.snap`).
     """
     kept = dataset.drop_dims(["row", "key"])
     means = kept.mean("sequence", keep_attrs=True)

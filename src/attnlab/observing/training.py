@@ -1,17 +1,19 @@
-"""A training as an observer sees it: clock, callbacks of trainers, and where numbers are logged.
+"""A training seen by an observer: steps, learning rates, callbacks of trainers, and logs.
 
 Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
-per learning rate tell the two apart.
+per learning rate distinguish the two.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import itertools
 import json
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,18 +36,16 @@ LearningRate = float | Callable[[int], float]
 TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
 MOST_BYTES = 2**26  # of that file
 Log = Callable[[int, xr.Dataset], None]
-# of each layer, the mean over heads of these, and of MAXIMA the largest
-SENT = (
+# logged for each layer: means over heads, and the largest of MAXIMA
+LOGGED: tuple[str, ...] = (
     "entropy",
     "relative_entropy",
     "effective_tokens",
     "self_mass",
     "previous_mass",
-    "mean_distance",
-    "sink_rate",
-    *MAXIMA,
 )
-# of a layer, means over heads; of the largest logit, the largest
+LOGGED += ("mean_distance", "sink_rate", *MAXIMA)
+# columns of the table in the terminal: a statistic, and the entry of its other dim
 COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "entropy": ("relative_entropy", {}),
     "keys for 95 %": ("keys_for", {"mass": 0.95}),
@@ -60,10 +60,10 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
 class StepCounter:
     """Counts the training steps of a model by the torch optimizers that move its parameters.
 
-    An optimizer's step belongs to the current training step, unless it moves a parameter that this
-    has moved already. So a training step counts once with several optimizers (Muon beside AdamW),
-    with an optimizer inside another (ZeroRedundancyOptimizer), and with an optimizer for each
-    parameter that steps inside the backward pass.
+    An optimizer's step belongs to the current training step, unless that has already moved one of
+    its parameters. So a training step counts once with several optimizers (Muon beside AdamW), with
+    an optimizer inside another (ZeroRedundancyOptimizer), and with an optimizer for each parameter
+    that steps inside the backward pass.
 
     number: training steps so far. moved: ids of the parameters moved in the current one.
     """
@@ -72,17 +72,17 @@ class StepCounter:
         self.number = 0
         self.moved: set[int] = set()
         self._is_counted = False
-        self._outer: weakref.ref[Any] | None = None  # the optimizer that is making a step
+        self._outer: weakref.ref[Any] | None = None  # the optimizer that is stepping now
         self._parameters: weakref.WeakKeyDictionary[Any, tuple[int, frozenset[int]]] = (
             weakref.WeakKeyDictionary()
         )
 
     def trains(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> bool:
-        """Tell whether an optimizer moves this model's parameters."""
+        """Check whether an optimizer moves this model's parameters."""
         return bool(self._trained(optimizer, model))
 
     def begin(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> bool:
-        """Take note that an optimizer begins a step; True where a new training step begins."""
+        """Note that an optimizer begins a step; return True if a new training step begins."""
         if self._outer is not None and self._outer() not in (None, optimizer):
             return False
         self._outer = weakref.ref(optimizer)
@@ -94,7 +94,7 @@ class StepCounter:
         return is_new
 
     def end(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Take note that an optimizer has made its step; False of one inside another's step."""
+        """Note that an optimizer has stepped; return False for one inside another's step."""
         if self._outer is None or self._outer() is not optimizer:
             return False
         self._outer = None
@@ -104,19 +104,17 @@ class StepCounter:
 
     def _trained(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> frozenset[int]:
         """Return the ids of an optimizer's parameters, if it trains the model."""
-        number = sum(len(group["params"]) for group in optimizer.param_groups)
+        given = [p for group in optimizer.param_groups for p in group["params"]]
         known = self._parameters.get(optimizer)
-        if known is None or known[0] != number:
-            given = [p for group in optimizer.param_groups for p in group["params"]]
-            known = number, frozenset(_own(given, model))
-            self._parameters[optimizer] = known
+        if known is None or known[0] != len(given):
+            known = self._parameters[optimizer] = len(given), frozenset(_own(given, model))
         return known[1]
 
 
 def _own(given: Sequence[nn.Parameter], model: nn.Module) -> Iterator[int]:
-    """Yield the ids of those parameters that are the model's, or of whose copies it is the mean."""
+    """Yield the ids of the model's parameters, or of the parameters that it averages."""
     if isinstance(model, AveragedModel):
-        # A copy that no optimizer moves: its source has parameters of the same shapes.
+        # No optimizer moves this copy; its source has parameters of the same shapes.
         shapes = Counter(p.shape for p in model.parameters())
         if not Counter(p.shape for p in given) - shapes:
             yield from map(id, given)
@@ -126,12 +124,12 @@ def _own(given: Sequence[nn.Parameter], model: nn.Module) -> Iterator[int]:
 
 
 def in_backward() -> bool:
-    """Tell whether the backward pass runs in this thread."""
+    """Check whether the backward pass runs in this thread."""
     return torch._C._current_graph_task_id() != -1
 
 
 def after_backward(act: weakref.WeakMethod[Callable[[], None]]) -> None:
-    """Call a method, if it is alive, when the backward pass that runs now has ended; not if that
+    """Call a method, if its object is alive, when the current backward pass has ended; not if that
     runs inside another (reentrant checkpoints), which goes on."""
 
     def ended() -> None:
@@ -142,7 +140,7 @@ def after_backward(act: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 
 class LearningRateSum:
-    """Sums the learning rate of a model's attention, as its optimizers use it or as it is given.
+    """Sum of the learning rate of a model's attention, as its optimizers use it or as given.
 
     given: a number, or a function of the step (0 for the first) that returns one.
     """
@@ -164,7 +162,7 @@ class LearningRateSum:
             counts = [sum(id(p) in attention for p in group["params"]) for group in groups]
             shares = [count / max(1, len(attention)) for count in counts]
             self._shares[optimizer] = shares
-        # A learning rate may be a tensor on a device: it is not read before it is needed.
+        # a learning rate may be a tensor on a device, which is read only when it is needed
         for group, share in zip(groups, shares, strict=True):
             rate = group.get("lr")
             if share:
@@ -184,15 +182,15 @@ class LearningRateSum:
         self._read = step, self._steps
 
     def skip_to(self, step: int) -> None:
-        """Go on from a later step than the last reading; the learning rate in between is known
-        only where it was given."""
+        """Go on from a later step than the last reading; without a given learning rate, that in
+        between is unknown."""
         if self._given is None:
             self._sum, self._read = np.nan, (step, self._steps)
 
     def at(self, step: int, *, first: bool = False) -> float | None:
         """Return the sum up to `step`; None where it is not known since the last reading.
 
-        first: whether `step` is the first to be read, before which nothing matters.
+        first: whether `step` is the first reading, from which the sum starts.
         """
         before, seen = self._read
         self._read = step, self._steps
@@ -215,8 +213,8 @@ def sums_of_checkpoints(
 ) -> list[float] | None:
     """Return the learning rate summed up to each checkpoint's step; None where it is not known.
 
-    Without a given one it is what the Trainer of transformers logged beside the last checkpoint,
-    with straight lines between what was logged.
+    Without a given one it is interpolated between the values that transformers' Trainer logged
+    beside the last checkpoint.
     """
     if given is not None:
         if not callable(given):
@@ -234,18 +232,15 @@ def sums_of_checkpoints(
 
 
 def attention_parameters(model: nn.Module, modules: Collection[str]) -> set[int]:
-    """Return the ids of the parameters inside the modules that attend; of all, if they have none.
-
-    A module that attends may have its projections beside it.
-    """
+    """Return the ids of the parameters inside the modules that attend; of all parameters if these
+    have none, because projections are beside them."""
     named = dict(model.named_modules())
     inside = {id(p) for name in modules if name in named for p in named[name].parameters()}
     return inside or {id(p) for p in model.parameters()}
 
 
 def _logged(path: Path) -> tuple[list[int], list[float]]:
-    """Return steps and learning rates that a Trainer logged; nothing where the file does not
-    say."""
+    """Return the steps and learning rates that a Trainer logged; empty without a usable file."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
             return [], []
@@ -291,9 +286,14 @@ def trainer_callback(observer: Observer) -> Any:
 
 def lightning_callback(observer: Observer) -> Any:
     """Return a callback for `lightning.Trainer(callbacks=[...])`."""
-    Callback = _lightning_callback_class()
+    for name in ("lightning.pytorch", "pytorch_lightning"):  # whichever is installed
+        with suppress(ImportError):
+            Callback: Any = importlib.import_module(name).Callback
+            break
+    else:
+        raise _missing("lightning()", "lightning")
 
-    class Attention(Callback):  # type: ignore[misc, valid-type]
+    class Attention(Callback):
         """Counts batches after which an optimizer has stepped: `global_step` counts the steps of
         each optimizer."""
 
@@ -325,17 +325,6 @@ def lightning_callback(observer: Observer) -> Any:
     return Attention()
 
 
-def _lightning_callback_class() -> type:
-    """Return Lightning's class, of whichever of its two names is installed."""
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            found: type = __import__(name, fromlist=["Callback"]).Callback
-        except ImportError:
-            continue
-        return found
-    raise _missing("lightning()", "lightning")
-
-
 def _missing(what: str, package: str) -> InputError:
     return InputError(f"{what}: needs {package}, which is not installed; pip install {package}")
 
@@ -346,7 +335,7 @@ def tensorboard(writer: Any) -> Log:
     Parameters
     ----------
     writer : SummaryWriter
-        Of torch.utils.tensorboard, or one that has `add_scalar`.
+        Of torch.utils.tensorboard, or any object with `add_scalar`.
 
     Returns
     -------
@@ -375,7 +364,7 @@ def wandb(run: Any) -> Log:
         For `attnlab.observe(..., log=...)`.
     """
 
-    # its own count of steps is that of the training's logs, which may be ahead of this one
+    # not as its own step, which counts the training's logs and may be ahead
     return lambda step, snapshot: run.log({**numbers(snapshot), "attention/step": step})
 
 
@@ -397,34 +386,31 @@ def mlflow(module: Any) -> Log:
 
 
 def numbers(snapshot: xr.Dataset) -> dict[str, float]:
-    """Return few numbers of a measurement: attention/entropy/layer_00 and so on, over heads."""
+    """Return a measurement as a few numbers: attention/entropy/layer_00 and so on, over heads."""
     found = {
-        f"attention/{name}/layer_{int(layer):02d}": over_heads(
-            name, snapshot[name].sel(layer=layer)
-        )
-        for name in SENT
-        if name in snapshot
+        f"attention/{name}/layer_{int(layer):02d}": over_heads(name, values.sel(layer=layer))
+        for name, values in ((name, snapshot[name]) for name in LOGGED if name in snapshot)
         for layer in snapshot["layer"].values
     }
     return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
 def over_heads(name: str, values: xr.DataArray) -> float:
-    """Return the mean over heads, and of MAXIMA the largest."""
+    """Return the mean over heads, or the largest of MAXIMA."""
     return float(values.max() if name in MAXIMA else values.mean())
 
 
 def terminal(console: Console | None = None) -> Log:
-    """Show one table in the terminal that changes in its place.
+    """Show one table in the terminal that is updated in place.
 
-    Each cell has the mean over a layer's heads (of logits, the largest) now, and at the first
-    measurement. What the training prints goes above it. Where there is no terminal, it is a line
-    for each measurement.
+    Each cell has the mean over a layer's heads (the largest for logits) now and at the first
+    measurement. Output of the training goes above it. Without a terminal, print a line for each
+    measurement.
 
     Parameters
     ----------
     console : Console, optional
-        Of rich, if it is not the usual one.
+        A console of rich; standard error by default.
 
     Returns
     -------
@@ -442,11 +428,13 @@ def terminal(console: Console | None = None) -> Log:
         if not first:
             first.append(snapshot)
         if not shown.is_terminal:
-            shown.print(_line(step, snapshot), highlight=False, soft_wrap=True)
+            parts = (f"{title} {' '.join(cells)}" for title, cells in _cells(snapshot).items())
+            line = f"step {step:,}: " + "; ".join(parts)
+            shown.print(line, highlight=False, soft_wrap=True)
             return
         if not live.is_started:
             live.start()
-            atexit.register(live.stop)  # the last one stays
+            atexit.register(live.stop)  # the last table stays visible
         live.update(table(step, snapshot, first[0]), refresh=True)
 
     return log
@@ -457,30 +445,26 @@ def table(step: int, snapshot: xr.Dataset, first: xr.Dataset) -> Table:
     from rich import box
     from rich.table import Table
 
-    there = {title: at for title, at in COLUMNS.items() if at[0] in snapshot}
+    now, before = _cells(snapshot), _cells(first)
     made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
-    made.add_column("layer", justify="right")
-    for title in there:
+    for title in ("layer", *now):
         made.add_column(title, justify="right")
-    for layer in range(snapshot.sizes["layer"]):
-        cells = (
-            f"{_mean(snapshot, layer, *at)} ({_mean(first, layer, *at)})" for at in there.values()
-        )
-        made.add_row(str(int(snapshot["layer"][layer])), *cells)
+    for i, layer in enumerate(snapshot["layer"].values):
+        made.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
     return made
 
 
-def _line(step: int, snapshot: xr.Dataset) -> str:
-    parts = [
-        f"{title} " + " ".join(_mean(snapshot, i, *at) for i in range(snapshot.sizes["layer"]))
-        for title, at in COLUMNS.items()
-        if at[0] in snapshot
-    ]
-    return f"step {step:,}: " + "; ".join(parts)
+def _cells(snapshot: xr.Dataset) -> dict[str, list[str]]:
+    """Return the text of each column, layer by layer."""
 
+    def text(name: str, value: float) -> str:
+        if np.isnan(value):
+            return "-"  # no meaning where keys belong to another sequence
+        return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
 
-def _mean(snapshot: xr.Dataset, layer: int, name: str, entry: dict[str, Any]) -> str:
-    value = over_heads(name, snapshot[name].sel(entry).isel(layer=layer))
-    if np.isnan(value):
-        return "-"  # no place before a query, where keys are of another sequence
-    return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
+    cells = {}
+    for title, (name, entry) in COLUMNS.items():
+        if name in snapshot:
+            layers = snapshot[name].sel(entry).transpose("layer", ...)
+            cells[title] = [text(name, over_heads(name, one)) for one in layers]
+    return cells

@@ -1,6 +1,6 @@
 """Trajectory: the checkpoints of one training, measured one after the other on one probe.
 
-Snapshots are kept in a folder, each in a file that is whole or not there.
+Snapshots are kept in a folder, each in a file that is whole or absent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,10 @@ from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.measures.arrays import is_torch, to_numpy
+from attnlab.measures.received import heavy_hitters
 from attnlab.observing.checkpoints import Checkpoint, Lint, find_checkpoints, lint
 from attnlab.observing.history import History
+from attnlab.observing.layer_statistics import HEAVY, LABELS, Labels, LayerStatistics
 from attnlab.observing.model_files import as_input_error, load_model, some_of
 from attnlab.observing.probe import make_probe
 from attnlab.observing.report_page import expected
@@ -37,16 +41,16 @@ from attnlab.observing.statistics import MIN_KEYS
 from attnlab.observing.training import LearningRate, sums_of_checkpoints
 from attnlab.observing.weights import WeightStatistics
 
+FORMAT = 2  # of the files of a SnapshotFolder
 RESULT = "result.nc"
 STEPS, ROLLED_BACK = "steps", "rolled-back"
 TORCH = str(torch.__version__)
 _PREFIX, _SUFFIX = "step-", ".safetensors"
-_NUMBERS = "biuf"  # kinds of dtypes
 _UNFIT = "its configuration does not fit its weights, or the probe"
 
 
 class SnapshotFolder:
-    """Snapshots of one training in a folder, with which a later call goes on.
+    """Snapshots of one training in a folder, from which a later call goes on.
 
     key: settings that have to be the same for that. names: the files that belong to it.
     """
@@ -60,7 +64,7 @@ class SnapshotFolder:
         if not folder.parent.is_dir():
             raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
         claim(folder, names)
-        self.folder, self._key = folder, key
+        self.folder, self._key = folder, {**key, "format": FORMAT}
 
     def records(self) -> Iterator[tuple[int, float | None, Snapshot]]:
         """Yield the step, the learning rate spent and the snapshot of all steps, in their order."""
@@ -73,9 +77,9 @@ class SnapshotFolder:
             yield step, found.spec["learning_rate_sum"], unpack(found.spec, found.arrays)
 
     def read(self, step: int, **key: str) -> Kept:
-        """Return what is kept of a step; refuse another probe or other settings.
+        """Return the file of a step; refuse another probe or other settings.
 
-        key: settings of this step alone, as `write` was given them.
+        key: settings of this step alone, as given to `write`.
         """
         found = read_checkpoint(self._path(step))
         if found.spec.get("key") != json.loads(json.dumps({**self._key, **key})):
@@ -123,47 +127,45 @@ def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a snapshot as JSON and arrays. (netCDF would take longer for its many small arrays
     than the model.)"""
     arrays: dict[str, Any] = {}
-    layers = []
-    for i, (module, layer) in enumerate(snapshot.layers.items()):
-        weights, variables = snapshot.weights.values.get(module, {}), layer.variables
-        numbers = [name for name, v in variables.items() if v.dtype.kind in _NUMBERS]
-        arrays |= {f"{i}/{name}": np.asarray(variables[name].values) for name in numbers}
-        arrays |= {f"{i}/behind/{name}": v for name, v in weights.items()}
-        layers.append(
-            {
-                "module": module,
-                "attrs": layer.attrs,
-                "coords": list(layer.coords),
-                "variables": {name: [list(v.dims), v.attrs] for name, v in variables.items()},
-                "words": {n: v.values.tolist() for n, v in variables.items() if n not in numbers},
-                "behind": {name: v.shape for name, v in weights.items()},
-            }
-        )
-    unrecognised = dict(snapshot.weights.unrecognised)
-    return {"unseen": dict(snapshot.unseen), "unrecognised": unrecognised, "layers": layers}, arrays
+    groups = []
+    for i, group in enumerate(snapshot.groups):
+        labels = group.labels
+        about = {"layers": list(group.layers), "kind": labels.kind, "min_keys": labels.min_keys}
+        groups.append(about)
+        given = {"tokens": labels.tokens, "row_query": labels.row_query}
+        arrays |= {f"{i}/labels/{name}": v for name, v in given.items() if v is not None}
+        arrays |= {f"{i}/{name}": to_numpy(v) for name, v in group.arrays.items() if name != HEAVY}
+    for i, layer in enumerate(snapshot.order):
+        weights = snapshot.weights.values.get(layer, {})
+        arrays |= {f"weights/{i}/{name}": values for name, values in weights.items()}
+    words = {"unseen": snapshot.unseen, "unrecognised": snapshot.weights.unrecognised}
+    spec = {name: dict(one) for name, one in words.items()}
+    return {**spec, "groups": groups, "order": list(snapshot.order)}, arrays
 
 
 def unpack(spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Snapshot:
     """Return the snapshot that `pack` was given."""
-    layers, weights = {}, {}
-    for i, label in enumerate(spec["layers"]):
-        variables = {
-            name: (dims, label["words"].get(name, arrays.get(f"{i}/{name}")), attrs)
-            for name, (dims, attrs) in label["variables"].items()
-        }
-        layer = xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])
-        layers[label["module"]] = layer
-        weights[label["module"]] = {
-            # a number alone is kept as a list of one
-            name: arrays[f"{i}/behind/{name}"].reshape(shape)
-            for name, shape in label["behind"].items()
-        }
-    found = WeightStatistics(weights, dict(spec["unrecognised"]))
-    return Snapshot.of(layers, dict(spec["unseen"]), found)
+    folders: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, found in arrays.items():
+        place, _, own = name.rpartition("/")
+        folders[place][own] = found
+    groups = []
+    for i, about in enumerate(spec["groups"]):
+        of_group = folders[f"{i}"]
+        if "received_total" in of_group:
+            of_group[HEAVY] = heavy_hitters(of_group["received_total"])
+        labels = Labels(about["kind"], about["min_keys"], **folders[f"{i}/labels"])
+        groups.append(LayerStatistics(tuple(about["layers"]), of_group, labels))
+    values = {}
+    for i, layer in enumerate(spec["order"]):  # a number alone is kept as a list of one
+        found = folders[f"weights/{i}"]
+        values[layer] = {n: v.reshape(v.shape if LABELS[n].dims else ()) for n, v in found.items()}
+    weights = WeightStatistics(values, dict(spec["unrecognised"]))
+    return Snapshot(tuple(groups), tuple(spec["order"]), dict(spec["unseen"]), weights)
 
 
 def digest(probe: Any) -> str:
-    """Return a hash by which a probe is known again."""
+    """Return a hash that identifies a probe."""
     several = dict(enumerate(probe)) if isinstance(probe, tuple) else {"": probe}
     parts = probe if isinstance(probe, Mapping) else several
     sha = hashlib.sha256()
@@ -187,23 +189,23 @@ def observe_model(
 ) -> xr.Dataset:
     """Measure the model of a folder as it is.
 
-    Nothing is fetched, and none of its code is run. Refused is a model whose weights, or the
-    attention of one of its heads, are not finite numbers.
+    Nothing is downloaded, and none of its code is run. A model is refused if its weights, or the
+    attention weights of one of its heads, are not finite numbers.
 
     Parameters
     ----------
     folder : path
         A model as transformers saves it, with weights as safetensors.
     probe : tensor, mapping or tuple
-        Token ids (sequence, place), or anything else that `attnlab.observe` takes.
+        Token ids (sequence, position), or anything else that `attnlab.observe` takes.
     rows : int, optional
-        How many queries are sampled, of all sequences together; None measures all.
+        Number of queries to sample, of all sequences together; None measures all.
     min_keys : int, optional
         Queries that see fewer keys are left out.
     device : str, optional
-        Where it runs.
+        Device on which it runs.
     text : tensor, array or list, optional
-        Tokens that the model learns from: then `theory` in the attributes says, for the page, what
+        Tokens that the model learns from: then the attribute `theory` says, for the page, what
         theory expects of them.
     names : tokenizer or sequence of str, optional
         The names of tokens, for that.
@@ -213,18 +215,18 @@ def observe_model(
     xarray.Dataset
         Over (layer, head).
     """
-    place = Path(folder).expanduser()
-    snapshot = _snapshot(place, probe, rows, min_keys, device)
+    path = Path(folder).expanduser()
+    snapshot = _snapshot(path, probe, rows, min_keys, device)
     if wrong := _not_finite(snapshot):
         raise InputError(
-            f"{place}: the attention of {some_of(wrong)} is not a finite number on this probe, "
+            f"{path}: the attention of {some_of(wrong)} is not a finite number on this probe, "
             "though the weights are; the model has diverged"
         )
     history = History()
     history.add(0, snapshot)
     found = history.latest()
-    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
-    found.attrs = provenance(spec, torch=TORCH) | history.words() | _theory(found, text, names)
+    spec = {"model": path.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
+    found.attrs = provenance(spec, torch=TORCH) | history.words | _theory(found, text, names)
     return found
 
 
@@ -245,35 +247,35 @@ def observe_checkpoints(
     """Measure a training by its checkpoints.
 
     The files are read first (`attnlab.observing.lint`). A step whose file cannot hold the
-    weights of that step is left out, and no snap is claimed across it; `lint` in the attributes has
-    all that was found. `not_finite` there has, by step, the modules whose attention is not a finite
-    number; where no step has other attention, that is an error. One model is in memory at a time.
+    weights of that step is left out, and no snap is claimed across it; the attribute `lint` has all
+    faults. The attribute `not_finite` has, by step, the modules whose attention is not a finite
+    number; if that is so at every step, it is an error. One model is in memory at a time.
 
     Parameters
     ----------
     where : path, or sequence of paths or Checkpoint
         As for `find_checkpoints`.
     probe : tensor, mapping or tuple
-        Token ids (sequence, place), or anything else that `attnlab.observe` takes.
+        Token ids (sequence, position), or anything else that `attnlab.observe` takes.
     pattern : str, optional
         As for `find_checkpoints`.
     out : path, optional
-        A folder in which each step is kept when it is measured, and the result; the same call goes
-        on where one was stopped.
+        A folder in which each step is kept when it is measured, and the result; the same call
+        resumes where an earlier one was stopped.
     rows : int, optional
-        How many queries are sampled, of all sequences together; None measures all.
+        Number of queries to sample, of all sequences together; None measures all.
     min_keys : int, optional
         Queries that see fewer keys are left out.
     device : str, optional
-        Where it runs.
+        Device on which it runs.
     learning_rate : float or callable, optional
         The learning rate, or a function of the step (0 for the first) that returns it. By default
-        it is what the Trainer of transformers logged in the last checkpoint; without either no snap
-        is claimed.
+        it is read from the log of transformers' Trainer in the last checkpoint; without either no
+        snap is claimed.
     progress : {"auto", True, False} or callable, optional
-        Whether to show how far it is, or a function that is called with the fraction done.
+        Show progress, or call a function with the fraction done.
     text : tensor, array or list, optional
-        Tokens that the model learns from: then `theory` in the attributes says, for the page,
+        Tokens that the model learns from: then the attribute `theory` says, for the page,
         whether the first layer did what theory expects of them.
     names : tokenizer or sequence of str, optional
         The names of tokens, for that.
@@ -338,19 +340,16 @@ def _checkpoints(where: Any, pattern: str | None) -> tuple[Checkpoint, ...]:
 
 
 def _read_again(kept: SnapshotFolder, step: int, key: Mapping[str, str]) -> Snapshot | None:
-    """Return what an earlier call has kept of a step; None where it has to be measured again."""
-    try:
+    """Return the snapshot of an earlier call; None where it has to be measured again."""
+    with suppress(FileNotFoundError, DamagedFile):
         found = kept.read(step, **key)
-    except (FileNotFoundError, DamagedFile):
-        return None
-    try:
-        return unpack(found.spec, found.arrays)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # changed after it was written
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # changed since
+            return unpack(found.spec, found.arrays)
+    return None
 
 
 def _around(linted: Lint, steps: Sequence[int]) -> list[int]:
-    """Return the steps next to which something is wrong: beside one left out, or at a break."""
+    """Return the steps that follow one left out, and those at a break."""
     after = {
         next((step for step in steps if step > missing), steps[-1]) for missing in linted.unusable
     }
@@ -369,18 +368,18 @@ def _snapshot(folder: Path, probe: Any, rows: int | None, min_keys: int, device:
         except InputError:
             raise
         except Exception:
-            # A configuration can be loaded and not be run. If the model alone runs, it is our bug.
+            # A configuration may load and not run. If the model alone runs, it is our bug.
             problem = f"{folder}: the model cannot be run on the probe"
             with as_input_error(problem, _UNFIT), torch.no_grad():
                 given.on(torch.device(device)).run(model)
             raise
     finally:
         del model
-        gc.collect()  # models hold references to themselves; two would not fit
+        gc.collect()  # models are in reference cycles; two would not fit into memory
 
 
 def _not_finite(snapshot: Snapshot) -> list[str]:
-    """Return the modules with a head whose attention is not finite in any sequence."""
+    """Return the modules with a head whose attention is finite in no sequence."""
     found = []
     for group in snapshot.groups:
         # (layer, sequence, head); a head whose queries all see too few keys has neither

@@ -1,69 +1,49 @@
-"""Weights of each layer's attention and MLP, found by how modules are built.
+"""Weights of each layer's attention and MLP, found by the structure of modules.
 
-What is not built in a way that is known here is not found. Where several ways would fit, what the
-module computes decides.
+Modules of an unknown structure are not found. Where several layouts would fit, what the module
+computes decides.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.capture import CapturedCall
-from attnlab.observing.capture.base import ATTENDS, Guard, follow
-from attnlab.observing.layer_statistics import Label
+from attnlab.observing.capture import ATTENDS, CapturedCall, Guard, follow
+from attnlab.observing.layer_statistics import LABELS
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
-SEPARATE = (
-    ("q_proj", "k_proj"),
-    ("query", "key"),
-    ("q", "k"),
-    ("q_lin", "k_lin"),
-    ("wq", "wk"),
-    ("to_q", "to_k"),
-)
+# names of projections: separate ones of queries and keys, fused ones of queries, keys and values
+SEPARATE = {"q_proj": "k_proj", "query": "key", "q": "k", "q_lin": "k_lin"}
+SEPARATE |= {"wq": "wk", "to_q": "to_k"}
 FUSED = ("c_attn", "query_key_value", "qkv", "qkv_proj", "Wqkv", "in_proj", "to_qkv")
-TOKENS = 8  # of which a projection's output is compared with the queries
-NEAR = 0.02  # how far norms may be from each other; those of another order are far off
+TOKENS = 8  # tokens for which a projection's output is compared with the queries
+NEAR = 0.02  # relative difference of norms that count as equal; other layouts differ far more
 
 Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width model']"]
-Names = tuple[str, ...]  # of the modules of an MLP, its output the last; none where there is none
+Names = tuple[str, ...]  # of the modules of an MLP, its output the last; empty if there is none
 Sizes = tuple[int, int, int]  # heads, KV heads, width
-Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of what is fused
-UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
-AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,
-UNITS_AT_ONCE = 20 * 2**20  # and of units
-LABELS = {
-    "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
-    "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
-    "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
-    "mlp_units_share": Label("mlp_units over the number of units"),
-    "repeated_induction": Label(
-        "induction_mass on random tokens that come twice, above chance", dims=("head",)
-    ),
-    "repeated_duplicate": Label(
-        "duplicate_mass on random tokens that come twice, above chance", dims=("head",)
-    ),
-}
+Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # gives queries and keys of a fused matrix
+UNITS_TOKENS = 256  # tokens of the probe, evenly spread, whose active units are counted
+AT_ONCE = 2**26  # bytes of matrices whose ranks are computed together,
+UNITS_AT_ONCE = 20 * 2**20  # and of units that are counted together
 
 
 @dataclass(frozen=True, eq=False)
 class Mlp:
-    """An MLP. inputs: what makes the hidden units, two modules where one gates the other. output:
-    what reads them."""
+    """An MLP. inputs: modules that make the hidden units, two where one gates the other. output:
+    the module that reads them."""
 
     inputs: tuple[nn.Module, ...]
     output: nn.Module
@@ -71,14 +51,14 @@ class Mlp:
     @property
     def matrix(self) -> Float[Tensor, "unit model"]:
         """The whole input matrix, with the gate's rows above the others."""
-        all_of = [_whole(module) for module in self.inputs]
-        return all_of[0] if len(all_of) == 1 else torch.cat(all_of)
+        gate, *others = (_whole(module) for module in self.inputs)
+        return torch.cat([gate, *others]) if others else gate
 
 
 def matrix(module: Any) -> Float[Tensor, "out in"] | None:
-    """The weights of a linear layer as it multiplies with them; None of anything else.
+    """Return the weights of a linear layer as it multiplies with them; None of other modules.
 
-    Adapters, quantised and sharded weights are something else: the tensor is not the matrix.
+    Adapters, quantised and sharded weights are other modules: the tensor is not the matrix.
     """
     if not _is_linear(module):
         return None
@@ -107,13 +87,12 @@ def queries_and_keys(
     name: str,
     orders: dict[str, Order],
 ) -> Pair | None:
-    """Return W_Q and W_K of a module that has made this call, head by head; None where they are not
-    known.
+    """Return W_Q and W_K of the module that made this call, head by head; None if not recognised.
 
-    made: by its id, what a fused layer gave for the first tokens, (token, out). Whether queries,
-    keys and values follow each other as a whole or head by head, their norms tell, which a rotary
-    embedding leaves as they are. orders: by the module's name, how it is; noted here once it is
-    known, so that the device is not waited for again.
+    made: outputs of fused layers for the first tokens, (token, out), by the layer's id. Norms tell
+    whether queries, keys and values follow each other as a whole or head by head; a rotary
+    embedding does not change these. orders: the layouts found, by the module's name; added to, so
+    that later snapshots need no synchronisation.
     """
     heads, width = call.query.shape[1], call.query.shape[3]
     sizes = (heads, call.key.shape[1], width)
@@ -121,7 +100,7 @@ def queries_and_keys(
         if module.in_proj_weight is not None:
             return _pair(*_in_a_row(module.in_proj_weight.detach(), sizes), sizes)
         return _pair(module.q_proj_weight.detach(), module.k_proj_weight.detach(), sizes)
-    for names in SEPARATE:
+    for names in SEPARATE.items():
         query, key = (matrix(module._modules.get(name)) for name in names)
         if query is not None and key is not None:
             return _pair(query, key, sizes)
@@ -133,24 +112,20 @@ def queries_and_keys(
         if name in orders:
             return _pair(*orders[name](whole, sizes), sizes)
         given = made.get(id(child))
-        fitting = [
-            order
-            for order in (_in_a_row, _by_kv_head)
-            if given is not None and _explains(order(given.T, sizes), call)
-        ]
-        if fitting:
-            orders[name] = fitting[0]
-            return _pair(*fitting[0](whole, sizes), sizes)
+        for order in (_in_a_row, _by_kv_head):
+            if given is not None and _explains(order(given.T, sizes), call):
+                orders[name] = order
+                return _pair(*order(whole, sizes), sizes)
     return None
 
 
 def find_mlp(model: nn.Module, name: str, known: dict[str, Names]) -> Mlp | None:
-    """Find the MLP of the block that the attention module of this name is in.
+    """Find the MLP of the block around the attention module of this name.
 
     The block is the smallest part of the model around it that has linear layers outside of
-    attention. They must be one that reads the hidden units, and before it one or two that make
-    them; experts among which is chosen are not. known: by the names of attention modules, what was
-    found before; noted here.
+    attention. These must be one or two that make the hidden units, then one that reads them;
+    a mixture of experts has more. known: the MLPs found before, by the names of attention modules;
+    added to.
     """
     if name not in known:
         found = _search_mlp(model, name)
@@ -204,7 +179,7 @@ def _is_turned(module: Any) -> bool:
 
 
 def _repeats(modules: nn.Module) -> bool:
-    """Check whether these are the blocks of a model, one like the other."""
+    """Check whether these are the blocks of a model, all of one class."""
     kinds = [type(child) for child in modules.children()]
     return len(kinds) > 1 and len(set(kinds)) == 1
 
@@ -250,8 +225,8 @@ def _explains(made: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class WeightStatistics:
-    """Statistics of weights and activations. values: of each layer, the variables of LABELS.
-    unrecognised: what of a layer they are missing for, in words."""
+    """Statistics of weights and activations. values: the variables of LABELS, by layer.
+    unrecognised: the parts of a layer that they lack, in words."""
 
     values: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
     unrecognised: Mapping[str, str] = field(default_factory=dict)
@@ -259,10 +234,9 @@ class WeightStatistics:
 
 @dataclass(frozen=True, eq=False)
 class ModelLayout:
-    """Layout of a model's weights, as an earlier snapshot has found it, by the names of its
-    modules.
+    """Layout of a model's weights, found by earlier snapshots, by the names of its modules.
 
-    orders: how fused weights are laid out. mlps: which modules are the MLP beside attention.
+    orders: layout of fused weights. mlps: modules of the MLP beside each attention module.
     """
 
     orders: dict[str, Order] = field(default_factory=dict)
@@ -270,13 +244,18 @@ class ModelLayout:
 
 
 class WeightCapture:
-    """Measures the weights and the MLP of layers whose calls are captured."""
+    """Measures the weights and the MLP of layers whose calls are captured.
+
+    opened: to be closed when the forward pass has ended. layout: of earlier snapshots; added to.
+    guard: as for `Capture`.
+    """
 
     def __init__(
-        self, model: nn.Module, opened: ExitStack, layout: ModelLayout, guard: Guard
+        self, model: nn.Module, opened: ExitStack, layout: ModelLayout, guard: Guard = nullcontext
     ) -> None:
-        self._model, self._opened, self._layout, self._guard = model, opened, layout, guard
-        self._made: dict[int, Tensor] = {}  # by fused layers, for the first tokens
+        self._model, self._layout, self._guard = model, layout, guard
+        self._opened = opened.enter_context(ExitStack())  # added to until it is closed
+        self._made: dict[int, Tensor] = {}  # outputs of fused layers for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
         self._counted: list[tuple[list[tuple[str, int]], Tensor]] = []
@@ -290,7 +269,7 @@ class WeightCapture:
                 opened.callback(follow(self._begin_fused, module))
 
     def at(self, captured: CapturedCall, real: Tensor | None) -> None:
-        """Measure the weights of a captured call. real: which of its queries are not padding."""
+        """Measure the weights of a captured call. real: queries that are not padding."""
         layer = captured.layer
         name = layer.partition("#")[0]
         self._found[layer] = {}
@@ -319,7 +298,7 @@ class WeightCapture:
         return [*(made for _, made in self._ranked), *(made for _, made in self._counted)]
 
     def result(self, here: Sequence[NDArray[Any]]) -> WeightStatistics:
-        """Return what was measured. here: what is `waiting`, in numpy."""
+        """Return the statistics. here: the tensors of `waiting`, in numpy."""
         for (of_layers, _), numbers in zip(self._ranked, here, strict=False):
             ranks = stable_rank_of_numbers(numbers)
             ends = np.cumsum([number for _, _, number in of_layers])[:-1]
@@ -342,8 +321,7 @@ class WeightCapture:
         self._unrecognised[layer] = what if before is None else f"{before}; {what}"
 
     def _wait(self, layer: str, name: str, made: Tensor) -> None:
-        """Hold a matrix: those of one size are measured together, each alone would cost a
-        synchronisation."""
+        """Hold a matrix: those of one size are measured together, to synchronise only once."""
         waiting = self._waiting[made.shape[-1], made.dtype, made.device]
         waiting.append((layer, name, made))
         if sum(one.nbytes for _, _, one in waiting) > AT_ONCE:
@@ -367,7 +345,7 @@ class WeightCapture:
     def _take_units(
         self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...], *__: Any
     ) -> None:
-        if layer in self._used or not given:  # the second time is not this layer's
+        if layer in self._used or not given:  # a second run belongs to another layer
             return
         self._used.add(layer)
         with self._guard(), torch.no_grad():
@@ -382,7 +360,7 @@ class WeightCapture:
                 self._count(waiting)
 
     def _spread(self, rows: int, device: torch.device) -> Tensor:
-        """Return which tokens' active units are counted: brought to the device once."""
+        """Return the tokens whose active units are counted; moved to the device once."""
         if (rows, device) not in self._tokens:
             some = torch.linspace(0, rows - 1, min(rows, UNITS_TOKENS))
             self._tokens[rows, device] = some.round().long().to(device)
@@ -394,15 +372,3 @@ class WeightCapture:
         numbers = units_of(torch.stack([taken for _, taken in waiting]))
         self._counted.append(([(layer, taken.shape[-1]) for layer, taken in waiting], numbers))
         waiting.clear()
-
-
-@contextmanager
-def capturing_weights(
-    model: nn.Module, layout: ModelLayout, guard: Guard = nullcontext
-) -> Iterator[WeightCapture]:
-    """Measure weights and MLPs in the model's next forward pass.
-
-    layout: what earlier snapshots have found; added to. guard: as for `Capture`.
-    """
-    with ExitStack() as opened:
-        yield WeightCapture(model, opened, layout, guard)

@@ -1,7 +1,6 @@
-"""Sentences about what happened to a model's attention, from the dataset of an observer.
+"""Sentences about a model's attention over training, from the dataset of an observer.
 
-A file can be whole (its seal says so) and still hold anything: somebody may have changed the
-dataset and saved it again.
+The dataset is checked first: it may have been changed and saved again, with a valid seal.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
 from attnlab.measures.places import SINK_RATE, SINK_SEEN
-from attnlab.observing.layer_statistics import COORDS, OTHERS, ROW_MEANS
+from attnlab.observing.layer_statistics import COORDS, LABELS
 from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKNOWN
 
-MOST_HEADS = 2**17  # of all layers together: a page has a number for each
+MOST_HEADS = 2**17  # of all layers together, because a page has a number for each
 _OF_HEADS = ("layer", "head")
 _NEEDED = ("entropy", "relative_entropy", "keys_for", "keys_share", "visible_keys")
 SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left", "snap_moved_since")
-# a variable, and what is there together with it
+# a variable, and another that always comes with it
 _BESIDE = (
     ("attention_speed", "snap_step"),
     ("snap_low", "snap_high"),
@@ -37,28 +36,25 @@ _BESIDE = (
     *(("snap_state", name) for name in SNAP),
 )
 _OF_KEYS = ("sequence", "key")
-# dims beside step, of what the page and its words read
+# dims beside step of the variables that the page and its words read
 _DIMS = {
-    **{name: (*_OF_HEADS, *label.dims) for name, label in (ROW_MEANS | OTHERS).items()},
-    **dict.fromkeys(("attention_speed", "heavy_overlap"), _OF_HEADS),
-    **dict.fromkeys(("repeated_induction", "repeated_duplicate"), _OF_HEADS),
-    **dict.fromkeys((*SNAP, "snap_median", "snap_state"), _OF_HEADS),
+    **{name: ("layer", *label.dims) for name, label in LABELS.items()},
     **dict.fromkeys(("received_start", "received_end", "token"), _OF_KEYS),
     "module": ("layer",),
 }
 _WITHOUT_STEP = re.compile("snap_|received_|token$|module$")
 _ERRORS = re.compile("_sequence_se$|_se$")
-# of a dim's entries, the one that a page and its words name
+# the entry of each dim that the page and its words name
 _NAMED = {"mass": 0.95, "k": 1, "first": 1, "budget": 0.1, "policy": "oracle"}
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
 INDUCTION = 0.1  # above chance
 _INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
-SURE = 0.05  # of the resamples may be without a snap
+SURE = 0.05  # share of the resamples that may have no snap
 MOST_NAMED = 6  # heads that a sentence names
-# what a single snapshot, taken out of a history, does not tell
+# variables of several steps, which mean nothing for a single snapshot
 _OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
 _OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
-BUDGET = 0.1  # the cache that a sentence speaks of
+BUDGET = 0.1  # of the cache in the sentence about caches
 POLICY_WORDS = {
     "oracle": "the best choice there is",
     "sinks_recent": "the first four and the latest keys",
@@ -87,7 +83,7 @@ def checked(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _problems(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a dataset, and its name; a later check relies on the earlier."""
+    """Yield names and problems of a dataset; later checks rely on earlier ones."""
     yield from ((name, "is missing") for name in _NEEDED if name not in dataset)
     for name, other in _BESIDE:
         if name in dataset and other not in dataset.variables:
@@ -161,7 +157,7 @@ class _Fault:
 
 @dataclass(frozen=True)
 class _Lint:
-    """Parts of `Lint.document` that pages read."""
+    """The parts of `Lint.document` that pages read."""
 
     steps: tuple[int, ...]
     faults: tuple[_Fault, ...]
@@ -183,12 +179,12 @@ _ATTRIBUTES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def in_words(dataset: xr.Dataset) -> list[str]:
-    """Return sentences about what was measured, each of which says what it counts.
+    """Return sentences about the measurements, each of which names what it counts.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        Of an observer, over (step, layer, head); one over (layer, head) is one snapshot.
+        Result of an observer, over (step, layer, head); one over (layer, head) is one snapshot.
 
     Returns
     -------
@@ -198,10 +194,10 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     dataset = with_steps(dataset)
     there = dataset["entropy"].notnull().any(("layer", "head")).values
     known = dataset.isel(step=there)
-    told = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
-    if not there.all():  # maps that are no numbers do not come to rest
-        told = [tell for tell in told if tell is not _snaps]
-    sentences = [sentence for tell in told for sentence in tell(known)]
+    topics = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
+    if not there.all():  # NaN does not come to rest
+        topics = [topic for topic in topics if topic is not _snaps]
+    sentences = [sentence for topic in topics for sentence in topic(known)]
     return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
 
 
@@ -315,7 +311,7 @@ def _snaps(dataset: xr.Dataset) -> Iterator[str]:
     sure = snap_is_sure(dataset)
     if sure.any():
         snap = dataset["snap_step"].values
-        some = "; ".join(_told_snap(dataset, *at) for at in _order(sure, -snap)[:MOST_NAMED])
+        some = "; ".join(_snap_words(dataset, *at) for at in _order(sure, -snap)[:MOST_NAMED])
         more = int(sure.sum()) - MOST_NAMED
         yield (
             f"{int(sure.sum())} of {total} heads snapped (from then on their attention changes at "
@@ -385,7 +381,7 @@ def _left(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
 
 
 def snap_is_sure(dataset: xr.Dataset) -> NDArray[np.bool_]:
-    """Tell of which heads a snap is claimed: nearly all resamples of the sequences have one."""
+    """Return the heads for which a snap is claimed: nearly all resamples of sequences have one."""
     if "snap_state" not in dataset:
         return np.zeros(dataset["entropy"].isel(step=-1).shape, bool)
     sure: NDArray[np.bool_] = dataset["snap_state"].values == SNAPPED
@@ -414,14 +410,14 @@ def _caches(dataset: xr.Dataset) -> Iterator[str]:
     of_policy = {str(policy): kept.sel(policy=policy) for policy in kept["policy"].values}
     if not all(np.isfinite(float(mean.mean())) for mean in of_policy.values()):
         return
-    told = "; ".join(
+    shares = "; ".join(
         f"{100 * float(of_heads.mean()):.0f} % ({100 * float(of_heads.min()):.0f} to "
         f"{100 * float(of_heads.max()):.0f} %) by {POLICY_WORDS[name]}"
         for name, of_heads in of_policy.items()
     )
     yield (
         f"If the last queries may keep {100 * BUDGET:g} % of the keys that they see, their "
-        f"attention is kept to, mean over heads and range, {told}."
+        f"attention is kept to, mean over heads and range, {shares}."
     )
 
 
@@ -448,7 +444,7 @@ def _no_history(dataset: xr.Dataset) -> str:
     return "there is one measurement alone."
 
 
-def _told_snap(dataset: xr.Dataset, layer: int, head: int) -> str:
+def _snap_words(dataset: xr.Dataset, layer: int, head: int) -> str:
     here = {n: float(dataset[n].isel(layer=layer, head=head)) for n in _OF_A_SNAP}
     return (
         f"{_head(layer, head)} at step {here['snap_step']:,.0f} (90 %: {here['snap_low']:,.0f} to "

@@ -3,7 +3,7 @@
     import attnlab
 
     result = attnlab.simulate("syn-small")
-    attnlab.plots.bars(result).savefig("bars.png")          # attention at a few moments
+    attnlab.plots.bars(result).savefig("bars.png")          # attention at a few times
     attnlab.plots.heatmap(result).savefig("heatmap.png")    # the same at all of them
     attnlab.plots.curves(result, "loss").savefig("loss.png")
     attnlab.plots.animate(result, "run.gif")                # the bars, moving

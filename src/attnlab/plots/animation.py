@@ -51,7 +51,7 @@ def animate(
     """Write the bars of one run over its steps as a GIF, whole or not at all.
 
     A panel for each class has a bar for each of its tokens, with a mark where it started; below is
-    the course of attention. Frames are at most `MOST_FRAMES` of the recorded moments, evenly in
+    the course of attention. Frames are at most `MOST_FRAMES` of the recorded times, evenly in
     ratio.
 
     Parameters
@@ -65,7 +65,7 @@ def animate(
     tokens : int, str or sequence of them, optional
         Which tokens to show, by number or by name.
     progress : "auto", False or callable, optional
-        "auto" for a bar, False, or a function that is told the fraction done.
+        "auto" for a bar, False, or a function called with the fraction done.
     """
     path = Path(path)
     if path.suffix.lower() != ".gif":
@@ -112,8 +112,8 @@ def _in_few_colours(images: list[NDArray[np.uint8]]) -> Iterator[Image]:
         yield picture.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
-def _images(drawing: _Drawing, moments: list[int]) -> Iterator[NDArray[np.uint8]]:
-    """A picture of each moment: what stands still is drawn once."""
+def _images(drawing: _Drawing, times: list[int]) -> Iterator[NDArray[np.uint8]]:
+    """Yield a picture of each time; what stands still is drawn once."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = FigureCanvasAgg(drawing.figure)
@@ -121,15 +121,15 @@ def _images(drawing: _Drawing, moments: list[int]) -> Iterator[NDArray[np.uint8]
         canvas.draw()
         drawing.figure.set_layout_engine("none")  # what moves must not shift the rest
         still = canvas.copy_from_bbox(drawing.figure.bbox)
-        for moment in moments:
+        for record in times:
             canvas.restore_region(still)
-            for artist in drawing.at(moment):
+            for artist in drawing.at(record):
                 drawing.figure.draw_artist(artist)
             yield np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 class _Drawing:
-    """The figure, and what of it moves."""
+    """The figure, and the artists that move."""
 
     figure: Figure
 
@@ -137,7 +137,7 @@ class _Drawing:
         from matplotlib.figure import Figure
 
         self.clock = clock_of(result)
-        self.moments = shown[self.clock].values
+        self.times = shown[self.clock].values
         own = [_own(shown.isel(sequence_class=i)) for i in range(shown.sizes["sequence_class"])]
         across = min(len(own), ACROSS)
         down = -(-len(own) // across)
@@ -166,33 +166,33 @@ class _Drawing:
         won = both.isel(token=winner)
         distinct = bool(won["distinct"].all())
         ax.plot(
-            self.moments, common.mean("sequence_class"), color=style.COMMON, label="common tokens"
+            self.times, common.mean("sequence_class"), color=style.COMMON, label="common tokens"
         )
         ax.plot(
-            self.moments,
+            self.times,
             won["attention"].mean("sequence_class"),
             linestyle=style.DASHES[1],
             color=style.DISTINCT if distinct else style.OUTLINE,
             label=f"the {'distinct ' if distinct else ''}token that wins",
         )
-        time_axis(ax, self.moments, self.clock)
+        time_axis(ax, self.times, self.clock)
         ax.set_ylim(bottom=0)
         ax.set_ylabel("attention")
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        self.now = ax.axvline(self.moments[0], color=style.ACCENT, linewidth=1.44, animated=True)
+        self.now = ax.axvline(self.times[0], color=style.ACCENT, linewidth=1.44, animated=True)
         self.words = ax.text(
             1.02, 0.05, "", transform=ax.transAxes, fontsize=10, fontweight="bold", animated=True
         )
 
-    def at(self, moment: int) -> Iterator[Any]:
+    def at(self, record: int) -> Iterator[Any]:
         """Yield the artists that move, as they are at one record."""
         for rectangles, marks, klass in self.bars:
-            lengths = klass["attention"].isel({self.clock: moment}).values
+            lengths = klass["attention"].isel({self.clock: record}).values
             for rectangle, length in zip(rectangles, lengths, strict=True):
                 rectangle.set_width(float(length))
                 yield rectangle
             yield marks
-        time = float(self.moments[moment])
+        time = float(self.times[record])
         self.now.set_xdata([time, time])
         yield self.now
         self.words.set_text(f"{self.clock} {time:g}")

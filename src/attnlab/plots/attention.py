@@ -26,10 +26,10 @@ from attnlab.plots import style, words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_MOMENTS, MOST_LINES = 7, 12
+MOST_TIMES, MOST_LINES = 7, 12
 COMPARED = 5  # tokens of a class
 BAR, WIDEST = 0.11, 1.7 * style.PAGE_WIDTH  # of a bar that has a word below it; of all panels
-WIDE = 100.0  # times whose last is so many times their first are drawn evenly in ratio
+WIDE = 100.0  # times are drawn evenly in ratio if the last is this multiple of the first
 ATTENTION = "attention $c_{l|m,n}$"
 
 
@@ -43,9 +43,9 @@ LONGEST_NAME = 32  # of classes, in a heading
 def bars(
     result: xr.Dataset, *, classes: Choice | None = None, tokens: Choice | None = None
 ) -> Figure:
-    """Bars of c_n: a row per class, a column per moment; the outline is the start, P(l|m,n).
+    """Bars of c_n: a row per class, a column per time; the outline is the start, P(l|m,n).
 
-    Moments are those of Fig. 4 (0, 2, 4, 6, 8, 10 and the end) where they were recorded in a short
+    Times are those of Fig. 4 (0, 2, 4, 6, 8, 10 and the end) where they were recorded in a short
     run, else spread evenly in ratio.
 
     Parameters
@@ -75,7 +75,7 @@ def bars(
 
     clock, shown = clock_of(result), frames(result, classes=classes, tokens=tokens)
     width = BAR * shown.sizes["token"] if has_words(shown) else 0.0
-    most = MOST_MOMENTS if MOST_MOMENTS * width < WIDEST else max(3, int(WIDEST / width))
+    most = MOST_TIMES if MOST_TIMES * width < WIDEST else max(3, int(WIDEST / width))
     shown = shown.isel({clock: _few(shown[clock].values, most)})
     rows, columns = shown.sizes["sequence_class"], shown.sizes[clock]
     size = max(style.PAGE_WIDTH, (width + 0.1) * columns + 0.6), 1.25 * rows + 1.0
@@ -106,7 +106,7 @@ def bars(
 def heatmap(
     result: xr.Dataset, *, classes: Choice | None = None, tokens: Choice | None = None
 ) -> Figure:
-    """Attention as an image: a panel per class, tokens across, moments of training upwards.
+    """Attention as an image: a panel per class, tokens across, training upwards.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def heatmap(
         To show or to save.
     """
     clock, shown = clock_of(result), frames(result, classes=classes, tokens=tokens)
-    moments = shown[clock].values
+    times = shown[clock].values
     top = float(shown["attention"].max())
     with style.style():
         figure, axes = _panels(shown["label"].values.tolist())
@@ -137,8 +137,8 @@ def heatmap(
                 vmax=top,
                 interpolation="nearest",
             )
-            at = np.unique(np.linspace(0, moments.size - 1, MOST_MOMENTS).round().astype(int))
-            ax.set_yticks(at, [f"{moments[k]:g}" for k in at])
+            at = np.unique(np.linspace(0, times.size - 1, MOST_TIMES).round().astype(int))
+            ax.set_yticks(at, [f"{times[k]:g}" for k in at])
             _name_tokens(ax, shown)
         for ax in axes[:: style.PANELS_IN_A_ROW]:
             ax.set_ylabel(clock)
@@ -196,18 +196,18 @@ def curves(result: xr.Dataset, name: str = "entropy", *, classes: Choice | None 
                 line = panel.isel(line=i)
                 over = [dim for dim in ("seed",) if dim in line.dims]
                 mean, std = line.mean(over).values, line.std(over).values
-                moments = line[clock].values
+                times = line[clock].values
                 ax.fill_between(
-                    moments, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0
+                    times, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0
                 )
                 ax.plot(
-                    moments,
+                    times,
                     mean,
                     color=colour,
                     linestyle=style.DASHES[i % len(style.DASHES)],
                     label=", ".join(f"{dim} = {line[dim].item()}" for dim in swept),
                 )
-            time_axis(ax, moments, clock)
+            time_axis(ax, times, clock)
         for ax in axes[:: style.PANELS_IN_A_ROW]:
             ax.set_ylabel(name.replace("_", " "))
         what = name.replace("_", " ")
@@ -255,7 +255,7 @@ def compare(
         xr.align(simulated, predicted, join="exact")
     except ValueError as error:
         raise InputError(
-            f"predicted: not of the same runs, moments and tokens as simulated ({error}); predict "
+            f"predicted: not of the same runs, times and tokens as simulated ({error}); predict "
             "the same simulation"
         ) from error
     clock, solid = clock_of(simulated), frames(simulated, classes=classes, tokens=tokens)
@@ -269,7 +269,7 @@ def compare(
     both = np.stack([of.transpose(*order).values for of in (solid["attention"], dashed)])
     moved = np.nanmax(abs(both - both[..., :1]), axis=(0, -1), initial=0.0)  # (class, token)
     most = COMPARED if tokens is None else solid.sizes["token"]
-    moments = solid[clock].values
+    times = solid[clock].values
     with style.style():
         figure, axes = _panels(solid["label"].values.tolist(), columns=2)
         for i, ax in enumerate(axes):
@@ -279,12 +279,12 @@ def compare(
                 word = solid["word"].values[token]
                 role = "common" if solid["common"].values[token] else "distinct"
                 one, other = both[:, i, token]
-                ax.plot(moments, one, color=colour, label=f"{word}, {role}")
-                ax.plot(moments, other, color=colour, linestyle=style.DASHES[1])
+                ax.plot(times, one, color=colour, label=f"{word}, {role}")
+                ax.plot(times, other, color=colour, linestyle=style.DASHES[1])
             legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="token")
             for text in legend.get_texts():
                 text.set_parse_math(False)
-            time_axis(ax, moments, clock)
+            time_axis(ax, times, clock)
         for ax in axes[::2]:
             ax.set_ylabel(ATTENTION)
         handles = [
@@ -309,7 +309,7 @@ def _with_note(label: str, shown: xr.Dataset) -> str:
 
 
 def _panels(titles: list[str], *, columns: int = style.PANELS_IN_A_ROW) -> tuple[Figure, Any]:
-    """Axes with one scale, one for each title."""
+    """Make axes with one scale, one for each title."""
     figure, axes = style.panels(len(titles), columns=columns)
     for ax, title in zip(axes, titles, strict=True):
         ax.set_title(title, parse_math=False)
@@ -317,7 +317,7 @@ def _panels(titles: list[str], *, columns: int = style.PANELS_IN_A_ROW) -> tuple
 
 
 def _name_tokens(ax: Any, shown: xr.Dataset) -> None:
-    """Each word below its bar; of numbers, a few."""
+    """Write each word below its bar; of numbers, a few."""
     names = shown["word"].values.tolist()
     if has_words(shown):
         families = words.fonts()
@@ -328,9 +328,9 @@ def _name_tokens(ax: Any, shown: xr.Dataset) -> None:
     ax.set_xticks(at, [names[k] for k in at])
 
 
-def time_axis(ax: Any, moments: NDArray[Any], clock: str) -> None:
-    """Even in ratio where the recorded moments are far apart."""
-    positive = moments[moments > 0]
+def time_axis(ax: Any, times: NDArray[Any], clock: str) -> None:
+    """Scale the axis evenly in ratio if the recorded times are far apart."""
+    positive = times[times > 0]
     if positive.size and positive[-1] >= WIDE * positive[0]:
         ax.set_xscale("symlog", linthresh=positive[0])
         ax.xaxis.set_major_formatter("{x:g}")
@@ -338,12 +338,12 @@ def time_axis(ax: Any, moments: NDArray[Any], clock: str) -> None:
     ax.set_xlabel(clock)
 
 
-def _few(moments: NDArray[Any], most: int) -> list[int]:
-    last = moments.size - 1
-    paper = [np.flatnonzero(moments == t) for t in (0, 2, 4, 6, 8, 10)]
-    if all(found.size for found in paper) and moments[-1] <= 1000 and most >= MOST_MOMENTS:
+def _few(times: NDArray[Any], most: int) -> list[int]:
+    last = times.size - 1
+    paper = [np.flatnonzero(times == t) for t in (0, 2, 4, 6, 8, 10)]
+    if all(found.size for found in paper) and times[-1] <= 1000 and most >= MOST_TIMES:
         return sorted({*(int(found[0]) for found in paper), last})
-    return spread(moments, most)
+    return spread(times, most)
 
 
 def frames(
@@ -439,7 +439,7 @@ def has_words(result: Any) -> bool:
 
 
 def labels(result: Any) -> list[str]:
-    """query → next, of each class, by name where there are names."""
+    """Return "query → next" of each class, by name if there are names."""
     if "query_name" in result.coords:
         pairs = zip(result["query_name"].values, result["next_name"].values, strict=True)
         return [f"{m} → {n}" for m, n in pairs]
@@ -448,7 +448,7 @@ def labels(result: Any) -> list[str]:
 
 
 def one_run(results: Results, clock: str) -> Results:
-    """The first of them all."""
+    """Return the first of all runs."""
     kept = (clock, "sequence_class", "token")
     return results.isel({dim: 0 for dim in results.dims if dim not in kept})
 
@@ -464,7 +464,7 @@ def runs_left_out(attention: xr.DataArray, clock: str) -> str:
 
 
 def how_many(shown: int, there: int, noun: str) -> str:
-    """6 of 20 classes; nothing where all are shown."""
+    """Return "6 of 20 classes"; nothing if all are shown."""
     return f"{shown} of {there} {noun}" if shown < there else ""
 
 
@@ -485,10 +485,10 @@ def heading(result: xr.Dataset, what: str) -> str:
     return f"{title}: {', '.join(rates)}" if rates else title
 
 
-def spread(moments: NDArray[Any], most: int) -> list[int]:
+def spread(times: NDArray[Any], most: int) -> list[int]:
     """Return the positions of at most `most` records: the first, then evenly in ratio."""
-    positive = np.flatnonzero(moments > 0)
+    positive = np.flatnonzero(times > 0)
     if not positive.size:
         return [0]
-    wanted = np.geomspace(moments[positive[0]], moments[-1], most - 1)
-    return sorted({0, *(int(np.argmin(np.abs(moments - t))) for t in wanted)})
+    wanted = np.geomspace(times[positive[0]], times[-1], most - 1)
+    return sorted({0, *(int(np.argmin(np.abs(times - t))) for t in wanted)})

@@ -111,7 +111,7 @@ def _line(
     colour: Any,
     label: str,
 ) -> None:
-    """Along numbers as they are, evenly in ratio where they are far apart; along words in turn."""
+    """Draw a line: along numbers, evenly in ratio if they are far apart, or along words."""
     values = np.zeros(1) if along is None else mean[along].values
     numeric = np.issubdtype(values.dtype, np.number)
     at = values if numeric else np.arange(values.size)

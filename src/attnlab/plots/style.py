@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnlab.files.atomic import atomic_path
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
+Values = TypeVar("Values", "xr.DataArray", "xr.Dataset")
 # Okabe and Ito's palette, told apart with any colour vision
 COMMON, DISTINCT = "#E69F00", "#0072B2"
 ROLES = {COMMON: "common token", DISTINCT: "distinct token"}
@@ -41,8 +43,14 @@ def ordered(count: int) -> list[Any]:
     return [colormaps["viridis"](CONTRAST * i / last) for i in range(count)]
 
 
+def entries(values: Values, dim: str) -> Iterator[tuple[Values, dict[str, Any]]]:
+    """Yield each entry along a dim, with colour and marker of its curve, in order."""
+    for i, colour in enumerate(ordered(values.sizes[dim])):
+        yield values.isel({dim: i}), {"color": colour, "marker": MARKERS[i % len(MARKERS)]}
+
+
 def style() -> AbstractContextManager[None]:
-    """Within it, figures are made and saved with attnlab's settings; the caller's stay as is."""
+    """Return a context in which matplotlib has attnlab's settings."""
     import matplotlib
 
     return matplotlib.rc_context(fname=SETTINGS)

@@ -1,4 +1,4 @@
-"""A training on text: its loss, each head's attention over the steps, and the probe's maps."""
+"""A training on text: its loss, attention of each head over the steps and on the probe."""
 
 from __future__ import annotations
 

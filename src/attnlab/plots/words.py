@@ -1,4 +1,4 @@
-"""Words of a text as labels: in letters that a font has, with spaces that can be seen."""
+"""Words of a text as labels: in characters that a font has, with visible spaces."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fonts() -> list[str]:
 
 
 def visible(words: Iterable[str], families: list[str]) -> list[str]:
-    """Words that these fonts can draw; a letter that none of them has becomes a question mark."""
+    """Return words that these fonts can draw; other characters become a question mark."""
     from matplotlib.font_manager import findfont, get_font
 
     faces: list[Any] = [get_font(findfont(name)) for name in families]

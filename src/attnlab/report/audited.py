@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlab.auditing import Verdict, whole_audit
 from attnlab.auditing.catalogue import amount, audited_papers
-from attnlab.auditing.document import audit_document, page
+from attnlab.auditing.document import audit_document, grouped, page
 from attnlab.experiments.running import Made, file_digest, read_record, write_record
 from attnlab.files.atomic import write_text
 from attnlab.files.code import code_digest, digest_of
@@ -108,24 +108,20 @@ def _headline(document: dict[str, Any], changed: list[str]) -> str:
 
 
 def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    told = []
-    for origin in dict.fromkeys(found["origin"] for found in claims):
-        of_origin = [claim for claim in claims if claim["origin"] == origin]
-        algebra = Counter(claim["verdict"] for claim in of_origin if claim["verdict"])
-        training = Counter(claim["training"] for claim in of_origin if claim["training"])
-        if of_origin:
-            told.append(
-                f"{origin} ({len(of_origin)} claims): on paper (algebra and reduced dynamics) "
-                f"{_tally(algebra)}; in training (joint dynamics) {_tally(training)}."
-            )
-    told.append(
+    sentences = [
+        f"{origin} ({len(of_origin)} claims): on paper (algebra and reduced dynamics) "
+        f"{_tally(of_origin, 'verdict')}; in training (joint dynamics) "
+        f"{_tally(of_origin, 'training')}."
+        for origin, of_origin in grouped(claims, "origin")
+    ]
+    last = (
         f"Not as recorded: {', '.join(changed)}."
         if changed
         else "All verdicts are those on record."
     )
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}" for sentence in told)
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}" for sentence in (*sentences, last))
 
 
-def _tally(verdicts: Counter[str]) -> str:
-    counts = [f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict]]
-    return ", ".join(counts) or "none"
+def _tally(claims: list[dict[str, Any]], of: str) -> str:
+    counts = Counter(claim[of] for claim in claims)
+    return ", ".join(f"{counts[key]} {key}" for key in Verdict if counts[key]) or "none"

@@ -17,6 +17,7 @@ from jinja2 import Template
 from attnlab.experiments import Made, experiment, figures, recipe_for
 from attnlab.experiments.running import the_record
 from attnlab.files.atomic import atomic_path, write_text
+from attnlab.files.markdown import table
 from attnlab.files.netcdf import load
 from attnlab.files.pages import template
 from attnlab.files.shipped import PACKAGE
@@ -66,7 +67,7 @@ def _template(name: str) -> Template:
         name,
         capitalised=capitalised,
         title=figure_title,
-        table=markdown,
+        table=table,
         sources=_sources,
         recipe=_recipe,
         command=paper_size_command,
@@ -102,14 +103,6 @@ def study_rows(docs: Path) -> dict[str, list[str]]:
             _, headline, outcome = re.split(r"(?<!\\)\|", row.strip("| "))
             found[name] = [headline.strip().replace("\\|", "|"), outcome.strip()]
     return found
-
-
-def markdown(table: Sequence[Sequence[str]]) -> str:
-    """A table, its heading first; lines within a cell stay apart."""
-    heading, *rows = table
-    cells = [heading, ["---"] * len(heading), *rows]
-    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in cells)
-    return "\n".join(f"| {line} |".replace("\n", "<br>") for line in lines)
 
 
 def _sources(name: str) -> str:
@@ -171,7 +164,7 @@ def at_paper_size(name: str, out: Path) -> str:
         judgement.summary.removeprefix(judgement.headline).strip(),
     ]
     if shown.table:
-        lines.append(markdown(shown.table(data).shown()))
+        lines.append(table(shown.table(data).shown()))
     return "\n\n".join(lines) + "\n"
 
 

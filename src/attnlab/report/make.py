@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,14 +164,8 @@ def reproduce(
             before = _made_before(out, asked, making.made) if whole else {}
             if whole and playground is not None:
                 write_text(out / PLAYGROUND, playground, inside=out)
-            _write_report(
-                out,
-                making.made | before,
-                recipes,
-                whole=whole,
-                seconds=time.perf_counter() - begun,
-                playground=playground is not None,
-            )
+            page_of = partial(_write_report, out, making.made | before, recipes, whole=whole)
+            page_of(seconds=time.perf_counter() - begun, playground=playground is not None)
             return None
         if name == AUDIT:
             return make_audit(out=out, progress=progress)
@@ -252,12 +247,13 @@ def _write_report(
     """Write the report about these parts; a whole one names the figures that are not there."""
     first = opening() if whole else None
     opens = find_or_run(first, recipe_for(first), out=out) if first else None
-    shown = {name: parts[name] for name in figures(ours=False) if name in parts}
-    drawn = [*shown, *([opens.name] if opens else [])]
+    known = figures(ours=False)
+    shown = [parts[name] for name in known if name in parts]
+    drawn = [made.name for made in (*shown, opens) if made is not None]
     audit = parts.get(AUDIT)
     text = page(
-        figures=list(shown.values()),
-        missing=[name for name in figures(ours=False) if whole and name not in shown],
+        figures=shown,
+        missing=[name for name in known if whole and name not in parts],
         pictures={name: _picture(out, name) for name in drawn},
         audit=audit,
         claims=read_audit(out) if audit else None,

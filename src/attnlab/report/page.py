@@ -6,19 +6,19 @@ import base64
 import os
 import platform
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab import __version__
-from attnlab.auditing.document import KNOWN, sections, short
+from attnlab.auditing.document import KNOWN, grouped, short
 from attnlab.experiments import Made, Standing
 from attnlab.experiments import figures as known_figures
 from attnlab.experiments.base import module_of
+from attnlab.files.markdown import page as page_of
+from attnlab.files.markdown import template
 from attnlab.files.memory import machine_memory
-from attnlab.files.pages import template
 from attnlab.files.provenance import versions
 from attnlab.shelf import Paper, paper
 from attnlab.shelf.papers import ATTNLAB_BIBTEX
@@ -63,17 +63,27 @@ def page(
     str
         The page.
     """
-    filters = {"capitalised": capitalised, "short": short, "title": figure_title}
-    filters |= {"paper": paper_of, "module": module_of}
     parts = [*([opening] if opening else []), *figures, *([audit] if audit else [])]
     parts += [study.made for study in studies if not study.recorded]
     all_pictures = {**pictures, **{study.made.name: study.picture for study in studies}}
     shown = by_paper(figures)
-    serves = served(claims) if claims else {}
+    documents = claims["claims"] if claims else []
+    serves = served(documents)
     known = known_figures(ours=False)
     about = list(shown) or [paper(name) for name in (claims["papers"] if claims else ())]
-    total = [name for name in known if not shown or paper_of(name) in shown]
-    return template("attnlab.report", "page.html", **filters).render(
+
+    def heading(paper_and_section: Sequence[str]) -> str:
+        """Return the heading of a section, with its paper's name if there are several."""
+        name, section = paper_and_section
+        known = claims["papers"] if claims else {}
+        return f"{known[name]['short']}: {section}" if name and len(known) > 1 else section
+
+    filters: dict[str, Any] = {"capitalised": capitalised, "short": short, "title": figure_title}
+    filters |= {"paper": paper_of, "module": module_of, "grouped": grouped, "heading": heading}
+    whose = " and ".join(of.short for of in about)
+    title = f"{whose}, put to the test" if about else "Studies of what papers leave open"
+    text = template("attnlab.report:report.md.jinja", **filters).render(
+        title=title,
         version=__version__,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         seconds=seconds,
@@ -81,7 +91,7 @@ def page(
         groups=by_outcome(figures),
         papers=about,
         by_paper=shown,
-        total=len(total),
+        total=len([name for name in known if not shown or paper_of(name) in shown]),
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in all_pictures.items()},
@@ -89,19 +99,18 @@ def page(
         studies=studies,
         no_studies=sorted(set(known_figures(ours=True)) - {study.made.name for study in studies}),
         audit=audit,
-        sections=sections(claims) if claims else [],
-        errata=errata(claims) if claims else {},
-        claims=len(claims["claims"]) if claims else 0,
+        claims=documents,
+        errata=errata(documents),
         audited=audited(claims) if claims else [],
         served=serves,
         tested={of.name: [id for id in serves if serves[id] == of.name] for of in figures},
         opening=opening,
         playground=playground,
         parts=parts,
-        versions=versions(),
-        machine=machine(),
+        provenance={**machine(), **versions(), "attnlab": __version__},
         bibtex=[*(of.citation for of in about if of.reading != "ours"), ATTNLAB_BIBTEX],
     )
+    return page_of(f"{title}: attnlab {__version__}", text)
 
 
 def by_paper(figures: Sequence[Made]) -> dict[Paper, list[Made]]:
@@ -123,28 +132,24 @@ def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
 
 def audited(claims: Mapping[str, Any]) -> list[str]:
     """Count the claims examined of each paper; one that we did not read in print says so."""
-    counts = Counter(claim["paper"] for claim in claims["claims"])
-    told = []
-    for name, of in claims["papers"].items():
+    counted = []
+    for name, members in grouped(claims["claims"], "paper"):
+        of = claims["papers"][name]
         reading = f" {KNOWN}" if of["reading"] == KNOWN else ""
-        told.append(f"{counts[name]} claim{'s' * (counts[name] != 1)} of {of['short']}{reading}")
-    return told
+        count = len(members)
+        counted.append(f"{count} claim{'s' * (count != 1)} of {of['short']}{reading}")
+    return counted
 
 
-def served(claims: Mapping[str, Any]) -> dict[str, str]:
+def served(claims: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the figure, "paper/figure", that each claim serves, by its id."""
-    found = [claim for claim in claims["claims"] if claim["figure"]]
-    return {claim["id"]: f"{claim['paper']}/{claim['figure']}" for claim in found}
+    return {of["id"]: f"{of['paper']}/{of['figure']}" for of in claims if of["figure"]}
 
 
-def errata(claims: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the claims that do not hold as stated, on paper or in training, by their origin."""
-    wrong = ("corrected", "fails")
-    found: dict[str, list[dict[str, Any]]] = {}
-    for claim in claims["claims"]:
-        if not claim["ours"] and (claim["verdict"] in wrong or claim["training"] in wrong):
-            found.setdefault(capitalised(claim["origin"]), []).append(claim)
-    return found
+def errata(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the claims that do not hold as stated, on paper or in training."""
+    wrong = {"corrected", "fails"}
+    return [of for of in claims if not of["ours"] and wrong & {of["verdict"], of["training"]}]
 
 
 def capitalised(text: str) -> str:

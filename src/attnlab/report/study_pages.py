@@ -22,6 +22,7 @@ from attnlab.experiments import Made, experiment, figures
 from attnlab.experiments.running import file_digest, seal_record, the_record, unseal_record
 from attnlab.files.atomic import write_text
 from attnlab.files.errors import InputError
+from attnlab.files.markdown import table
 from attnlab.files.shipped import documentation
 from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies, verdict
 from attnlab.report.page import capitalised
@@ -79,15 +80,13 @@ def between_marks(page: str, text: str, marks: tuple[str, str] = FOUND) -> str:
 
 def found(made: Made) -> str:
     """Return the findings of a study as Markdown: answer, summary, picture and numbers."""
-    rows = []
+    rows = [["number", "found", "on each half of the seeds", "regression bounds"]]
     for name, (low, high) in made.regression_bounds.items():
         each = " and ".join(f"{half[name]:.4g}" for half in made.halves)
-        rows.append(f"| `{name}` | {_number(made, name)} | {each} | {low:g} to {high:g} |")
-    heading = "| number | found | on each half of the seeds | regression bounds |"
-    table = "\n".join([heading, "|---|---|---|---|", *rows])
+        rows.append([f"`{name}`", _number(made, name), each, f"{low:g} to {high:g}"])
     return (
         f"**{capitalised(made.outcome)}.** {made.summary}\n\n"
-        f"![{made.alt}](../images/{made.name}.png)\n\n{table}\n"
+        f"![{made.alt}](../images/{made.name}.png)\n\n{table(rows)}\n"
     )
 
 
@@ -131,16 +130,16 @@ def write_list(docs: Path, studies: Sequence[Made]) -> None:
         by_list.setdefault((docs / made.name).parent / "README.md", []).append(made)
     for path, members in by_list.items():
         lines = path.read_text(encoding="utf-8").splitlines()
-        table = lines[lines.index(BEGIN) + 1 : lines.index(END)]
+        rows = lines[lines.index(BEGIN) + 1 : lines.index(END)]
         for made in members:
             short = Path(made.name).name
             page = (docs / f"{made.name}.md").read_text(encoding="utf-8")
             larger = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
             outcome, headline = verdict(made.outcome, made.headline, larger)
             shown = headline.replace("|", "\\|")  # a bar would end the cell
-            (at,) = [i for i, row in enumerate(table) if row.startswith(f"| [{short}](")]
-            table[at] = f"| [{short}]({short}.md) | {shown} | {outcome} |"
-        _rewrite(path, "\n".join(table))
+            (at,) = [i for i, row in enumerate(rows) if row.startswith(f"| [{short}](")]
+            rows[at] = f"| [{short}]({short}.md) | {shown} | {outcome} |"
+        _rewrite(path, "\n".join(rows))
     refresh_studies(docs)
 
 

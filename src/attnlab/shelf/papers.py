@@ -34,14 +34,6 @@ Single = Literal["agreement", "expectation", "commentary", "maps", "opening"]
 
 GROUP = "attnlab.papers"  # of entry points
 BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
-NOUNS = {
-    "theories": "theory",
-    "tasks": "task",
-    "models": "model",
-    "presets": "preset",
-    "figures": "figure",
-}
-
 # How to cite attnlab itself; a paper's entry is `Paper.citation`.
 ATTNLAB_BIBTEX = f"""\
 @software{{attnlab,
@@ -55,6 +47,7 @@ MANIFEST, EXPECTED = "paper.yaml", "expected.json"
 MAX_MANIFEST, MAX_EXPECTED = 1_000_000, 20_000_000  # bytes
 CLOSE = 5e-3  # relative difference of numbers that count as the same on record
 OFFERS, SINGLES = get_args(Offer), get_args(Single)
+NOUNS = dict(zip(OFFERS, ("theory", "task", "model", "preset", "figure"), strict=True))
 VARIABLE = "ATTNLAB_PAPERS"  # plain folders; child processes inherit it
 
 _PACKAGE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -97,10 +90,10 @@ def same_folder(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> b
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def plain_folders() -> Iterator[Path]:
-    """Yield the folders that the environment names."""
-    for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        yield Path(text).resolve()
+def plain_folders() -> list[Path]:
+    """Return the folders that the environment names."""
+    texts = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return [Path(text).resolve() for text in texts if text]
 
 
 def find_plain_folders() -> None:
@@ -201,12 +194,21 @@ class _Manifest:
             Path(self.page).is_absolute() or ".." in Path(self.page).parts or not self.page
         ):
             raise InputError(f"page: expected a file inside the folder, got {shown(self.page)}")
-        for kind in OFFERS:
-            for name, target in getattr(self, kind).items():
-                _check_offer(within(kind, name), name, target)
-        for kind in SINGLES:
-            if (target := getattr(self, kind)) is not None:
-                _check_offer(kind, kind, target)
+        offers = [
+            (within(of, name), name, target)
+            for of in OFFERS
+            for name, target in getattr(self, of).items()
+        ]
+        offers += [(of, of, target) for of in SINGLES if (target := getattr(self, of)) is not None]
+        for where, name, target in offers:
+            if not _OFFERED.fullmatch(name):
+                raise InputError(
+                    f"{where}: expected a name of letters, digits, -, _ and '.'; rename it"
+                )
+            if not _TARGET.fullmatch(target):
+                raise InputError(
+                    f'{where}: expected a reference such as "predict:Printed", got {shown(target)}'
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,11 +265,10 @@ class Paper(_Manifest):
                 needed = ("standing",) if part == "figures" else ()
                 check_keys(part, entries, known, ())
                 for name, entry in entries.items():
-                    check_keys(within(part, name), entry, entry, needed)
-                    standing = entry.get("standing", "")
-                    if not isinstance(standing, str):
-                        where = within(within(part, name), "standing")
-                        raise InputError(f"{where}: expected text, got {shown(standing)}")
+                    where = within(part, name)
+                    check_keys(where, entry, entry, needed)
+                    if not isinstance(standing := entry.get("standing", ""), str):
+                        raise InputError(f"{where}.standing: expected text, got {shown(standing)}")
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         return {**found, **document}
@@ -383,15 +384,6 @@ def _read(path: Path, *, most: int) -> Any:
     return read_document(path, noun="papers", advice="see the papers that come with attnlab")
 
 
-def _check_offer(where: str, name: str, target: str) -> None:
-    if not _OFFERED.fullmatch(name):
-        raise InputError(f"{where}: expected a name of letters, digits, -, _ and '.'; rename it")
-    if not _TARGET.fullmatch(target):
-        raise InputError(
-            f'{where}: expected a reference such as "predict:Printed", got {shown(target)}'
-        )
-
-
 @dataclass(frozen=True)
 class Fault:
     """A paper, or something that it offers, that cannot be used: its name, where, and why."""
@@ -403,7 +395,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The papers that can be used, by year and name; what cannot; what they offer, by kind."""
+    """The usable papers by year, arXiv number and name; what cannot be used; what they offer."""
 
     papers: tuple[Paper, ...]
     faults: tuple[Fault, ...]
@@ -578,38 +570,31 @@ def _find(_: str) -> Shelf:  # the environment is what it is kept by
             if not same_folder(kept.folder, found.folder):
                 reason = f"{found.folder}: {kept.folder} has this name too; rename one of them"
                 faults.append(Fault(found.name, str(found.folder), reason))
-    owners: dict[tuple[str, str], Paper] = {}
+    ordered = sorted(papers.values(), key=_by_year)
+    offers: dict[str, dict[str, Reference]] = {kind: {} for kind in OFFERS}
     for known in papers.values():  # earlier sources first: nobody takes over a name of attnlab's
         for kind in OFFERS:
-            for name in getattr(known, kind):
-                owner = owners.setdefault((kind, _full(kind, known, name)), known)
+            for name, target in getattr(known, kind).items():
+                # figures may have one name in several papers
+                full = f"{known.name}/{name}" if kind == "figures" else name
+                owner = offers[kind].setdefault(full, Reference(known, target)).paper
                 if owner is not known:
                     reason = (
                         f"{known.folder / MANIFEST}: {kind}.{name}: {owner.name} offers a "
                         f"{NOUNS[kind]} of this name; rename it"
                     )
                     faults.append(Fault(name, str(known.folder), reason))
-    ordered = tuple(sorted(papers.values(), key=_by_year))
-    offers = {
-        kind: {
-            full: Reference(known, target)
-            for known in ordered
-            for name, target in getattr(known, kind).items()
-            for full in [_full(kind, known, name)]
-            if owners[kind, full] is known
-        }
-        for kind in OFFERS
-    }
-    return Shelf(ordered, tuple(faults), offers)
+    for kind, named in offers.items():
+        by_year = sorted(named.items(), key=lambda item: ordered.index(item[1].paper))
+        offers[kind] = dict(by_year)
+    return Shelf(tuple(ordered), tuple(faults), offers)
 
 
-def _by_year(found: Paper | Fault) -> tuple[int, str]:
-    return (found.year if isinstance(found, Paper) else 0, found.name)
-
-
-def _full(kind: str, known: Paper, name: str) -> str:
-    """Return the name under which something is offered; figures may repeat across papers."""
-    return f"{known.name}/{name}" if kind == "figures" else name
+def _by_year(found: Paper | Fault) -> tuple[int, str, str]:
+    if isinstance(found, Fault):
+        return (0, "", found.name)
+    # numbers of arXiv are in order of time; what has none comes last in its year
+    return (found.year, found.arxiv or "~", found.name)
 
 
 def _built_in() -> Iterator[Paper | Fault]:
@@ -627,17 +612,15 @@ def _installed() -> Iterator[Paper | Fault]:
         where = f'entry point {point.name} = "{point.value}"'
         if not _PACKAGE.fullmatch(point.value):
             reason = (
-                f"{where}: expected a top-level package, such as own_paper, so that finding it "
-                "imports nothing; move the paper to the top level of its distribution"
+                "expected a top-level package, such as own_paper, so that finding it imports "
+                "nothing; move the paper to the top level of its distribution"
             )
-            yield Fault(point.name, where, reason)
-            continue
-        folder = folder_of(point.value)
-        if folder is None:
-            reason = f"{where}: there is no package {point.value}; install it again, or remove it"
-            yield Fault(point.name, where, reason)
+        elif (folder := folder_of(point.value)) is None:
+            reason = f"there is no package {point.value}; install it again, or remove it"
         else:
             yield _paper_in(folder, package=point.value)
+            continue
+        yield Fault(point.name, where, f"{where}: {reason}")
 
 
 def _plain() -> Iterator[Paper | Fault]:

@@ -5,9 +5,9 @@ from .motion import Batches as Batches
 from .motion import Flow as Flow
 from .motion import Gradient as Gradient
 from .motion import Motion as Motion
+from .motion import Optimizer as Optimizer
 from .motion import Population as Population
 from .motion import Steps as Steps
-from .optimizers import Optimizer as Optimizer
 from .rates import Piecewise as Piecewise
 from .record import Record as Record
 from .simulation import Simulation as Simulation

@@ -1,4 +1,4 @@
-"""What is said when a run leaves the finite numbers."""
+"""Diverged: the error of a run that leaves the finite numbers."""
 
 from __future__ import annotations
 

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.models.base import Params
-from attnlab.simulation.compiling import compiled
 from attnlab.simulation.motion import Flow
-from attnlab.simulation.program import Kept, Plan, Rates, each, each_seed, use_of
+from attnlab.simulation.program import Kept, Plan, Rates, compiled, each, each_seed, use_of
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
@@ -50,20 +49,14 @@ def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
     return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
 
 
-@compiled("plan", "implicit")
+@compiled("plan")
 def begin(
-    plan: Plan,
-    implicit: bool,
-    tables: Any,
-    kept: Kept,
-    params: Params,
-    rates: Rates,
-    limits: Limits,
+    plan: Plan, tables: Any, kept: Kept, params: Params, rates: Rates, limits: Limits
 ) -> State:
     """Return every run at time 0."""
 
     def one_run(velocity: Any, params: Params) -> State:
-        solver, controller, term = _diffrax(velocity, implicit, limits)
+        solver, controller, term = _diffrax(velocity, plan.implicit, limits)
         zero = jnp.zeros((), jnp.result_type(float))
         size = zero + FIRST_STEP
         memory = (
@@ -79,10 +72,9 @@ def begin(
     return _each_run(one_run, plan, tables, kept, ordered, rates)
 
 
-@compiled("plan", "implicit")
+@compiled("plan")
 def advance(
     plan: Plan,
-    implicit: bool,
     tables: Any,
     kept: Kept,
     states: State,
@@ -99,7 +91,7 @@ def advance(
     def one_run(velocity: Any, start: State) -> Any:
         import diffrax
 
-        solver, controller, term = _diffrax(velocity, implicit, limits)
+        solver, controller, term = _diffrax(velocity, plan.implicit, limits)
         order = solver.error_order(term)
 
         def lost(state: State) -> jax.Array:
@@ -117,7 +109,7 @@ def advance(
             there, error, _, new_solver, result = solver.step(
                 term, state.time, end, state.params, None, of_solver, made_jump=False
             )
-            failed = ~diffrax.is_okay(result) if implicit else False  # the implicit equations
+            failed = ~diffrax.is_okay(result) if plan.implicit else False  # the implicit equations
             error = jax.tree.map(
                 lambda leaf: jnp.where(jnp.isnan(leaf) | failed, jnp.inf, leaf), error
             )

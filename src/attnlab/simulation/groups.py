@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +106,11 @@ class Stack:
     at_once: tuple[int, int]
 
     @property
+    def shared(self) -> tuple[program.Plan, Any]:
+        """First arguments of all programs."""
+        return self.plan, self.tables
+
+    @property
     def programs(self) -> Hashable:
         """All that its programs are compiled for."""
         leaves, structure = jax.tree.flatten(self.tables)
@@ -134,7 +138,7 @@ class Stack:
         seeds = np.asarray(self.run.seeds, dtype=np.uint32)[some_seeds]
         cell = self.run.cell(settings[0], points[0]) if self.run.independent else None
         start = program.start_of(self.run)
-        return self.plan, self.tables, seeds, cell, self.rates(points), start
+        return *self.shared, seeds, cell, self.rates(points), start
 
 
 def stacks(run: Simulation) -> Iterator[list[Stack]]:
@@ -294,7 +298,7 @@ class Group(ABC):
     def observe(self) -> Arrays:
         """Return what was asked for, as it is now."""
         step = np.int32(self.reached if self.run.clock == "step" else 0)
-        record = program.record(self.plan, self.stack.tables, self.kept, self.states(), step)
+        record = program.record(*self.stack.shared, self.kept, self.states(), step)
         return flatten(jax.device_get(record))
 
     def recorded_now(self) -> None:  # noqa: B027 - most count nothing
@@ -334,14 +338,9 @@ class Group(ABC):
         self.begin()
         states = {STATE + name: of.shape for name, of in arrays_of(self.state).items()}
         check_arrays(path, arrays, {**states, "counted": (2 + len(self.position),)})
-        own = {name.removeprefix(STATE): arrays[name] for name in states}
-        self.state = tree_of(own, like=self.state)
+        self.state = tree_of(inside(arrays, STATE), like=self.state)
         count, done, *position = map(int, arrays["counted"])
-        self.recorded.values = {
-            name.removeprefix(RECORD): of.copy()
-            for name, of in arrays.items()
-            if name.startswith(RECORD)
-        }
+        self.recorded.values = {name: of.copy() for name, of in inside(arrays, RECORD).items()}
         for *place, step, cause in json.loads(arrays["failures"].tobytes() or b"[]"):
             self.recorded.failures[tuple(place)] = step, cause
         self.recorded.count = count
@@ -377,7 +376,7 @@ class Stepping(Group):
         return self.step / max(int(self.clock[-1]), 1)
 
     def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
-        shared, zero = (self.plan, self.stack.tables, kept, states), np.int32(0)
+        shared, zero = (*self.stack.shared, kept, states), np.int32(0)
         yield program.advance.trace(*shared, self.rates, zero, zero)
         yield program.record.trace(*shared, zero)
 
@@ -405,15 +404,8 @@ class Stepping(Group):
 
     def call(self, count: int) -> tuple[program.State, NDArray[np.bool_]]:
         """Return the runs `count` steps later, and which groups of parameters are finite."""
-        state, finite = program.advance(
-            self.plan,
-            self.stack.tables,
-            self.kept,
-            self.state,
-            self.rates,
-            np.int32(self.step),
-            np.int32(count),
-        )
+        shared, steps = self.stack.shared, (np.int32(self.step), np.int32(count))
+        state, finite = program.advance(*shared, self.kept, self.state, self.rates, *steps)
         return state, np.asarray(finite)
 
     def recorded_now(self) -> None:
@@ -459,30 +451,23 @@ class Stepping(Group):
 class Flowing(Group):
     """Runs of the flow, each at a time of its own."""
 
-    @cached_property
-    def implicit(self) -> bool:
-        return bool(self.run.motion.solver == "implicit")
-
     @property
     def most_steps(self) -> int:
         return int(self.run.motion.most_steps)
 
     def start(self, states: program.State) -> None:
-        limits = flow.limits_of(self.run.motion, self.run.dtype, 0)
-        self.state = flow.begin(
-            self.plan,
-            self.implicit,
-            self.stack.tables,
-            self.kept,
-            states.params,
-            self.rates,
-            limits,
-        )
+        limits = self._limits(0)
+        self.state = flow.begin(*self.stack.shared, self.kept, states.params, self.rates, limits)
         self.times = np.zeros(self.shape, self.run.dtype)
 
     def states(self) -> program.State:
-        there = dict(zip(self.plan.moving, self.state.there, strict=True))
-        return program.State(there, (), ())
+        return self._there(self.state)
+
+    def _there(self, state: flow.State) -> program.State:
+        return program.State(dict(zip(self.plan.moving, state.there, strict=True)), (), ())
+
+    def _limits(self, steps: int) -> flow.Limits:
+        return flow.limits_of(self.run.motion, self.run.dtype, steps)
 
     @property
     def reached(self) -> float:
@@ -495,15 +480,12 @@ class Flowing(Group):
         return float(passed.mean() / last) if last else 1.0
 
     def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
-        shared = self.plan, self.implicit, self.stack.tables, kept
-        limits = flow.limits_of(self.run.motion, self.run.dtype, 0)
+        shared, limits = (*self.stack.shared, kept), self._limits(0)
         begin = flow.begin.trace(*shared, states.params, self.rates, limits)
         yield begin
         now, zero = begin.out_info, np.asarray(0, self.run.dtype)
         yield flow.advance.trace(*shared, now, self.rates, zero, limits)
-        params = dict(zip(self.plan.moving, now.there, strict=True))
-        there = program.State(params, (), ())
-        yield program.record.trace(self.plan, self.stack.tables, kept, there, np.int32(0))
+        yield program.record.trace(*shared, self._there(now), np.int32(0))
 
     def advance(self, target: float) -> bool:
         before, begun = np.asarray(self.state.taken), time.perf_counter()
@@ -521,16 +503,9 @@ class Flowing(Group):
     def call(self, target: float, steps: int) -> tuple[flow.State, NDArray[Any], NDArray[Any]]:
         """Return the runs after up to `steps` steps towards a time; which arrived, and which never
         will."""
-        limits = flow.limits_of(self.run.motion, self.run.dtype, steps)
+        shared, end = self.stack.shared, np.asarray(target, self.run.dtype)
         state, arrived, lost = flow.advance(
-            self.plan,
-            self.implicit,
-            self.stack.tables,
-            self.kept,
-            self.state,
-            self.rates,
-            np.asarray(target, self.run.dtype),
-            limits,
+            *shared, self.kept, self.state, self.rates, end, self._limits(steps)
         )
         return state, np.asarray(arrived), np.asarray(lost)
 
@@ -557,6 +532,12 @@ class Flowing(Group):
 
 
 KINDS: dict[str, type[Group]] = {"step": Stepping, "time": Flowing}
+
+
+def inside(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names have this prefix, without it."""
+    found = {name: of for name, of in arrays.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): of for name, of in found.items()}
 
 
 def flatten(record: dict[str, Any]) -> Arrays:

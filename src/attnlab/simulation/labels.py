@@ -28,12 +28,12 @@ def label(
     steps: NDArray[Any],
     model: SequenceModel,
 ) -> xr.Dataset:
-    """Arrays (setting, seed, rate point, step, ...) with their dims and coords.
+    """Return arrays (setting, seed, rate point, step, ...) with their dims and coords.
 
     steps: the steps or times along the dim `clock`.
 
-    Beside them stand what they are about: P(l|m,n) where there are tokens, and the classes' query,
-    next token and prior. An axis of heads is there where the model has several.
+    The dataset also has the classes: P(l|m,n) where there are tokens, and query, next token and
+    prior. There is an axis of heads where the model has several.
     """
     outer = ("setting", *grid.dims())
     head = ("head",) if model.heads > 1 else ()
@@ -74,9 +74,12 @@ def label(
 
 
 def of_one_set(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset without its dim `setting`, which has one entry; tokens that have names are then
-    labelled by them, so that ``.sel(token="goal")`` works; `token_id` has their numbers, and
-    `query_name` and `next_name` the names of each class's query and next token."""
+    """Return the dataset without its dim `setting`, which has one entry.
+
+    Tokens that have names are then labelled by them, so that ``.sel(token="goal")`` works;
+    `token_id` has their numbers, and `query_name` and `next_name` the names of each class's query
+    and next token.
+    """
     dataset = dataset.squeeze("setting")
     if "token_name" not in dataset.coords:
         return dataset
@@ -90,9 +93,9 @@ def of_one_set(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[SequenceClasses, ...]:
-    """The classes that a result is about: from its probabilities, else from where they came from.
+    """Return the classes of a result, from its probabilities or else from their origin.
 
-    written: origin and digest of each set, which what is found must have.
+    written: origin and digest of each set; the classes that are found must have this digest.
     """
     if not isinstance(written, list):
         return _one_set(result, written)
@@ -103,7 +106,7 @@ def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[Sequ
 
 
 def _chosen_set(result: xr.Dataset, written: Sequence[Mapping[str, Any]]) -> SequenceClasses:
-    """The one of several sets that `.isel(setting=i)` left: the one with these probabilities."""
+    """Return the set that `.isel(setting=i)` left: the one with these probabilities."""
     if "probability" in result:
         for item in written:
             with suppress(InputError):

@@ -1,4 +1,4 @@
-"""Learner: what the trainer runs. Task x Model makes one; closed equations make one directly."""
+"""Learner: the problem that the trainer runs, made of task and model, or of closed equations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Learner(Named, ABC):
     """
 
     uses: ClassVar[Uses] = Uses()
-    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `compiling`
+    effort: ClassVar[Literal["quick", "thorough", "library"]] = "thorough"  # see `program.OPTIONS`
 
     @property
     def fixed(self) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +20,82 @@ import numpy as np
 
 from attnlab.files.errors import InputError
 from attnlab.models.base import Params
-from attnlab.simulation.compiling import compiled
 from attnlab.simulation.learner import LOSS, MEAN_LOSS, Learner, TaskLearner
-from attnlab.simulation.optimizers import Optimizer
+from attnlab.simulation.motion import Optimizer
 from attnlab.simulation.rates import Schedule
 
 if TYPE_CHECKING:
     from attnlab.simulation.simulation import Simulation
+
+# -- compiling: jax.jit with the options of XLA that suit a learner, on the backend in use --------
+#
+# Most runs on sequence classes take less time than their compilation, so that what is compiled
+# matters less than how long it takes; trainings of transformers run far longer than they compile.
+
+Effort = Literal["quick", "thorough", "library"]
+Options = dict[str, dict[str, Any]]
+
+# One LLVM module, and small kernels: the quickest to compile where nothing is optimised.
+SMALL: dict[str, Any] = {"xla_cpu_parallel_codegen_split_count": 1}
+if jax.__version_info__ < (0, 11):  # an XLA that does not know an option refuses to compile
+    SMALL["xla_cpu_use_fusion_emitters"] = False
+# Half the time to compile, and the same time to run.
+QUICK_CPU = {**SMALL, "xla_backend_optimization_level": 1}
+OPTIONS: dict[Effort, Options] = {
+    # Trying out kernels for products this small takes far longer than it saves.
+    "quick": {
+        "cpu": QUICK_CPU,
+        "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
+    },
+    # Many small products gain from kernels that XLA makes for them.
+    "thorough": {"cpu": QUICK_CPU, "gpu": {}},
+    # Large products are as fast by the library, whose kernels are tried out in a third of the time.
+    "library": {"cpu": {}, "gpu": {"xla_gpu_enable_triton_gemm": False}},
+}
+
+
+class Compiled:
+    """A function of a plan that is compiled for the backend on which it is called."""
+
+    def __init__(
+        self, function: Callable[..., Any], static: tuple[str, ...], effort: Effort | None
+    ) -> None:
+        self.function, self.static, self.effort = function, static, effort
+        self._made = cache(self._make)
+
+    def _make(self, backend: str, effort: Effort, plain: bool) -> Any:
+        options = OPTIONS[effort].get(backend, {})
+        if plain and backend == "cpu":  # a user who asks JAX for no optimisations gets none
+            options = SMALL
+        return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
+
+    def _jitted(self, plan: Any) -> Any:
+        plain = jax.config.read("jax_disable_most_optimizations")
+        effort = self.effort or plan.learner.effort
+        return self._made(jax.default_backend(), effort, plain)
+
+    def __call__(self, plan: Any, *arguments: Any) -> Any:
+        return self._jitted(plan)(plan, *arguments)
+
+    def trace(self, plan: Any, *arguments: Any) -> jax.stages.Traced:
+        """Trace a call from the shapes of its arguments, and compute nothing.
+
+        What is lowered and compiled from it is what a call with arrays of these shapes runs.
+        """
+        return self._jitted(plan).trace(plan, *arguments)
+
+
+def compiled(
+    *static: str, effort: Effort | None = None
+) -> Callable[[Callable[..., Any]], Compiled]:
+    """Compile a function of a plan, anew for all values of the arguments named `static`.
+
+    effort: that of the plan's learner by default.
+    """
+    return lambda function: Compiled(function, static, effort)
+
+
+# -- the programs ---------------------------------------------------------------------------------
 
 Rates = dict[str, jax.Array]  # of each group that moves, along the points
 EVALUATED = 256  # examples of another task
@@ -42,6 +112,7 @@ class Plan:
     schedules: tuple[tuple[str, Schedule], ...]
     clip: float | None
     weight_decay: float  # of a flow
+    implicit: bool  # the solver of a flow
     what: tuple[str, ...]  # all that there is, where it is empty
     probe: int
     evaluate: tuple[tuple[str, TaskLearner], ...]
@@ -75,24 +146,27 @@ class State(NamedTuple):
     loss_sum: Any  # of the training loss since the last record, where it is asked for
 
 
-def plan_of(run: Simulation, what: tuple[str, ...]) -> Plan:
-    """Return what the programs of a run are compiled for."""
+def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()) -> Plan:
+    """Return what the programs of a run are compiled for.
+
+    groups: those that move, for shapes alone: the grid is made with the names of the groups.
+    """
     record, motion = run.record, run.motion
-    others = tuple(
-        (name, TaskLearner(task, run.model, run.loss, run.precision))
-        for name, task in record.evaluate.items()
-    )
     return Plan(
         learner=run.learner,
         size=run.gradient.size,
-        moving=run.grid.moving,
-        optimizers=tuple(run.optimizers.items()),
-        schedules=tuple(run.grid.schedules.items()),
+        moving=groups or run.grid.moving,
+        optimizers=() if groups else tuple(run.optimizers.items()),
+        schedules=() if groups else tuple(run.grid.schedules.items()),
         clip=motion.clip,
         weight_decay=motion.weight_decay if motion.clock == "time" else 0.0,
+        implicit=getattr(motion, "solver", "") == "implicit",
         what=what,
         probe=record.probe,
-        evaluate=others,
+        evaluate=tuple(
+            (name, TaskLearner(task, run.model, run.loss, run.precision))
+            for name, task in record.evaluate.items()
+        ),
     )
 
 
@@ -370,7 +444,7 @@ def _shapes(run: Simulation, given: bool) -> Shapes:
         drawn, params = jax.eval_shape(start, tables)
         if not given:
             return Shapes(params, {}, 0)
-        plan = _plan_without_rates(run, tuple(params))
+        plan = plan_of(run, (), tuple(name for name in params if name not in learner.fixed))
 
         def all_of(tables: Any, drawn: Any, params: Params) -> Any:
             lead = jax.tree.map(lambda leaf: leaf[None, None], (drawn, params))
@@ -394,19 +468,6 @@ def _shapes(run: Simulation, given: bool) -> Shapes:
             recorded[MEAN_LOSS] = recorded[LOSS]
         jaxpr = jax.make_jaxpr(gradient)(tables, drawn, params)
     return Shapes(params, recorded, _sizes(jaxpr.jaxpr))
-
-
-def _plan_without_rates(run: Simulation, groups: tuple[str, ...]) -> Plan:
-    """Return a plan for shapes alone: the grid is made with the names of the groups."""
-    fixed = run.learner.fixed
-    moving = tuple(name for name in groups if name not in fixed)
-    others = tuple(
-        (name, TaskLearner(task, run.model, run.loss, run.precision))
-        for name, task in run.record.evaluate.items()
-    )
-    return Plan(
-        run.learner, run.gradient.size, moving, (), (), None, 0.0, (), run.record.probe, others
-    )
 
 
 def _sizes(jaxpr: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
+from attnlab.files.recipe import Numbers, as_value, plain
 
 RUN_BYTES = 200  # of a run, however small: its learning rates, its index, its share of a batch
 NAME = "learning_rate"
@@ -56,6 +57,7 @@ class Piecewise:
 
 
 Schedule = Callable[[Any], Any]
+PlainRate = float | tuple[float, ...] | None  # as a text can give it; `read_rate` takes more
 Rate = float | Sequence[float] | xr.DataArray | Piecewise | Schedule | None
 
 
@@ -191,3 +193,72 @@ def _require_rates(name: str, rates: NDArray[np.float64], dtype: str) -> None:
         raise InputError(
             f"{name}: expected numbers of at least 0 that are finite in {dtype}, got {rates}"
         )
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RateDocument:
+    """A learning rate along dims, in a file: values nested as the dims are."""
+
+    dims: tuple[str, ...]
+    values: Numbers
+    coords: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+def read_rate(where: str, value: Any) -> Any:
+    """Return a learning rate, or those of groups, as a document gives it."""
+    if isinstance(value, dict) and not {"dims", "at"} & value.keys():
+        return {group: read_rate(f"{where}.{group}", of) for group, of in value.items()}
+    if isinstance(value, str) and "." in value:
+        raise InputError(
+            f"{where}: {value} is a function, which a file cannot hold; give it from Python"
+        )
+    if isinstance(value, dict):
+        read = as_value(where, value, Piecewise if "at" in value else RateDocument)
+    else:
+        read = as_value(where, value, PlainRate)
+    if isinstance(read, RateDocument):
+        coords = {dim: list(of) for dim, of in read.coords.items()}
+        return xr.DataArray(np.asarray(read.values), dims=read.dims, coords=coords)
+    return list(read) if isinstance(read, tuple) else read
+
+
+def rate_document(rate: Any) -> Any:
+    """Return a learning rate as a file has it."""
+    if isinstance(rate, Mapping):
+        return {group: rate_document(of) for group, of in rate.items()}
+    if isinstance(rate, xr.DataArray):
+        coords = {str(dim): rate[dim].values.tolist() for dim in rate.dims if dim in rate.coords}
+        return {"dims": list(map(str, rate.dims)), "values": rate.values.tolist(), "coords": coords}
+    if isinstance(rate, Piecewise):
+        return plain(rate)
+    return f"{rate.__module__}.{rate.__qualname__}" if callable(rate) else rate
+
+
+def rates_by_group(given: Any, groups: Sequence[str], fixed: Sequence[str]) -> dict[str, Rate]:
+    """Return the learning rate of each group; None for fixed ones."""
+    if not isinstance(given, Mapping):
+        return {name: None if name in fixed else given for name in groups}
+    for name in given:
+        if name not in groups:
+            raise InputError(f"{NAME}: the groups are {', '.join(groups)}, got {name!r}")
+        if name in fixed and given[name] is not None:
+            raise InputError(f"{NAME}: the group {name!r} is fixed by the model; give None")
+    for name in groups:
+        if name not in given and name not in fixed:
+            raise InputError(f"{NAME}: missing for the group {name!r}; give None to keep it fixed")
+    if all(given.get(name) is None for name in groups):
+        raise InputError(f"{NAME}: no group moves; give a number to one of {', '.join(groups)}")
+    return {name: given.get(name) for name in groups}
+
+
+def seeds_document(seeds: Sequence[int]) -> int | list[int]:
+    """Return the number of seeds where they are the first ones, else their list."""
+    return len(seeds) if list(seeds) == list(range(len(seeds))) else list(seeds)
+
+
+# How these fields of a run are read from documents and written to them.
+RATE = {"kind": PlainRate, "read": read_rate, "write": rate_document}
+SEEDS = {"kind": int | tuple[int, ...], "write": seeds_document}

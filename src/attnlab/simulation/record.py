@@ -1,4 +1,4 @@
-"""Record: what is recorded during a run, and when."""
+"""Record: the quantities that are recorded during a run, and the steps or times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP_BYTES = 32  # of a step or time, while they are found
 
 @dataclass(frozen=True)
 class Record:
-    """What to record and when; one of `every`, `geometric` and `at`, or none for the default.
+    """The records of a run; give one of `every`, `geometric` and `at`, or none for the default.
 
     By default 101 evenly spaced records (geometric ones in flow time), fewer where they would take
     more than 256 MiB.

@@ -15,19 +15,28 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.defaults import ETA_Y, ETA_Z, LENGTH
-from attnlab.files.documents import check_keys, did_you_mean, shown
+from attnlab.files.documents import check_keys, did_you_mean
 from attnlab.files.errors import InputError
-from attnlab.files.recipe import Named, Numbers, as_value, default_of, plain
+from attnlab.files.recipe import Named, as_value, default_of, plain
 from attnlab.models.base import LossName, Model
 from attnlab.models.sequence import SequenceModel
-from attnlab.simulation.fields import Path, Setting, find_setting, with_settings
+from attnlab.simulation.fields import Path, Setting, find_setting, settings_of, with_settings
 from attnlab.simulation.labels import classes_of
 from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.motion import Batches, Gradient, Motion, Population, Steps
-from attnlab.simulation.optimizers import Optimizer
-from attnlab.simulation.rates import NAME, Grid, Piecewise, Rate, as_rate, as_seeds, make_grid
+from attnlab.simulation.motion import Batches, Gradient, Motion, Optimizer, Population, Steps
+from attnlab.simulation.rates import (
+    NAME,
+    RATE,
+    SEEDS,
+    Grid,
+    as_rate,
+    as_seeds,
+    make_grid,
+    rates_by_group,
+)
+from attnlab.simulation.rates import rate_document as rate_document
 from attnlab.simulation.record import EXACT_NAMES, Record
-from attnlab.simulation.start import checked_init, initial_logits
+from attnlab.simulation.start import START, checked_init, initial_logits
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.sequences import Classes, Sequences, read_sets
@@ -44,18 +53,19 @@ BASES: dict[str, type[Named]] = {
 }
 
 
-@dataclass(frozen=True)
-class RateDocument:
-    """A learning rate along dims, as it stands in a file: values nested as the dims are."""
-
-    dims: tuple[str, ...]
-    values: Numbers
-    coords: dict[str, tuple[float, ...]] = field(default_factory=dict)
+def read_task(where: str, document: Any) -> Any:
+    """Return a task as a document gives it; it may be a value already."""
+    if isinstance(document, Task):
+        return document
+    if isinstance(document, dict) and isinstance(document.get("name"), str):
+        of_learner = document["name"] in Learner.kinds() and document["name"] not in Task.kinds()
+        return as_value(where, document, Learner if of_learner else Task)
+    return read_sets(where, document)
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A training as a value: what is learned, what learns, how, and what is recorded.
+    """A training as a value: task, model, motion, and the records to make.
 
     A value is checked when it is made, equal to others by content, and changed by
     `dataclasses.replace`, or by `as_simulation` with the flat names of settings inside it.
@@ -114,16 +124,16 @@ class Simulation:
     (128, 128, 2)
     """
 
-    task: Any
-    model: Any = None
-    motion: Any = field(default_factory=Steps)
-    gradient: Any = None
-    learning_rate: Any = None
-    eta_y: Any = ETA_Y
-    eta_z: Any = ETA_Z
+    task: Any = field(metadata={"read": read_task})
+    model: Any = field(default=None, metadata={"kind": Model | None})
+    motion: Any = field(default_factory=Steps, metadata={"kind": Motion})
+    gradient: Any = field(default=None, metadata={"kind": Gradient})
+    learning_rate: Any = field(default=None, metadata=RATE)
+    eta_y: Any = field(default=ETA_Y, metadata=RATE)
+    eta_z: Any = field(default=ETA_Z, metadata=RATE)
     loss: LossName = "cross_entropy"
-    init: Any = None
-    seeds: int | Sequence[int] = 1
+    init: Any = field(default=None, metadata=START)
+    seeds: int | Sequence[int] = field(default=1, metadata=SEEDS)
     independent: bool = False
     record: Record = field(default_factory=Record)
     dtype: Dtype = "float32"
@@ -295,7 +305,7 @@ class Simulation:
             rates = {group: getattr(self, symbol) for group, symbol in self.symbols.items()}
             return make_grid(rates, self.symbols, seeds, self.dtype)
         groups, fixed = self.learner.groups(self), self.learner.fixed
-        by_group = _by_group(self.learning_rate, groups, fixed)
+        by_group = rates_by_group(self.learning_rate, groups, fixed)
         one = not isinstance(self.learning_rate, Mapping)
         names = {group: NAME if one else f"{NAME}_{group}" for group in groups}
         return make_grid(by_group, names, seeds, self.dtype)
@@ -368,21 +378,14 @@ class Simulation:
         return self._document(defaults=True)
 
     def _document(self, *, defaults: bool) -> dict[str, Any]:
-        seeds = list(self.seeds)  # type: ignore[arg-type]
         usual = {of.name: plain(default_of(of)) for of in fields(self)}
         found: dict[str, Any] = {}
         for item in fields(self):
             name, value = item.name, getattr(self, item.name)
             if name in ("eta_y", "eta_z") and name not in self.symbols.values():
                 continue
-            if name == "seeds":
-                value = len(seeds) if seeds == list(range(len(seeds))) else seeds
-            elif name in ("eta_y", "eta_z", NAME):
-                value = rate_document(value)
-            elif name == "init":
-                value = _listed(value)
-            else:
-                value = plain(value, defaults=defaults)
+            write = item.metadata.get("write")
+            value = write(value) if write else plain(value, defaults=defaults)
             if defaults or name in ("task", "model", "motion") or value != usual[name]:
                 found[name] = value
         return found
@@ -535,7 +538,6 @@ def refuse_old(document: Mapping[str, Any]) -> None:
             raise InputError(f"{name}: was a field of version 0.1; now {now}")
 
 
-PlainRate = float | tuple[float, ...] | None  # as a text can give it; `_read_rate` takes more
 OLD = {
     "classes": "task: the name of the classes, or {name: sequences, classes: ..., length: ...}",
     "engine": (
@@ -550,66 +552,15 @@ OLD = {
     "rates": NAME,
     "measure_every": "record: {every: ...}",
 }
-FIELD_KINDS: dict[str, Any] = {
-    "task": Any,
-    "model": Model | None,
-    "motion": Motion,
-    "gradient": Gradient,
-    NAME: PlainRate,
-    "eta_y": PlainRate,
-    "eta_z": PlainRate,
-    "loss": LossName,
-    "init": Literal["zero", "uniform"] | Numbers | dict[str, Any] | None,
-    "seeds": int | tuple[int, ...],
-    "independent": bool,
-    "record": Record,
-    "dtype": Dtype,
-    "precision": Precision,
-    "exact": bool,
-}
+READERS = {of.name: of.metadata["read"] for of in fields(Simulation) if "read" in of.metadata}
+FIELD_KINDS = {of.name: settings_of(Simulation)[of.name].hint for of in fields(Simulation)}
 
 
 def read_field(name: str, value: Any) -> Any:
     """Return a field as its document gives it; a task may be a value already."""
-    if name == "task":
-        if isinstance(value, Task):
-            return value
-        if isinstance(value, dict) and isinstance(value.get("name"), str):
-            of_learner = value["name"] in Learner.kinds() and value["name"] not in Task.kinds()
-            return as_value("task", value, Learner if of_learner else Task)
-        return read_sets("task", value)
-    if name in ("eta_y", "eta_z", NAME):
-        return _read_rate(name, value)
-    read = as_value(name, value, FIELD_KINDS[name])
-    return _arrays(read) if name == "init" and isinstance(read, dict) else read
-
-
-def _read_rate(where: str, value: Any) -> Any:
-    """Return a learning rate, or those of groups, as a document gives it."""
-    if isinstance(value, dict) and not {"dims", "at"} & value.keys():
-        return {group: _read_rate(f"{where}.{group}", of) for group, of in value.items()}
-    if isinstance(value, str) and "." in value:
-        raise InputError(
-            f"{where}: {value} is a function, which a file cannot hold; give it from Python"
-        )
-    if isinstance(value, dict):
-        read = as_value(where, value, Piecewise if "at" in value else RateDocument)
-    else:
-        read = as_value(where, value, PlainRate)
-    if isinstance(read, RateDocument):
-        coords = {dim: list(of) for dim, of in read.coords.items()}
-        return xr.DataArray(np.asarray(read.values), dims=read.dims, coords=coords)
-    return list(read) if isinstance(read, tuple) else read
-
-
-def _arrays(groups: Any) -> Any:
-    """Return the arrays of a start, which a document has as lists."""
-    if isinstance(groups, dict):
-        return {name: _arrays(of) for name, of in groups.items()}
-    try:
-        return np.asarray(groups, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"init: expected numbers by group, got {shown(groups)}") from None
+    if name in READERS:
+        return READERS[name](name, value)
+    return as_value(name, value, FIELD_KINDS[name])
 
 
 def _task_of(result: xr.Dataset, task: Any) -> Any:
@@ -628,44 +579,6 @@ def _without_origins(document: Any) -> Any:
         return document
     drop = "origin" if "digest" in document else None
     return {name: _without_origins(of) for name, of in document.items() if name != drop}
-
-
-def rate_document(rate: Any) -> Any:
-    """Return a learning rate as a file has it."""
-    if isinstance(rate, Mapping):
-        return {group: rate_document(of) for group, of in rate.items()}
-    if isinstance(rate, xr.DataArray):
-        coords = {str(dim): rate[dim].values.tolist() for dim in rate.dims if dim in rate.coords}
-        return {"dims": list(map(str, rate.dims)), "values": rate.values.tolist(), "coords": coords}
-    if isinstance(rate, Piecewise):
-        return plain(rate)
-    return f"{rate.__module__}.{rate.__qualname__}" if callable(rate) else rate
-
-
-def _by_group(given: Any, groups: Sequence[str], fixed: Sequence[str]) -> dict[str, Rate]:
-    """Return the learning rate of each group; None for fixed ones."""
-    if not isinstance(given, Mapping):
-        return {name: None if name in fixed else given for name in groups}
-    for name in given:
-        if name not in groups:
-            raise InputError(f"{NAME}: the groups are {', '.join(groups)}, got {name!r}")
-        if name in fixed and given[name] is not None:
-            raise InputError(f"{NAME}: the group {name!r} is fixed by the model; give None")
-    for name in groups:
-        if name not in given and name not in fixed:
-            raise InputError(f"{NAME}: missing for the group {name!r}; give None to keep it fixed")
-    if all(given.get(name) is None for name in groups):
-        raise InputError(f"{NAME}: no group moves; give a number to one of {', '.join(groups)}")
-    return {name: given.get(name) for name in groups}
-
-
-def _listed(init: Any) -> Any:
-    """Return a start as plain values; a result by the digest of its spec."""
-    if isinstance(init, Mapping) and not isinstance(init, xr.Dataset):
-        return {name: _listed(of) for name, of in init.items()}
-    if isinstance(init, xr.Dataset):
-        return {"result": hashlib.sha256(init.attrs.get("spec", "").encode()).hexdigest()}
-    return init if init is None or isinstance(init, str) else np.asarray(init).tolist()
 
 
 def _require_value(name: str, value: Any) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import Numbers, as_value
 from attnlab.tasks.classes.classes import SequenceClasses
 
 Init = Literal["zero", "uniform"] | ArrayLike | xr.DataArray
+StartDocument = Literal["zero", "uniform"] | Numbers | dict[str, Any] | None
 
 
 def is_random(init: Init) -> bool:
@@ -63,3 +68,32 @@ def initial_logits(
     shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
     given: Any = checked_init(classes, init, heads=heads)
     return np.broadcast_to(neutral if isinstance(given, str) else given, shape).copy()
+
+
+def read_start(where: str, document: Any) -> Any:
+    """Return a start as its document gives it, with arrays where that has groups of lists."""
+    read = as_value(where, document, StartDocument)
+    return _arrays(read) if isinstance(read, dict) else read
+
+
+def _arrays(groups: Any) -> Any:
+    """Return the arrays of a start, which a document has as lists."""
+    if isinstance(groups, dict):
+        return {name: _arrays(of) for name, of in groups.items()}
+    try:
+        return np.asarray(groups, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"init: expected numbers by group, got {shown(groups)}") from None
+
+
+def start_document(init: Any) -> Any:
+    """Return a start as plain values; a result by the digest of its spec."""
+    if isinstance(init, Mapping) and not isinstance(init, xr.Dataset):
+        return {name: start_document(of) for name, of in init.items()}
+    if isinstance(init, xr.Dataset):
+        return {"result": hashlib.sha256(init.attrs.get("spec", "").encode()).hexdigest()}
+    return init if init is None or isinstance(init, str) else np.asarray(init).tolist()
+
+
+# How the field `init` of a run is read from documents and written to them.
+START = {"kind": StartDocument, "read": read_start, "write": start_document}

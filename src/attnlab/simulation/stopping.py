@@ -39,10 +39,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stopping:
-    """What the work is told, and says.
+    """Flags between the work and the thread that waits for it.
 
-    asked: it is to stop; it looks wherever nothing is half done.
-    keeping: it has heard, and is waited for while it writes what it has.
+    asked: the work should stop; it checks this wherever nothing is half done.
+    keeping: the work is stopping and writes its checkpoint, which the other thread waits for.
     """
 
     def __init__(self) -> None:
@@ -52,8 +52,8 @@ class Stopping:
 def answering(work: Callable[[Stopping], Result]) -> Result:
     """Do the work in a thread of its own, and wait here, where a KeyboardInterrupt is raised.
 
-    That asks the work to stop, waits a moment for it, and goes on to the caller. Work that does
-    not hear, since it is compiling, is left alone; it ends where it would have heard.
+    An interrupt asks the work to stop, waits briefly, and is raised again. Work that is compiling
+    does not notice; it is left alone, and ends when it next checks.
     """
     stopping, future = Stopping(), Future[Result]()
 
@@ -89,12 +89,12 @@ def _require_device() -> None:
 
 
 class Pace:
-    """How many steps a call into compiled code takes: few at first, then for half a second."""
+    """Steps of a call into compiled code: few at first, then as many as take half a second."""
 
     def __init__(self) -> None:
         self.steps = 1
 
     def took(self, count: int, seconds: float) -> None:
-        """A call of `count` steps took so long; one that was cut short says little."""
+        """Note the seconds of a call of `count` steps; one that was cut short does not count."""
         if count == self.steps:
             self.steps = max(1, int(count * min(CALL_SECONDS / max(seconds, 1e-9), FASTER)))

@@ -27,8 +27,7 @@ from attnlab.simulation.learner import (
 )
 from attnlab.simulation.simulation import Simulation
 from attnlab.tasks.base import Batch
-from attnlab.tasks.text.streams import window, window_count
-from attnlab.tasks.text.task import Text
+from attnlab.tasks.text.task import Text, window, window_count
 
 TOP = (1, 5)  # the k of the top-k mass
 

@@ -25,7 +25,7 @@ from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
 from attnlab.simulation.divergence import Diverged
-from attnlab.simulation.groups import KINDS, Group, Recorded, stacks
+from attnlab.simulation.groups import KINDS, Group, Recorded, inside, stacks
 from attnlab.simulation.learner import Learner
 from attnlab.simulation.program import numbers
 from attnlab.simulation.simulation import Simulation, as_simulation
@@ -219,12 +219,7 @@ class Keeper:
         if self.kept is None:
             return
         for i, group in enumerate(groups):
-            own = {
-                name.removeprefix(f"{i}/"): of
-                for name, of in self.kept.arrays.items()
-                if name.startswith(f"{i}/")
-            }
-            if own:
+            if own := inside(self.kept.arrays, f"{i}/"):
                 group.restore(self.folder / CHECKPOINT, own)
 
     def keep_if_due(self, groups: list[Group]) -> None:
@@ -305,12 +300,9 @@ def _labelled(run: Simulation, recorded: Recorded) -> xr.Dataset:
         diverged = np.full((len(run.tables), len(run.seeds), run.grid.points), -1.0)  # type: ignore[arg-type]
         for place, (step, _) in recorded.failures.items():
             diverged[place] = step
-        labelled = run.grid.label(diverged)
-        dims = ("setting", *run.grid.dims())
+        labelled = xr.Variable(("setting", *run.grid.dims()), run.grid.label(diverged))
         several = "setting" in dataset.dims
-        if not several:
-            dims, labelled = dims[1:], labelled[0]
-        dataset["diverged_step"] = dims, labelled
+        dataset["diverged_step"] = labelled if several else labelled.squeeze("setting")
     return dataset
 
 

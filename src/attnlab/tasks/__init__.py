@@ -1,4 +1,4 @@
-"""Tasks: what is learned. Sequence classes, text, and any class of a user's own.
+"""Tasks: sequence classes, text, in-context Markov chains, and any class of a user's own.
 
 `__init__.pyi` lists the public names, which are loaded when they are first used.
 """

@@ -1,4 +1,4 @@
-"""Task: what is learned, as settings; an instance of it is drawn by seed."""
+"""Task: the settings of a learning problem; an instance of it is drawn by seed."""
 
 from __future__ import annotations
 

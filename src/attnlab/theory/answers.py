@@ -18,34 +18,13 @@ from attnlab.theory.theory import Labelled, Theory
 BLOW_UP = "blow_up_time"  # after it nothing is predicted
 FINITE = ("attention_logits", "attention")
 ROUNDING = 1e-6  # largest distance of attention from a sum of 1
+STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
+OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 # Variables and coords that `predict` adds itself.
-ADDED = (
-    "assumption",
-    "assumption_value",
-    "assumption_bound",
-    "assumption_holds",
-    "assumption_source",
-    "assumption_sign",
-    "setting",
-    "seed",
-    "step",
-    "time",
-)
-ADDED_TO_CLASSES = (
-    "entropy",
-    "distinct_entropy",
-    "common_mass",
-    "effective_tokens",
-    "query",
-    "token",
-    "sequence_class",
-    "query_token",
-    "next_token",
-    "prior",
-    "token_name",
-    "eta_y",
-    "eta_z",
-)
+OF_ASSUMPTIONS = [f"assumption_{of}" for of in ("value", "bound", "holds", "source", "sign")]
+ADDED = ("assumption", *OF_ASSUMPTIONS, "setting", "seed", "step", "time")
+DIMS = ("query", "token", "sequence_class", "eta_y", "eta_z")
+ADDED_TO_CLASSES = (*STATISTICS, *OF_CLASSES, *DIMS)
 
 
 @dataclass(frozen=True)

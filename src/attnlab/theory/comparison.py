@@ -19,7 +19,7 @@ Values = xr.DataArray | ArrayLike
 def shortfall(
     predicted: Values, measured: Values, *, relation: Relation, relative: bool
 ) -> xr.DataArray:
-    """How far each entry is from the relation, signed so that a positive one speaks against it.
+    """Distance of each entry from the relation; a positive one speaks against it.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether the worst entry is within the tolerance (nan is not)."""
+        """True if the worst entry is within the tolerance (nan is not)."""
         allowed = self.tolerance or 0.0
         strict = (self.relation or EQUAL).sign in ("<", ">")
         return self.error < allowed if strict else self.error <= allowed

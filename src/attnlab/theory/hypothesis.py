@@ -34,16 +34,16 @@ class Hypothesis:
 
     @property
     def needed(self) -> float:
-        """What the value is compared with: the bound, times the factor of the relation."""
+        """Bound of the value: the given bound times the factor of the relation."""
         return self.relation.factor * self.bound
 
     @property
     def holds(self) -> bool:
-        """Whether the case has it."""
+        """True if the case fulfils it."""
         return Check(self.says, self.bound, self.value, self.relation, relative=False).holds
 
     def __str__(self) -> str:
-        """In one line: what is asked for, how it is read, and the value."""
+        """Return one line: the requirement, how it is read, and the value."""
         met = "holds" if self.holds else "does not hold"
         return (
             f"{self.says} ({self.source}), read as {self.relation}: {self.value:.4g}, "

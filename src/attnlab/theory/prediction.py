@@ -20,15 +20,13 @@ from attnlab.simulation.simulation import Simulation, as_simulation
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.sequences import Classes
-from attnlab.theory.answers import BLOW_UP, Schema, answer, assumptions, class_answer, require_alike
+from attnlab.theory import answers
+from attnlab.theory.answers import BLOW_UP, OF_CLASSES, STATISTICS, Schema, assumptions
 from attnlab.theory.case import cases_of
 from attnlab.theory.facts import facts_of
 from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.named import as_theory
 from attnlab.theory.theory import ClassTheory, Labelled, Theory
-
-STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
-OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 
 
 def predict(
@@ -109,11 +107,11 @@ def _of_facts(run: Simulation, theory: Theory, records: NDArray[Any]) -> xr.Data
     t = _plain_steps(run, records)
     schema = Schema.of_run(run, t.size)
     found = {
-        where: (answer(theory, facts, t, schema), assumptions(theory, facts))
+        where: (answers.answer(theory, facts, t, schema), assumptions(theory, facts))
         for where, facts in facts_of(run)
     }
     said, assumed = zip(*(found[where] for where in sorted(found)), strict=True)
-    require_alike(theory, list(said))
+    answers.require_alike(theory, list(said))
     dims = run.grid.dims()
     variables = {name: _gathered(run, dims, [of[name] for of in said]) for name in said[0]}
     variables |= _in_own_steps(run, theory, variables)
@@ -135,24 +133,19 @@ def _of_set(
 ) -> xr.Dataset:
     t, cases = _plain_steps(run, records), cases_of(run, classes)
     schema = Schema.of_case(cases[0], t.size)
-    said = [class_answer(theory, case, t, schema) for case in cases]
-    require_alike(theory, said)
+    said = [answers.class_answer(theory, case, t, schema) for case in cases]
+    answers.require_alike(theory, said)
     z = np.stack([of.pop("attention_logits")[1] for of in said])
     given = [of.pop("attention")[1] for of in said if "attention" in of]
     attention = np.stack(given) if given else attention_weights(cases[0], z)
     of_tokens = {
-        "attention_logits": _over_vocabulary(z, run, classes),
+        "attention_logits": _spread(z, classes, others=run.start_logits(classes)),
         "attention": _spread(attention, classes),
     }
     grid = replace(run.grid, seeds=run.grid.seeds[:1])  # seeds make no difference
-    dataset = label(
-        [classes],
-        grid,
-        {name: of[None, None] for name, of in of_tokens.items()},
-        clock=run.clock,
-        steps=records,
-        model=run.model,
-    ).isel(setting=0, seed=0, drop=True)
+    arrays = {name: of[None, None] for name, of in of_tokens.items()}
+    dataset = label([classes], grid, arrays, clock=run.clock, steps=records, model=run.model)
+    dataset = dataset.isel(setting=0, seed=0, drop=True)
     dataset = dataset.assign({name: getattr(measures, name)(dataset) for name in STATISTICS})
     swept = run.grid.swept.dims
     beside = {name: _gathered(run, swept, [of[name] for of in said]) for name in said[0]}
@@ -172,19 +165,11 @@ def _of_set(
     return found.assign(alike).merge(_assumptions(run, swept, assumed))
 
 
-def _over_vocabulary(
-    z: NDArray[np.float64], run: Simulation, classes: SequenceClasses
+def _spread(
+    values: NDArray[np.float64], classes: SequenceClasses, others: ArrayLike = 0.0
 ) -> NDArray[np.float64]:
-    """Return logits of contextual tokens as those of all; the others stay as they start."""
-    start = run.start_logits(classes)
-    out = np.broadcast_to(start, (*z.shape[:-1], classes.vocab_size)).copy()
-    out[..., classes.in_play] = z
-    return out
-
-
-def _spread(values: NDArray[np.float64], classes: SequenceClasses) -> NDArray[np.float64]:
-    """Return values of contextual tokens as those of all, 0 for the others."""
-    out = np.zeros((*values.shape[:-1], classes.vocab_size))
+    """Return values of contextual tokens as those of all; the others have `others`."""
+    out = np.broadcast_to(others, (*values.shape[:-1], classes.vocab_size)).copy()
     out[..., classes.in_play] = values
     return out
 
@@ -214,14 +199,11 @@ def _assumptions(
 ) -> xr.Dataset:
     """Return each assumption with its value, its bound and whether it holds."""
     along = ("assumption",)
-    columns: dict[str, list[Any]] = {
-        "assumption_value": [[of.value for of in each] for each in found],
-        "assumption_bound": [[of.needed for of in each] for each in found],
-        "assumption_holds": [[of.holds for of in each] for each in found],
-    }
     variables: dict[str, Any] = {
-        name: _gathered(run, outer, [(along, row) for row in rows])
-        for name, rows in columns.items()
+        f"assumption_{name}": _gathered(
+            run, outer, [(along, [getattr(of, field) for of in each]) for each in found]
+        )
+        for name, field in (("value", "value"), ("bound", "needed"), ("holds", "holds"))
     }
     dims, holds = variables["assumption_holds"]
     variables["assumption_holds"] = dims, holds.astype(bool)

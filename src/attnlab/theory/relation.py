@@ -12,7 +12,7 @@ Sign = Literal["==", "<=", "<", ">=", ">"]
 
 
 class Reading(StrEnum):
-    """What a sign of the source can mean."""
+    """Meanings of a sign of the source."""
 
     EQUALITY = "equality"
     BOUND = "bound"

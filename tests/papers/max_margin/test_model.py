@@ -12,13 +12,8 @@ import pytest
 
 from attnlab.files.errors import InputError
 from attnlab.papers.max_margin import theory
-from attnlab.papers.max_margin.model import (
-    CrossAttention,
-    attend,
-    normalised,
-    released,
-    released_factors,
-)
+from attnlab.papers.max_margin.attention import attend
+from attnlab.papers.max_margin.model import CrossAttention, normalised, released, released_factors
 from attnlab.papers.max_margin.task import TokenSelection
 
 TASK = TokenSelection(sequences=6, length=8, vocab_size=10)  # of the published runs
@@ -76,7 +71,7 @@ def _train(task, model, optimizer, steps, data, params):
 
 def train(task, model, optimizer, steps):
     """Return the instances, and W and log attention after `steps` steps of 0.1, for each seed."""
-    data, params = instances(task), starts(task, replace(model, scaled_gradient=False))
+    data, params = instances(task), starts(task, replace(model, arithmetic="accurate"))
     found = jax.vmap(partial(_train, task, model, optimizer, steps))(data, params)
     return data, np.asarray(found["matrix"]), np.asarray(found["log_attention"])
 
@@ -189,8 +184,8 @@ def test_the_gradient_is_the_closed_one_however_small():
     x, z, scores = (data[name] for name in ("x", "z", "scores"))
     direction = theory.max_margin(x, z, scores.argmax(-1)).weights
     slopes = [
-        jax.jit(jax.grad(partial(loss, CrossAttention(scaled_gradient=scaled))))
-        for scaled in (False, True)
+        jax.jit(jax.grad(partial(loss, CrossAttention(arithmetic=how))))
+        for how in ("accurate", "scaled")
     ]
     for size in (0.0, 1.0, 200.0, 2000.0):
         W = size * direction
@@ -261,6 +256,7 @@ def test_the_values_of_the_relu_head_are_fixed_and_of_norm_1():
         ({"scale": -1.0}, "scale"),
         ({"scale": float("nan")}, "scale"),
         ({"width": 3, "scale": 0}, "never move"),
+        ({"arithmetic": "exact"}, "arithmetic"),
     ],
 )
 def test_the_model_is_checked_when_made(fields, match):
@@ -302,7 +298,7 @@ def test_the_released_steps_end_and_the_ridge_of_the_factors():
 
 def test_measured_values_of_local_convergence():
     """Measured with 40 seeds in numpy: 0.995 after 1000 steps, mean weight 1.0000."""
-    data, W, logs = train(TASK, CrossAttention(scaled_gradient=True), normalised, 1000)
+    data, W, logs = train(TASK, CrossAttention(arithmetic="scaled"), normalised, 1000)
     selected = logs.argmax(-1)
     programmes = list(map(theory.max_margin, data["x"], data["z"], selected))
     found = [theory.correlation(w, of.weights) for w, of in zip(W, programmes, strict=True)]
@@ -317,10 +313,10 @@ def test_measured_values_of_local_convergence():
 def test_measured_values_of_the_factors():
     """K, Q saturate sooner, and go to the nuclear solution; the ridge takes them there."""
     factors = CrossAttention(width=10)
-    scaled = replace(factors, scaled_gradient=True)
+    scaled = replace(factors, arithmetic="scaled")
     weights = [
         np.exp(train(TASK, model, normalised, 80)[2]).max(-1).mean()
-        for model in (scaled, CrossAttention(scaled_gradient=True))
+        for model in (scaled, CrossAttention(arithmetic="scaled"))
     ]
     assert weights[0] > 0.98 and weights[1] == pytest.approx(0.62, abs=0.06)  # 0.997 and 0.60
 
@@ -338,7 +334,7 @@ def test_measured_values_of_the_factors():
 
 
 def test_equal_scores_lead_to_the_best_tokens_from_zero():
-    model = CrossAttention(scale=0, scaled_gradient=True)
+    model = CrossAttention(scale=0, arithmetic="scaled")
     data, W, logs = train(EQUAL, model, normalised, 1500)
     best = data["scores"].argmax(-1)
     np.testing.assert_array_equal(logs.argmax(-1), best)

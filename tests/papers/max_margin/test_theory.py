@@ -470,7 +470,7 @@ def test_the_naive_form_and_the_released_constant_lose_the_direction(late_runs):
 
 
 def test_plain_descent_grows_as_the_log_of_time():
-    """Projections on the direction are N (k + ln(eta t)); 0.13 too large at 1e4 to 1e5 steps."""
+    """Projections on the direction are N ln(1 + e^k eta t); 0.13 too large at 1e4 to 1e5 steps."""
     x, z, scores = stacked(range(5), equal=True)
     late = [theory.late_training(*of, of[2].argmax(-1)) for of in zip(x, z, scores, strict=True)]
     at = np.array([1000, 5000])

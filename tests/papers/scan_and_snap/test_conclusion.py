@@ -9,7 +9,8 @@ import pytest
 import attnlab
 from attnlab.auditing.clocks import Clock, Factor, Moment
 from attnlab.auditing.document import page
-from attnlab.files.mathematics import typeset_plain
+from attnlab.files.markdown import html
+from attnlab.files.mathematics import dollars, markdown
 from attnlab.tasks.classes import SequenceClasses
 
 # "the" is common; three words of "scored" and three of "elected" follow, then the query.
@@ -138,7 +139,10 @@ def test_it_is_in_the_document_and_on_top_of_the_page(outside):
     )
     json.dumps(document, allow_nan=False)
     shown = page(document, picture=b"picture", caption="drawn <so>")
-    places = [shown.index(str(typeset_plain(sentence))) for sentence in told["sentences"]]
+    places = [
+        shown.index(html(markdown(dollars(sentence))).removeprefix("<p>").removesuffix("</p>\n"))
+        for sentence in told["sentences"]
+    ]
     assert places == sorted(places)
     assert places[-1] < shown.index("data:image/png;base64,cGljdHVyZQ==") < shown.index("Fates of")
     assert 'alt="drawn &lt;so&gt;"' in shown

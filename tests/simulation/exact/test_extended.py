@@ -38,10 +38,9 @@ from attnlab.models.positions import position_from
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.simulation import groups
-from attnlab.simulation.exact.extended import ExactExtended, Given, Logits
 from attnlab.simulation.exact.gradient import Parameters, Rows, class_rows
 from attnlab.simulation.exact.layout import dense_layout
-from attnlab.simulation.exact.model import Start
+from attnlab.simulation.exact.model import ExactExtended, Given, Logits, Start
 from attnlab.simulation.exact.rows import log_position_mass, row_source
 from attnlab.simulation.program import base_keys, on_device
 

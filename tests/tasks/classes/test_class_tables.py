@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.files.errors import InputError
 from attnlab.tasks.classes import SequenceClasses, classes_from
-from attnlab.tasks.classes.class_tables import parse_table
+from attnlab.tasks.classes.class_files import parse_table
 
 
 @pytest.mark.parametrize(

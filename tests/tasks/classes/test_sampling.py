@@ -12,8 +12,7 @@ from attnlab.tasks.classes import (
     draw_classes,
     token_sampler,
 )
-from attnlab.tasks.classes.alias import alias_table
-from attnlab.tasks.classes.sampling import CountSampler, TokenSampler
+from attnlab.tasks.classes.sampling import CountSampler, TokenSampler, alias_table
 
 # Two classes of different, uneven supports; a seed per test keeps the suite deterministic, and
 # p-values below 1e-4 would come up once in thousands of such tests.

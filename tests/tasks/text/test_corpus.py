@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from attnlab.tasks.text import open_corpus
-from attnlab.tasks.text.cache import cache_folder, read_arrays
+from attnlab.tasks.text.corpus import cache_folder, count_vocabulary, read_arrays, split_words
 from attnlab.tasks.text.sources import builtin_text
-from attnlab.tasks.text.words import count_vocabulary, split_words
 
 TEXT = "The cat sat.\nThe dog sat, too!\n" * 40
 
@@ -180,7 +179,7 @@ def test_clear_errors(tmp_path):
             open_corpus(tmp_path / source)
     with pytest.raises(FileNotFoundError, match="absent.txt: no such corpus"):
         open_corpus("absent.txt")
-    with pytest.raises(FileNotFoundError, match="validation: nope.txt is no file"):
+    with pytest.raises(FileNotFoundError, match="validation: nope.txt is not a file"):
         open_corpus("builtin", validation="nope.txt")
     with pytest.raises(ValueError, match="corpus: no name; give builtin, wikitext-2"):
         open_corpus("")

@@ -41,9 +41,6 @@ from attnlab.tasks.classes.constructions.arguments import (
 )
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool
-
-if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 
@@ -133,7 +130,7 @@ class LatentLayers:
                 )
 
     def links(self) -> tuple[Bool[Any, "parents children"], ...]:
-        """Which node is whose child, layer by layer."""
+        """Return who is whose child, layer by layer."""
         rng = np.random.default_rng(self.seed)
         found = []
         for above, below in pairwise(self.widths):
@@ -144,7 +141,7 @@ class LatentLayers:
         return tuple(found)
 
     def active(self) -> tuple[Bool[Any, "labels nodes"], ...]:
-        """Which nodes are on under each label: latents layer by layer, then tokens."""
+        """Return the nodes that are on under each label: latents layer by layer, then tokens."""
         on = np.eye(self.widths[0], dtype=bool)
         found = []
         for link in self.links():
@@ -196,12 +193,8 @@ def hierarchy(
     5
     """
     classes = how_many("classes", classes, 2)
-    widths = (
-        classes,
-        how_many("upper", upper, 1),
-        how_many("lower", lower, 1),
-        how_many("tokens", tokens, 1),
-    )
+    latents = {"upper": upper, "lower": lower, "tokens": tokens}
+    widths = (classes, *(how_many(name, value, 1) for name, value in latents.items()))
     for above, below in pairwise(widths):
         require_entries("classes, upper, lower, tokens", above * below)
     on = LatentLayers(widths, children, seed).active()[-1]
@@ -211,15 +204,7 @@ def hierarchy(
         probs,
         query=np.full(classes, tokens),
         next_token=tokens + 1 + np.arange(classes),
-        origin=origin_text(
-            "hierarchy",
-            classes=classes,
-            upper=upper,
-            lower=lower,
-            tokens=tokens,
-            children=children,
-            seed=seed,
-        ),
+        origin=origin_text("hierarchy", classes=classes, **latents, children=children, seed=seed),
     )
 
 
@@ -237,7 +222,7 @@ class Drawn(NamedTuple):
 
     @property
     def leaves(self) -> Bool[Any, "sequences leaves"]:
-        """Which tokens appear."""
+        """The tokens that appear."""
         return self.levels[-1]
 
 

@@ -84,9 +84,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
         how = {"r": r, "upper": V, **keywords}
         speeds: Any = {"eta_w": float(eta_y), "eta_z": float(eta_z)}
         assumed = theory.joint_assumptions(setting, v, z, **how)
-        implied = np.stack(
-            [_printed(setting, v, z, speeds, keywords), _moving(setting, v, z, t, speeds, how)]
-        )
+        implied = _both_rungs(setting, v, z, t, speeds, how)
         return implied, assumed.drift, assumed.residual, assumed.change
 
     logits = [clock, "query", "token"]
@@ -112,50 +110,49 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     )
 
 
-def _printed(
-    s: formulas.Setting, v: Any, z: Any, rates: dict[str, float], model: dict[str, Any]
-) -> NDArray[np.float64]:
-    """Return the logits by claim 1, for each query as if it were alone, (time, Q, L)."""
-    T, start = model["temperature"], theory.attend(s, z[0], **_of_attention(model))
-    mean = theory.mean_attention(s, start)
-    each = []
-    for m, z0 in enumerate(z[0]):
-        if model["attention"] == "linear":
-            squared = theory.linear_invariant(v, v0=v[0], z0=z0, **rates)
-            each.append(np.sign(z0) * np.sqrt(np.maximum(squared, 0.0)))
-        elif model["attention"] == "exp":
-            each.append(theory.exp_invariant(v, v0=v[0], z0=z0, temperature=T, **rates))
-        else:
-            each.append(
-                theory.softmax_invariant(v, mean[m], v0=v[0], z0=z0, temperature=T, **rates)
-            )
-    return np.stack(each, axis=1)
-
-
-def _moving(
+def _both_rungs(
     s: formulas.Setting, v: Any, z: Any, t: Any, rates: dict[str, float], how: dict[str, Any]
 ) -> NDArray[np.float64]:
-    """Return the logits with the current b-bar, each query by its own share: (time, Q, L)."""
+    """Return the logits by each rung, (rung, time, Q, L)."""
     kind, T = how["attention"], how["temperature"]
-    one = z.shape[1] == 1
-    if one and kind != "softmax":
-        return _printed(s, v, z, rates, how)
-    mean = theory.mean_attention(s, theory.attend(s, z, **_of_attention(how)))
-    if one:
-        found = theory.moving_invariant(v, mean[:, 0], z0=z[0, 0], temperature=T, **rates)
-        return found[:, None]
-    shares = theory.joint_gradient(s, v, z, **how).shares
-    return theory.shared_invariant(
+
+    def mean_attention(z: Any) -> NDArray[np.float64]:
+        return theory.mean_attention(s, theory.attend(s, z, attention=kind, temperature=T))
+
+    def alone(*, moving: bool) -> NDArray[np.float64]:
+        """By claim 1, for each query as if it were alone."""
+        queries, mean = range(z.shape[1]), mean_attention(z if moving else z[0])
+        settings: dict[str, Any] = {"moving": moving, "temperature": T, **rates}
+        each = [by_invariant(kind, v, mean[..., m, :], z0=z[0, m], **settings) for m in queries]
+        return np.stack(each, axis=1)
+
+    if z.shape[1] == 1:
+        return np.stack([alone(moving=False), alone(moving=True)])
+    shared = theory.shared_invariant(
         v,
-        shares,
-        mean if kind == "softmax" else None,
+        theory.joint_gradient(s, v, z, **how).shares,
+        mean_attention(z) if kind == "softmax" else None,
         t,
         z0=z[0],
         eta_z=rates["eta_z"],
         temperature=T,
         linear=kind == "linear",
     )
+    return np.stack([alone(moving=False), shared])
 
 
-def _of_attention(model: dict[str, Any]) -> dict[str, Any]:
-    return {name: model[name] for name in ("attention", "temperature")}
+def by_invariant(
+    attention: str, v: Any, mean: Any, *, moving: bool, z0: Any, temperature: float, **rates: float
+) -> NDArray[np.float64]:
+    """Return the logits of one query by its invariant, (time, L).
+
+    mean: b-bar, along the run if it is `moving`, else at the start.
+    """
+    if attention == "linear":
+        squared = theory.linear_invariant(v, v0=v[0], z0=z0, **rates)
+        return np.asarray(np.sign(z0) * np.sqrt(np.maximum(squared, 0.0)))
+    if attention == "exp":
+        return theory.exp_invariant(v, v0=v[0], z0=z0, temperature=temperature, **rates)
+    if moving:
+        return theory.moving_invariant(v, mean, z0=z0, temperature=temperature, **rates)
+    return theory.softmax_invariant(v, mean, v0=v[0], z0=z0, temperature=temperature, **rates)

@@ -12,6 +12,7 @@ JoMA's claims are as we know them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,38 +69,31 @@ class _Joma(ClassTheory):
 
     def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
         model = joint_model(case.model)
-        t = np.array(MEASURED_AT) * case.steps
-        path = self._path(case, t)
-        found = _assumed(case, path, _held(case))
-        source = "JoMA, claim 1"
+        path = self._path(case, np.array(MEASURED_AT) * case.steps)
+        held = theory.start_gradient(case) if model.stationary else None
+        along: dict[str, Any] = {"r": path.query_weights, "incoming": held, **kind(model)}
+        found = theory.joint_assumptions(case, path.weights, path.logits, **along)
+        claim_1, softmax = partial(Hypothesis, "JoMA, claim 1"), model.attention == "softmax"
         asked = [
-            Hypothesis(source, "orthonormal embeddings: overlaps in the model", 0.0, AT_MOST, 0.0),
+            claim_1("orthonormal embeddings: overlaps in the model", 0.0, AT_MOST, 0.0),
             Hypothesis("here", "v(0) = 0: scale of the start", model.scale, AT_MOST, USUAL_SCALE),
             Hypothesis("here", "T -> infinity: 1/T", 1.0 / case.length, AT_MOST, 0.0),
         ]
         if not self.moving:
             count = float(case.classes.queries.size)
-            asked.append(Hypothesis(source, "one query for all classes", count, EQUAL, 1.0))
-        if model.attention == "softmax":
-            if not self.moving:
-                drift = float(found.drift.max())
-                asked.append(
-                    Hypothesis(source, "b-bar is constant: its drift", drift, AT_MOST, SMALL)
-                )
+            asked.append(claim_1("one query for all classes", count, EQUAL, 1.0))
+        if softmax and not self.moving:
+            drift = float(found.drift.max())
+            asked.append(claim_1("b-bar is constant: its drift", drift, AT_MOST, SMALL))
+        if softmax:
             says = "E[S b] = E[S] b-bar: residual of the factorisation"
             residual = float(np.nanmax(found.residual[1:], initial=0.0))
-            asked.append(Hypothesis(source, says, residual, AT_MOST, SMALL))
+            asked.append(claim_1(says, residual, AT_MOST, SMALL))
         if self.stationary:
             says = "incoming gradients are stationary: their change"
-            change = float(self._change(case, t))
+            change = float(np.nanmax(found.change))
             asked.append(Hypothesis("JoMA, claim 2", says, change, AT_MOST, SMALL))
         return tuple(asked)
-
-    def _change(self, case: Case, t: NDArray[np.float64]) -> float:
-        """Return the largest change of the incoming gradient along the predicted path."""
-        if joint_model(case.model).stationary:
-            return 0.0
-        return float(np.nanmax(_assumed(case, self._path(case, t)).change))
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         path = self._path(case, t)
@@ -195,27 +189,6 @@ def _of_law(case: Case) -> dict[str, Any]:
         "temperature": joint_model(case.model).temperature,
         "z0": 0.0 if case.z0 is None else case.z0[0],
     }
-
-
-def _assumed(
-    case: Case, path: theory.ReducedJoint, incoming: NDArray[np.float64] | None = None
-) -> theory.JointAssumptions:
-    """Measure what JoMA assumes along a predicted path."""
-    return theory.joint_assumptions(
-        case,
-        path.weights,
-        path.logits,
-        r=path.query_weights,
-        incoming=incoming,
-        **kind(joint_model(case.model)),
-    )
-
-
-def _held(case: Case) -> NDArray[np.float64] | None:
-    """Return the incoming gradient where the model keeps it fixed."""
-    if not joint_model(case.model).stationary:
-        return None
-    return theory.start_gradient(case)
 
 
 def _shares(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:

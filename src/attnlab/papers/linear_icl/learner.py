@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from attnlab.tasks import Batch
 
 from .model import LABEL_BLOCKS, LinearAttention
 from .task import InContextRegression
+
+if TYPE_CHECKING:
+    from attnlab.simulation.simulation import Simulation
 
 TEST_SEQUENCES = 10_000
 
@@ -60,12 +63,17 @@ class PopulationRegression(Learner):
         Spectrum and number of examples; all tasks are fresh.
     model : LinearAttention
         Heads, rank and start.
+    beside : tuple, optional
+        Further spectra of as many eigenvalues, which run in the same program, along `setting`.
     """
 
     task: InContextRegression
     model: LinearAttention
+    beside: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if any(len(of) != len(self.task.spectrum) for of in self.beside):
+            raise InputError("beside: expected spectra of as many eigenvalues as the task has")
         if self.task.fresh < 1 or self.task.noise:
             raise InputError(
                 "task: with a shared task or noise the blocks of labels leave zero, and the "
@@ -77,6 +85,15 @@ class PopulationRegression(Learner):
         """Dims of A and of the components."""
         return {**self.model.dims, "learned": ("component",)}
 
+    def tables(self, run: Simulation) -> list[Any]:
+        """Return lambda and gamma of each spectrum."""
+        tasks = (self.task, *(replace(self.task, spectrum=of) for of in self.beside))
+        return [{"lam": jnp.asarray(of.spectrum), "gamma": _gamma(of)} for of in tasks]
+
+    def data(self, tables: Any, drawn: Any) -> Any:
+        """Return lambda and gamma."""
+        return tables
+
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the model's weights at the start, without the blocks that stay zero."""
         drawn = self.model.init(key, self.task, data)
@@ -84,14 +101,14 @@ class PopulationRegression(Learner):
 
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
         """Return L(A)."""
-        lam, A = jnp.asarray(self.task.spectrum), self._matrix(params)
-        square = ((lam * _gamma(self.task))[:, None] * A**2 * lam).sum()
+        lam, A = data["lam"], self._matrix(params)
+        square = ((lam * data["gamma"])[:, None] * A**2 * lam).sum()
         return lam.sum() - 2 * lam**2 @ jnp.diag(A) + square
 
     def capture(self, data: Any, params: Params, probe: Any) -> dict[str, jax.Array]:
         """Return A and a_d = gamma_d A_dd, which goes from 0 to 1 as component d is learned."""
         A = self._matrix(params)
-        return {"matrix": A, "learned": _gamma(self.task) * jnp.diag(A)}
+        return {"matrix": A, "learned": data["gamma"] * jnp.diag(A)}
 
     def _matrix(self, params: Params) -> jax.Array:
         if self.model.rank is None:

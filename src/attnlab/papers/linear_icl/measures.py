@@ -26,7 +26,9 @@ def first_crossing(t: ArrayLike, values: ArrayLike, level: float = 0.5) -> Float
     return np.where(above.any(0), np.where(above[0], t[0], found), np.inf)
 
 
-def dwell(t: ArrayLike, loss: ArrayLike, levels: ArrayLike, *, within: float = 0.004) -> FloatArray:
+def dwell(
+    t: ArrayLike, loss: ArrayLike, levels: ArrayLike, *, within: ArrayLike = 0.004
+) -> FloatArray:
     """Return the time that a loss, (time,), spends within this distance of each level.
 
     Give log t for t to measure the dwell in log time.

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.models import Model
@@ -25,6 +22,9 @@ from attnlab.models.base import Params
 from attnlab.tasks import Task
 
 from .task import InContextRegression
+
+if TYPE_CHECKING:
+    import jax
 
 LABEL_BLOCKS = ("value_inputs", "key_labels")  # zero at the start
 
@@ -66,6 +66,9 @@ class LinearAttention(Model):
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Draw the weights; the same key gives the same v for every rank."""
+        import jax
+        import jax.numpy as jnp
+
         D, H, R = len(_regression(task).spectrum), self.heads, self.rank
         shapes: dict[str, tuple[int, ...]] = {"value": (H,)}
         shapes |= {"key_query": (H, D, D)} if R is None else {"key": (H, R, D), "query": (H, R, D)}
@@ -81,6 +84,8 @@ class LinearAttention(Model):
         self, params: Params, inputs: Any, *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return y_hat, (B,), of sequences (B, N + 1, D + 1), the matrix A and the leak."""
+        import jax.numpy as jnp
+
         W, M = self.weights(params)
         N, D = inputs.shape[1] - 1, inputs.shape[2] - 1
         moments = jnp.einsum("bna,bnc->bac", inputs, inputs) / N
@@ -90,6 +95,8 @@ class LinearAttention(Model):
 
     def weights(self, params: Params) -> tuple[jax.Array, jax.Array]:
         """Return the last rows of W^V, (H, D + 1), and W^KQ as far as it counts, (H, D + 1, D)."""
+        import jax.numpy as jnp
+
         W = jnp.concatenate([params["value_inputs"], params["value"][:, None]], axis=1)
         if self.rank is None:
             rows = params["key_query"], params["key_labels"][:, None]
@@ -99,6 +106,8 @@ class LinearAttention(Model):
 
     def measures(self, params: Params) -> dict[str, jax.Array]:
         """Return A, the coefficients of beta x_q^T, and the longest vector in the blocks at 0."""
+        import jax.numpy as jnp
+
         W, M = self.weights(params)
         D = M.shape[2]
         A = jnp.einsum("h,hcd->cd", W[:, D], M[:, :D]) + jnp.einsum("hc,hd->cd", W[:, :D], M[:, D])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
-
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, Task
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ class InContextRegression(Task):
         return math.floor(self.fresh * size + 0.5)
 
     def _draw(self, key: jax.Array, size: int, exact: bool) -> Batch:
+        import jax
+        import jax.numpy as jnp
+
         N, D = self.examples, len(self.spectrum)
         of_tasks, of_inputs, of_noise = jax.random.split(key, 3)
         own = jax.random.normal(of_tasks, (self._own(size), D))
@@ -99,6 +102,9 @@ class InContextRegression(Task):
 
 def _whitened(w: jax.Array) -> jax.Array:
     """Return vectors (P, D) with mean 0 and covariance I, up to rounding."""
+    import jax
+    import jax.numpy as jnp
+
     w = w - w.mean(0)
     root = jnp.linalg.cholesky(w.T @ w / len(w))
     return jax.scipy.linalg.solve_triangular(root, w.T, lower=True).T

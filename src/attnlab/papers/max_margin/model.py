@@ -3,59 +3,28 @@
     s_i = softmax(X_i W z_i),    f_i = v^T X_i^T s_i    or    f_i = sum_k relu(V^T X_i^T s_i)_k
 
 W is trained, or its factors K, Q with W = K Q^T. Late in training almost all attention is on one
-token, and the gradient must be computed with care: see `attend`.
+token, and the gradient must be computed with care: see `attention.attend`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.models import Model
 from attnlab.models.base import Params
 from attnlab.tasks import Task
 
+if TYPE_CHECKING:
+    import jax
+    import optax
+
+Arithmetic = Literal["usual", "accurate", "scaled"]
 EPSILON = 2.2e-16  # of the released code
-
-
-@jax.custom_jvp
-def attend(logits: jax.Array, values: jax.Array, log_scale: jax.Array) -> jax.Array:
-    """Return softmax(logits) @ values, (n, T) and (n, T, h) to (n, h), with an accurate slope.
-
-    The slope by a logit is s_t sum_tau s_tau (u_t - u_tau), from logs of s: the usual
-    s_t (u_t - sum_tau s_tau u_tau) cancels at the token that has nearly all weight, and a
-    normalised step would amplify what rounding leaves. The slope is multiplied by e^log_scale, so
-    that it need not underflow; an optimizer that ignores the gradient's length does not notice.
-    Values and log_scale are constants: nothing is differentiated by them.
-    """
-    return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
-
-
-@attend.defjvp
-def _slope(
-    primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
-) -> tuple[jax.Array, jax.Array]:
-    logits, values, log_scale = primals
-    logs = jax.nn.log_softmax(logits)
-    pairs = logs[:, :, None] + logs[:, None, :] + log_scale
-    # a token with itself has no difference, and e^log_scale may overflow there
-    weights = jnp.exp(jnp.where(jnp.eye(logs.shape[1], dtype=bool), -jnp.inf, pairs))
-    differences = values[:, :, None] - values[:, None, :]
-    slope = jnp.einsum("ntu,ntuh,nt->nh", weights, differences, tangents[0])
-    return attend(logits, values, log_scale), slope
-
-
-def largest_other(logs: jax.Array) -> jax.Array:
-    """Return the largest of logs of attention weights (n, T), the selected tokens' left out."""
-    selected = jnp.arange(logs.shape[1]) == logs.argmax(axis=1, keepdims=True)
-    return jnp.where(selected, -jnp.inf, logs).max()
 
 
 @dataclass(frozen=True)
@@ -63,8 +32,9 @@ class CrossAttention(Model):
     """Attention from a query vector with fixed values, on `TokenSelection`.
 
     Groups: `attention` (W), or `key` and `query` (K and Q); `value` (V) never moves. Recorded are
-    `attention` (s), `log_attention`, and `matrix`, which is W or K Q^T. The start is uniform in
-    +-scale/sqrt(d); a run's `init` gives others, as Q = 0 and K = 0.1 N(0, 1) of planar pictures.
+    `attention` (s), `log_attention`, `matrix`, which is W or K Q^T, and `direction`, which is that
+    over its norm. The start is uniform in +-scale/sqrt(d); a run's `init` gives others, as Q = 0
+    and K = 0.1 N(0, 1) of planar pictures.
 
     Parameters
     ----------
@@ -75,17 +45,23 @@ class CrossAttention(Model):
         and f is the sum of relu(V^T X^T s).
     scale : float, optional
         Factor of the start; 0 for W = 0.
-    scaled_gradient : bool, optional
-        Multiply the gradient by the inverse of the largest attention weight that is not a selected
-        token's, for `normalised` steps that go on where those weights underflow.
+    arithmetic : {"usual", "accurate", "scaled"}, optional
+        How the slope of the attention weights is computed: by automatic differentiation of softmax;
+        without cancellation (`attention.attend`); or like this and multiplied by the inverse of the
+        largest weight that is not a selected token's, for `normalised` steps that go on where those
+        weights underflow.
     """
 
     width: int | None = None
     hidden: int = 0
     scale: float = 1.0
-    scaled_gradient: bool = False
+    arithmetic: Arithmetic = "accurate"
 
     def __post_init__(self) -> None:
+        if self.arithmetic not in get_args(Arithmetic):
+            raise InputError(
+                f"arithmetic: expected one of {get_args(Arithmetic)}, got {self.arithmetic!r}"
+            )
         require_whole("hidden", self.hidden, 0)
         if self.width is not None:
             require_whole("width", self.width, 1)
@@ -98,7 +74,7 @@ class CrossAttention(Model):
     def dims(self) -> Mapping[str, tuple[str, ...]]:
         """Dims of what is captured."""
         by_token = dict.fromkeys(("attention", "log_attention"), ("sequence", "token"))
-        return {**by_token, "matrix": ("key_dim", "query_dim")}
+        return {**by_token, **dict.fromkeys(("matrix", "direction"), ("key_dim", "query_dim"))}
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -107,6 +83,9 @@ class CrossAttention(Model):
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Return W, or K and Q, and V where there is one."""
+        import jax
+        import jax.numpy as jnp
+
         d, k = data["x"].shape[-1], data["z"].shape[-1]
         of_value, of_weights = jax.random.split(key)
         bound = self.scale / np.sqrt(d)
@@ -125,16 +104,37 @@ class CrossAttention(Model):
         self, params: Params, inputs: Any, *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return f, (n,), the attention weights and W."""
+        import jax
+        import jax.numpy as jnp
+
         x, z, values = inputs
         W = params["attention"] if self.width is None else params["key"] @ params["query"].T
         logits = jnp.einsum("ntd,dk,nk->nt", x, W, z)
         logs = jax.nn.log_softmax(logits)
-        log_scale = -largest_other(logs) if self.scaled_gradient else jnp.zeros_like(logs[0, 0])
-        if self.hidden:
-            outputs = jax.nn.relu(attend(logits, x @ params["value"], log_scale)).sum(axis=-1)
-        else:
-            outputs = attend(logits, values[..., None], log_scale)[:, 0]
-        return outputs, {"attention": jnp.exp(logs), "log_attention": logs, "matrix": W}
+        values = x @ params["value"] if self.hidden else values[..., None]
+        attended = self._attend(logits, logs, values)
+        outputs = jax.nn.relu(attended).sum(axis=-1) if self.hidden else attended[:, 0]
+        size = jnp.linalg.norm(W)
+        captured = {
+            "attention": jnp.exp(logs),
+            "log_attention": logs,
+            "matrix": W,
+            "direction": W / jnp.where(size > 0, size, 1.0),
+        }
+        return outputs, captured
+
+    def _attend(self, logits: jax.Array, logs: jax.Array, values: jax.Array) -> jax.Array:
+        import jax
+        import jax.numpy as jnp
+
+        from .attention import attend, largest_other
+
+        if self.arithmetic == "usual":
+            return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
+        scaled = self.arithmetic == "scaled"
+        return attend(
+            logits, values, -largest_other(logs) if scaled else jnp.zeros_like(logs[0, 0])
+        )
 
 
 def normalised(learning_rate: Any) -> optax.GradientTransformation:
@@ -143,6 +143,9 @@ def normalised(learning_rate: Any) -> optax.GradientTransformation:
     The gradient is divided by its largest entry first: squares of entries below 1e-154 underflow.
     A gradient of 0 makes no step.
     """
+    import jax
+    import jax.numpy as jnp
+    import optax
 
     def update(
         gradient: Any, state: optax.OptState, params: Any = None
@@ -161,6 +164,8 @@ def released(learning_rate: Any) -> optax.GradientTransformation:
 
     They end once |g| is that small: W stays where attention weights are about 1e-16.
     """
+    import optax
+
     return optax.chain(optax.normalize_by_update_norm(eps=EPSILON), optax.scale(-learning_rate))
 
 
@@ -169,4 +174,6 @@ def released_factors(learning_rate: Any) -> optax.GradientTransformation:
 
     Once the loss is as small as that, they minimise the two together, on the regularisation path.
     """
+    import optax
+
     return optax.chain(optax.add_decayed_weights(2 * EPSILON), released(learning_rate))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, Task
+
+if TYPE_CHECKING:
+    import jax
 
 Query = Literal["cross", "self", "none"]
 Scores = Literal["random", "equal"]
@@ -69,6 +70,9 @@ class TokenSelection(Task):
 
     def draw(self, key: jax.Array) -> dict[str, jax.Array]:
         """Draw x (n, T, d), z (n, k), y (n,) and, for each token, v^T x and its score (n, T)."""
+        import jax
+        import jax.numpy as jnp
+
         n, T, d = self.sequences, self.length, self.vocab_size
         shapes = ((n, T, d), (n, d), (d,), (n,), (n, T), (n, T))
         sizes = [math.prod(shape) for shape in shapes]

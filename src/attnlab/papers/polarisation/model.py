@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.models.base import Model, Params
 from attnlab.tasks import Task
 
+if TYPE_CHECKING:
+    import jax
 
-def _share(h: jax.Array) -> jax.Array:
-    return h / h.sum()
 
-
-WEIGHTINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "softmax": jax.nn.softmax,
-    "l2": lambda a: jax.nn.softmax(a) / jnp.linalg.norm(jax.nn.softmax(a)),
-    "sum": _share,
-    "l1": lambda a: _share(jnp.abs(a)),
-    "relu": lambda a: _share(jax.nn.relu(a)),
-    "square": lambda a: _share(a**2),
-    "sigmoid": jax.nn.sigmoid,
-}
-
+WEIGHTINGS = ("softmax", "l2", "sum", "l1", "relu", "square", "sigmoid")
 
 BY_TOKEN: dict[str, tuple[str, ...]] = {
     "weights": ("token",),
@@ -63,9 +50,7 @@ class ValueAttention(Model):
     def __post_init__(self) -> None:
         require_whole("tokens", self.tokens, 2)
         if self.weighting not in WEIGHTINGS:
-            raise InputError(
-                f"weighting: expected one of {tuple(WEIGHTINGS)}, got {self.weighting!r}"
-            )
+            raise InputError(f"weighting: expected one of {WEIGHTINGS}, got {self.weighting!r}")
         _require_scales(value_scale=self.value_scale, logit_scale=self.logit_scale)
 
     @property
@@ -76,6 +61,8 @@ class ValueAttention(Model):
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Draw values and logits."""
+        import jax
+
         of_values, of_logits = jax.random.split(key)
         V = self.value_scale * jax.random.normal(of_values, (data[0].shape[-1], self.tokens))
         a = self.logit_mean + self.logit_scale * jax.random.normal(of_logits, (self.tokens,))
@@ -85,7 +72,7 @@ class ValueAttention(Model):
         self, params: Params, inputs: jax.Array, *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return X V alpha."""
-        return _read(inputs, params["value"], WEIGHTINGS[self.weighting](params["attention"]))
+        return _read(inputs, params["value"], _weigh(params["attention"], self.weighting))
 
 
 @dataclass(frozen=True)
@@ -115,6 +102,9 @@ class TiedAttention(Model):
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Draw a; as many tokens as the vector f has components."""
+        import jax
+        import jax.numpy as jnp
+
         D = data[0].shape[-1]
         a = self.logit_mean + self.logit_scale * jax.random.normal(key, (D,))
         return {"embedding": jnp.eye(D), "query": a}
@@ -123,6 +113,8 @@ class TiedAttention(Model):
         self, params: Params, inputs: jax.Array, *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return X U softmax(U a)."""
+        import jax
+
         U = params["embedding"]
         return _read(inputs, U, jax.nn.softmax(U @ params["query"]))
 
@@ -155,6 +147,8 @@ class FactoredAttention(Model):
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Draw all weights."""
+        import jax
+
         d, m = task.outputs, self.width
         shapes = {"embedding": (d, m), "query": (m, m), "key": (m, m), "decoder": (m, d)}
         keys = jax.random.split(key, len(shapes))
@@ -167,6 +161,9 @@ class FactoredAttention(Model):
         self, params: Params, inputs: tuple[jax.Array, jax.Array], *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return the output logits of each last token, its attention and its attention logits."""
+        import jax
+        import jax.numpy as jnp
+
         q, pi = inputs
         W0, W_Q, W_K, W1 = (params[name] for name in ("embedding", "query", "key", "decoder"))
         asked = jax.nn.one_hot(q, len(W0), dtype=W0.dtype) @ W0  # not by indexing: a scatter
@@ -175,8 +172,24 @@ class FactoredAttention(Model):
         return b @ W0 @ W1, {"attention": b, "attention_logits": Phi}
 
 
+def _weigh(a: jax.Array, weighting: str) -> jax.Array:
+    """Return the weights of logits a."""
+    import jax
+    import jax.numpy as jnp
+
+    if weighting == "sigmoid":
+        return jax.nn.sigmoid(a)
+    if weighting in ("softmax", "l2"):
+        sigma = jax.nn.softmax(a)
+        return sigma if weighting == "softmax" else sigma / jnp.linalg.norm(sigma)
+    h = {"sum": a, "l1": jnp.abs(a), "relu": jax.nn.relu(a), "square": a**2}[weighting]
+    return h / h.sum()
+
+
 def _read(X: jax.Array, V: jax.Array, alpha: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return X V alpha, and what is captured: weights, norms of the values, scores X V."""
+    import jax.numpy as jnp
+
     norms = jnp.linalg.norm(V, axis=0)
     return X @ (V @ alpha), {"weights": alpha, "value_norms": norms, "scores": X @ V}
 

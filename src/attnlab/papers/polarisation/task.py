@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
-
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, Task
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,16 @@ class Direction(FixedTarget):
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw beta, as the one row of X; its label is 1."""
+        import jax
+        import jax.numpy as jnp
+
         beta = jax.random.normal(key, (1, self.dim))
         return beta / jnp.linalg.norm(beta), jnp.ones(1)
 
     def loss(self, data: Any, outputs: jax.Array, batch: Batch) -> jax.Array:
         """Return log(1 + exp(-y beta . f))."""
+        import jax
+
         return jax.nn.softplus(-batch.target * outputs).sum(-1)
 
 
@@ -80,6 +85,9 @@ class Regression(FixedTarget):
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw beta."""
+        import jax
+        import jax.numpy as jnp
+
         beta = jax.random.normal(key, (self.dim,))
         if self.norm is not None:
             beta = beta * self.norm / jnp.linalg.norm(beta)
@@ -96,22 +104,25 @@ class Distribution(FixedTarget):
 
     Parameters
     ----------
-    sharpness : float, optional
-        Range of the logits of p*; infinite for a one-hot target.
+    sharpness : float or None, optional
+        Range of the logits of p*; None for a one-hot target.
     """
 
     dim: int = 10
-    sharpness: float = 10.0
+    sharpness: float | None = 10.0
 
     def __post_init__(self) -> None:
         require_whole("dim", self.dim, 2)
-        if not self.sharpness > 0:
-            raise InputError(f"sharpness: expected a number above 0, got {self.sharpness}")
+        if self.sharpness is not None and not 0 < self.sharpness < math.inf:
+            raise InputError(f"sharpness: expected a number above 0, or None, got {self.sharpness}")
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw p*; X is the identity."""
+        import jax
+        import jax.numpy as jnp
+
         uniform = jax.random.uniform(key, (self.dim,))
-        if self.sharpness == math.inf:
+        if self.sharpness is None:
             return jnp.eye(self.dim), jax.nn.one_hot(uniform.argmax(), self.dim)
         return jnp.eye(self.dim), jax.nn.softmax(self.sharpness * uniform)
 
@@ -121,6 +132,9 @@ class Distribution(FixedTarget):
         Its gradient at a certain target is minus the sum of the other errors. That of a softmax is
         1 minus nearly 1, which late in training has no digits left.
         """
+        import jax
+        import jax.numpy as jnp
+
         gaps = outputs[..., None, :] - outputs[..., :, None]  # example, y, k
         gaps = jnp.where(jnp.eye(self.dim, dtype=bool), -jnp.inf, gaps)
         return (batch.target * jax.nn.softplus(jax.nn.logsumexp(gaps, -1))).sum(-1)
@@ -160,12 +174,16 @@ class StickyChain(Task):
 
     def population(self, data: Any) -> Batch:
         """Return every last token, with its frequency as weight."""
+        import jax.numpy as jnp
+
         pi, d = jnp.asarray(self.frequencies), self.outputs
         P = self.stickiness * jnp.eye(d) + (1 - self.stickiness) * pi
         return Batch((jnp.arange(d), jnp.tile(pi, (d, 1))), P, weight=pi)
 
     def references(self, data: Any, batch: Batch) -> dict[str, jax.Array]:
         """Return the log-probabilities of uniform, of the frequencies and of the chain itself."""
+        import jax.numpy as jnp
+
         _, pi = batch.inputs
         uniform = jnp.full_like(pi, -math.log(self.outputs))
         return {"uniform": uniform, "unigram": jnp.log(pi), "bayes": jnp.log(batch.target)}

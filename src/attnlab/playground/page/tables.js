@@ -30,7 +30,7 @@ const ARROW = /^(.*?)[ \t]*(?:→|->)[ \t]*(.*)$/s
 const EXPECTED = "expected a first row with the next words and a row of weights for each word"
 
 /**
- * A table of weights, by the rules of data/class_tables.py: the first row has a word for the next word
+ * A table of weights, by the rules of tasks/classes/class_files.py: the first row has a word for the next word
  * of each kind of sentence, the first column the words. `was → won` in the first row names the query
  * too; without it, it is the first cell.
  */

@@ -43,7 +43,7 @@ class Parameters(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is attended from: N rows with the log of their token mass (counts or P).
+    """N rows that are attended from, with the log of their token mass (counts or P).
 
     Where the layout has exclusive tokens class by class, a sequence has only the C + S slots of its
     class. Where position matters and its bias is trained, the mass changes from step to step: then
@@ -115,7 +115,7 @@ def class_rows(layout: Layout, weight: jax.Array) -> Rows:
     Returns
     -------
     Rows
-        What is attended from.
+        The rows.
     """
     return Rows(
         layout.shared_log_prob, layout.exclusive_log_prob, layout.query, layout.target, weight
@@ -225,7 +225,7 @@ def decode(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     layout : Layout
         Of the classes.
     rows : Rows
-        What is attended from.
+        The rows.
     parameters : Parameters
         Y and Z in blocks.
 
@@ -274,8 +274,10 @@ def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
 
 
 def _write_out(slots: int, tokens: int) -> bool:
-    """Whether the sum over a row's slots is written out: on a processor, where it is short and a
-    product over all tokens is not."""
+    """Return True where the sum over a row's slots is written out.
+
+    That is on a processor, where it is short and a product over all tokens is not.
+    """
     return jax.default_backend() == "cpu" and slots <= min(WRITTEN_OUT, tokens // 2)
 
 
@@ -315,7 +317,7 @@ def prediction(
 
 
 def pick(per_group: jax.Array, group: jax.Array) -> jax.Array:
-    """(G, X) -> (X, N), what the group of each row has."""
+    """Return the values of each row's group, (G, X) -> (X, N)."""
     groups = per_group.shape[0]
     if groups == 1:
         return jnp.broadcast_to(per_group.T, (per_group.shape[1], group.shape[0]))
@@ -339,7 +341,7 @@ def _is_of(group: jax.Array, groups: int, like: jax.Array) -> jax.Array:
 
 
 def _to_rows(layout: Layout, rows: Rows, per_query: jax.Array) -> jax.Array:
-    """(Q, A) -> (A, N) or (C + S, N): what the query of each row has, in the row's slots."""
+    """Return the values of each row's query in the row's slots, (Q, A) -> (A, N) or (C + S, N)."""
     if rows.first_exclusive is None:
         return pick(per_query, rows.query)
     slot, C = jnp.arange(layout.before_exclusive + layout.exclusive_each), layout.before_exclusive
@@ -361,12 +363,12 @@ def _from_rows(layout: Layout, rows: Rows, per_row: jax.Array) -> jax.Array:
 
 
 def _is_query(layout: Layout) -> jax.Array:
-    """(Q, K, 1): whether the class has the query."""
+    """Return whether each class has the query, (Q, K, 1)."""
     return (jnp.arange(layout.num_queries)[:, None] == layout.query)[:, :, None]
 
 
 def _is_class(layout: Layout, rows: Rows) -> jax.Array:
-    """(K, N): whether a row is of a class."""
+    """Return whether each row is of a class, (K, N)."""
     return layout.first_exclusive[:, None] == rows.first_exclusive
 
 

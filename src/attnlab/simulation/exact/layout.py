@@ -1,4 +1,4 @@
-"""Layout: which entries of Y and Z have to exist, and where they live.
+"""Layout: the entries of Y and Z that have to exist, and their indices.
 
 The dynamics of Lemma 1 touch only a few of the M x M entries of Y and Z:
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -34,7 +34,7 @@ PADDING_FACTOR = 2
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a layout is."""
+    """Sizes of a layout."""
 
     vocab_size: int  # M
     classes: int  # K
@@ -50,7 +50,7 @@ class Sizes:
 
     @classmethod
     def expected(cls, classes: SequenceClasses, *, symmetric_start: bool) -> Sizes:
-        """Of a dense layout of these classes, before there is one."""
+        """Return the sizes of a dense layout of these classes, before there is one."""
         M, K, Q = classes.vocab_size, len(classes), classes.queries.size
         outputs = min(np.unique(classes.next_token).size + 1, M) if symmetric_start else M
         return cls(M, K, Q, outputs, classes.in_play.size, (K, 0))
@@ -105,7 +105,7 @@ class Layout:
 
     @property
     def sizes(self) -> Sizes:
-        """How large it is, where its arrays can be read."""
+        """Its sizes, where its arrays can be read."""
         return Sizes(
             vocab_size=int(np.sum(self.output_multiplicity)),
             classes=self.classes,
@@ -143,7 +143,7 @@ class Layout:
         return jax.ops.segment_sum(per_tile, self.tile_class, num_segments=self.prior.shape[0])
 
     def on_device(self, dtype: Any) -> Layout:
-        """The same layout as device arrays, real numbers in `dtype`."""
+        """Return the same layout as device arrays, real numbers in `dtype`."""
 
         def convert(leaf: NDArray[Any]) -> NDArray[Any]:
             return leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf
@@ -153,7 +153,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class TokenMap:
-    """Where each token in play is found in a layout, to label what comes out."""
+    """Index of each token in play in a layout, to label what comes out."""
 
     tokens: Int[NDArray[np.int64], " L"]  # in play
     position: Int[NDArray[np.int64], " L"]  # in the order: A shared groups, then R * S exclusive
@@ -164,7 +164,7 @@ class TokenMap:
     exclusive_each: int = 0
 
     def places(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The place of each of `tokens` in the flat order, or -1 where it has none."""
+        """Return the index of each of `tokens` in the flat order, or -1 where it has none."""
         found = np.minimum(np.searchsorted(self.tokens, tokens), self.tokens.size - 1)
         return np.where(self.tokens[found] == tokens, self.position[found], -1)
 
@@ -173,10 +173,7 @@ class TokenMap:
     ) -> NDArray[Any]:
         """(..., K, A) and (..., R, S) -> (..., K, M)."""
         out = np.zeros((*shared.shape[:-1], vocab_size), shared.dtype)
-        is_shared = self.position < self.num_shared
-        out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
-        self._scatter_exclusive(out, exclusive, self.tile_class)
-        return out
+        return self._filled(out, shared, exclusive, self.tile_class)
 
     def logits(
         self,
@@ -187,15 +184,12 @@ class TokenMap:
     ) -> NDArray[Any]:
         """(..., Q, A) and (..., R, S) -> (..., Q, M); entries that never move keep `start`."""
         out = np.broadcast_to(start, (*shared.shape[:-1], start.shape[-1])).astype(shared.dtype)
-        is_shared = self.position < self.num_shared
-        out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
-        self._scatter_exclusive(out, exclusive, class_query[self.tile_class])
-        return out
+        return self._filled(out, shared, exclusive, class_query[self.tile_class])
 
     def blocks(
         self, logits: NDArray[Any], class_query: NDArray[np.int64], exclusive_shape: tuple[int, int]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The reverse of `logits`: (..., Q, M) -> (..., Q, A) and (..., R, S)."""
+        """Invert `logits`: (..., Q, M) -> (..., Q, A) and (..., R, S)."""
         shared = np.zeros((*logits.shape[:-1], self.num_shared))
         is_shared = self.position < self.num_shared
         shared[..., self.position[is_shared]] = logits[..., self.tokens[is_shared]]
@@ -205,18 +199,22 @@ class TokenMap:
         return shared, exclusive
 
     def _exclusive(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Tile, slot and token of each exclusive token."""
+        """Return tile, slot and token of each exclusive token."""
         is_exclusive = self.position >= self.num_shared
         tile, slot = np.divmod(
             self.position[is_exclusive] - self.num_shared, max(self.tile_width, 1)
         )
         return tile, slot, self.tokens[is_exclusive]
 
-    def _scatter_exclusive(
-        self, out: NDArray[Any], exclusive: NDArray[Any], row: NDArray[np.int64]
-    ) -> None:
+    def _filled(
+        self, out: NDArray[Any], shared: Any, exclusive: Any, row: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        """Write the blocks into an array over all tokens; `row` is that of each tile."""
+        is_shared = self.position < self.num_shared
+        out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
         tile, slot, token = self._exclusive()
         out[..., row[tile], token] = exclusive[..., tile, slot]
+        return out
 
 
 def dense_layout(
@@ -227,7 +225,7 @@ def dense_layout(
     also: NDArray[np.int64] | None = None,
     whole: bool = False,
 ) -> tuple[Layout, TokenMap]:
-    """Every token in play on its own, as one dense block: what sampled sequences need.
+    """Return a layout with an entry for each token in play, as sampled sequences need it.
 
     by_class: exclusive tokens stand last, class by class, as many of each class as all classes
         have, if that makes them most of the tokens.
@@ -252,24 +250,18 @@ def dense_layout(
     if whole and rest:
         log_prob = np.pad(log_prob, ((0, 0), (0, 1)), constant_values=-np.inf)
         is_common, multiplicity = np.append(is_common, False), np.append(multiplicity, rest)
-    K = len(classes)
-    layout = _assemble(
-        classes,
-        _Shared(log_prob, multiplicity, is_common),
-        _Exclusive(np.zeros((K, 0)), np.zeros((K, 0)), np.arange(K)),
-        symmetric_start=symmetric_start,
-        exclusive_each=exclusive_each,
-    )
-    where = TokenMap(
-        tokens,
-        np.argsort(order),
-        multiplicity.size,
-        np.arange(len(classes)),
-        0,
-        last,
-        exclusive_each,
-    )
-    return layout, where
+    K, num_shared = len(classes), multiplicity.size
+    arrays = {
+        "shared_log_prob": log_prob,
+        "shared_multiplicity": multiplicity,
+        "shared_is_common": is_common,
+        "exclusive_log_prob": np.zeros((K, 0)),
+        "exclusive_multiplicity": np.zeros((K, 0)),
+        "tile_class": np.arange(K),
+    }
+    layout = _assemble(classes, arrays, symmetric_start, exclusive_each)
+    position = np.argsort(order)
+    return layout, TokenMap(tokens, position, num_shared, np.arange(K), 0, last, exclusive_each)
 
 
 def sparse_layout(
@@ -279,111 +271,80 @@ def sparse_layout(
     lump: bool,
     start_logits: NDArray[np.float64] | None = None,
 ) -> tuple[Layout, TokenMap]:
-    """Exclusive and shared tokens apart, exchangeable tokens lumped where `lump` allows it."""
+    """Return a layout with exclusive and shared tokens apart.
+
+    Exchangeable tokens are lumped where `lump` allows it.
+    """
     order = np.lexsort((classes.class_of_entry, classes.tokens))
     token, klass = classes.tokens[order], classes.class_of_entry[order]
-    value = classes.values[order]
-    start = (
-        np.zeros(token.size)
-        if start_logits is None
-        else start_logits[classes.query_index[klass], token]
-    )
+    value, start = classes.values[order], np.zeros(token.size)
+    if start_logits is not None:
+        start = start_logits[classes.query_index[klass], token]
     tokens, first, omega = np.unique(token, return_index=True, return_counts=True)
     position = np.empty(tokens.size, dtype=np.int64)
 
-    exclusive = np.flatnonzero(omega == 1)
-    exclusive_entry = first[exclusive]
-    exclusive_class, exclusive_value = klass[exclusive_entry], value[exclusive_entry]
-    if lump:
-        profile = np.stack(
-            [exclusive_class.astype(np.float64), exclusive_value, start[exclusive_entry]], axis=1
-        )
-        representative, group, size = _unique_rows(profile)
-    else:
-        representative, group, size = _each_its_own(exclusive.size)
-    group_class = exclusive_class[representative]
-    tile_class, tile, slot, width = _tiles(group_class, len(classes))
-    exclusive_log_prob = np.full((tile_class.size, width), -np.inf)
-    exclusive_multiplicity = np.zeros((tile_class.size, width))
-    exclusive_log_prob[tile, slot] = np.log(exclusive_value[representative])
-    exclusive_multiplicity[tile, slot] = size
-
-    blocks, sizes, num_shared = [], [], 0
-    for count in np.unique(omega[omega > 1]):
+    def of_count(count: int) -> tuple[NDArray[Any], ...]:
+        """Return the tokens of `count` classes, their group, and each group's entries and size."""
         members = np.flatnonzero(omega == count)
         entries = first[members][:, None] + np.arange(count)
-        if lump:
-            profile = np.concatenate(
-                [klass[entries].astype(np.float64), value[entries], start[entries]], axis=1
-            )
-            representative, shared_group, size = _unique_rows(profile)
-        else:
-            representative, shared_group, size = _each_its_own(members.size)
-        block = np.full((len(classes), representative.size), -np.inf)
-        chosen = entries[representative]
-        block[klass[chosen], np.arange(representative.size)[:, None]] = np.log(value[chosen])
+        profile = np.concatenate([klass[entries] * 1.0, value[entries], start[entries]], axis=1)
+        representative, group, size = _unique_rows(profile) if lump else _each_its_own(len(members))
+        return members, group, entries[representative], size
+
+    exclusive, group, chosen, size = of_count(1)
+    tile_class, tile, slot, width = _tiles(klass[chosen[:, 0]], len(classes))
+    exclusive_log_prob = np.full((tile_class.size, width), -np.inf)
+    exclusive_multiplicity = np.zeros((tile_class.size, width))
+    exclusive_log_prob[tile, slot] = np.log(value[chosen[:, 0]])
+    exclusive_multiplicity[tile, slot] = size
+
+    blocks, sizes, num_shared = [np.zeros((len(classes), 0))], [np.zeros(0)], 0
+    for count in np.unique(omega[omega > 1]):
+        members, shared_group, chosen, size = of_count(count)
+        block = np.full((len(classes), size.size), -np.inf)
+        block[klass[chosen], np.arange(size.size)[:, None]] = np.log(value[chosen])
         position[members] = num_shared + shared_group
-        num_shared += representative.size
+        num_shared += size.size
         blocks.append(block)
         sizes.append(size)
     position[exclusive] = num_shared + tile[group] * width + slot[group]
-    shared_log_prob = np.concatenate([np.zeros((len(classes), 0)), *blocks], axis=1)
-    order = _multi_query_first(classes, shared_log_prob)
-    shared = omega > 1
+    shared_log_prob = np.concatenate(blocks, axis=1)
+    order, shared = _multi_query_first(classes, shared_log_prob), omega > 1
     position[shared] = np.argsort(order)[position[shared]]
-    multiplicity = np.concatenate([np.zeros(0), *sizes])
-    layout = _assemble(
-        classes,
-        _Shared(shared_log_prob[:, order], multiplicity[order], np.ones(num_shared, dtype=bool)),
-        _Exclusive(exclusive_log_prob, exclusive_multiplicity, tile_class),
-        symmetric_start=symmetric_start,
-    )
+    arrays = {
+        "shared_log_prob": shared_log_prob[:, order],
+        "shared_multiplicity": np.concatenate(sizes)[order],
+        "shared_is_common": np.ones(num_shared, dtype=bool),
+        "exclusive_log_prob": exclusive_log_prob,
+        "exclusive_multiplicity": exclusive_multiplicity,
+        "tile_class": tile_class,
+    }
+    layout = _assemble(classes, arrays, symmetric_start)
     drawn = np.arange(num_shared)
     return layout, TokenMap(tokens, position, num_shared, tile_class, width, drawn)
 
 
-class _Shared(NamedTuple):
-    """The shared groups of a layout."""
-
-    log_prob: Float[NDArray[np.float64], "K A"]
-    multiplicity: Float[NDArray[np.float64], " A"]
-    is_common: Bool[NDArray[np.bool_], " A"]
-
-
-class _Exclusive(NamedTuple):
-    """The exclusive groups of a layout, in tiles."""
-
-    log_prob: Float[NDArray[np.float64], "R S"]
-    multiplicity: Float[NDArray[np.float64], "R S"]
-    tile_class: Int[NDArray[np.int64], " R"]
-
-
 def _assemble(
     classes: SequenceClasses,
-    shared: _Shared,
-    exclusive: _Exclusive,
-    *,
+    arrays: dict[str, NDArray[Any]],
     symmetric_start: bool,
     exclusive_each: int = 0,
 ) -> Layout:
+    """Return the layout with these arrays, and those that follow from them."""
+    K, M, tile_class = len(classes), classes.vocab_size, arrays.pop("tile_class")
+    outputs, target = np.ones(M), classes.next_token
     if symmetric_start:
         targets, target = np.unique(classes.next_token, return_inverse=True)
-        rest = classes.vocab_size - targets.size
-        outputs = np.append(np.ones(targets.size), rest) if rest else np.ones(targets.size)
-    else:
-        outputs, target = np.ones(classes.vocab_size), classes.next_token
-    queries = _queries_of(classes, shared.log_prob)
+        rest = M - targets.size
+        outputs = np.append(np.ones(targets.size), [rest] if rest else [])
+    queries = _queries_of(classes, arrays["shared_log_prob"])
     multi_query = int(np.count_nonzero(queries.sum(axis=0) > 1))
-    first_exclusive = queries.shape[1] - exclusive_each * np.arange(len(classes), 0, -1)
+    drawn_exclusive = np.isfinite(arrays["exclusive_log_prob"])
     return Layout(
-        shared_log_prob=shared.log_prob,
-        shared_multiplicity=shared.multiplicity,
-        shared_is_common=shared.is_common,
+        **arrays,
+        tile_class=tile_class.astype(np.int32),
         shared_query=np.argmax(queries[:, multi_query:], axis=0).astype(np.int32),
-        first_exclusive=first_exclusive.astype(np.int32),
-        exclusive_log_prob=exclusive.log_prob,
-        exclusive_multiplicity=exclusive.multiplicity,
-        tile_class=exclusive.tile_class.astype(np.int32),
+        first_exclusive=(queries.shape[1] - exclusive_each * np.arange(K, 0, -1)).astype(np.int32),
         output_multiplicity=outputs,
         target=target.astype(np.int32),
         query=classes.query_index.astype(np.int32),
@@ -391,15 +352,15 @@ def _assemble(
         num_queries=classes.queries.size,
         multi_query=multi_query,
         exclusive_each=exclusive_each,
-        one_tile_per_class=np.array_equal(exclusive.tile_class, np.arange(len(classes))),
-        lumped_shared=bool(np.any(shared.multiplicity != 1)),
-        lumped_exclusive=bool(np.any(exclusive.multiplicity[np.isfinite(exclusive.log_prob)] != 1)),
+        one_tile_per_class=np.array_equal(tile_class, np.arange(K)),
+        lumped_shared=bool(np.any(arrays["shared_multiplicity"] != 1)),
+        lumped_exclusive=bool(np.any(arrays["exclusive_multiplicity"][drawn_exclusive] != 1)),
         lumped_outputs=bool(np.any(outputs != 1)),
     )
 
 
 def _queries_of(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(Q, A): whether a class of the query draws the group."""
+    """Return whether a class of the query draws the group, (Q, A)."""
     drawn = np.zeros((classes.queries.size, log_prob.shape[1]), dtype=bool)
     np.logical_or.at(drawn, classes.query_index, np.isfinite(log_prob))
     return drawn
@@ -408,13 +369,15 @@ def _queries_of(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDAr
 def _multi_query_first(
     classes: SequenceClasses, log_prob: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """An order of the groups in which those of several queries come first."""
+    """Return an order of the groups in which those of several queries come first."""
     return np.argsort(_queries_of(classes, log_prob).sum(axis=0) <= 1, kind="stable")
 
 
 def _exclusive_last(log_prob: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
-    """An order of the groups in which the last are S exclusive ones of each class, and S; 0 where
-    those would not be most of them."""
+    """Return an order in which the last groups are S exclusive ones of each class, and S.
+
+    S is 0 where those would not be most of the groups.
+    """
     drawn = np.isfinite(log_prob)
     klass = np.where(drawn.sum(axis=0) == 1, drawn.argmax(axis=0), -1)
     exclusive_each = int(np.bincount(klass[klass >= 0], minlength=len(drawn)).min())
@@ -429,7 +392,10 @@ def _exclusive_last(log_prob: NDArray[np.float64]) -> tuple[NDArray[np.int64], i
 def _unique_rows(
     rows: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """A representative of each distinct row, the group of each row, and the groups' sizes."""
+    """Return a representative of each distinct row, the group of each row, and the groups' sizes.
+
+    This is np.unique by rows, which takes several times as long.
+    """
     order = np.lexsort(rows.T[::-1])
     changed = np.any(rows[order][1:] != rows[order][:-1], axis=1)
     starts = np.flatnonzero(np.append(True, changed)) if rows.size else np.zeros(0, np.int64)
@@ -445,7 +411,10 @@ def _each_its_own(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
 def _tiles(
     group_class: NDArray[np.int64], num_classes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-    """Class of each tile, and tile and slot of each exclusive group, with bounded padding."""
+    """Return the class of each tile, and tile and slot of each exclusive group, and the width.
+
+    Padding is bounded.
+    """
     sizes = np.bincount(group_class, minlength=num_classes)
     width = int(sizes.max(initial=0))
     if num_classes * width > PADDING_FACTOR * sizes.sum():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pkgutil import resolve_name
@@ -82,13 +82,14 @@ class LaidOutClasses:
     # with an axis of heads where there are several
     start_logits: Float[NDArray[np.float64], "*heads Q M"]
 
-    def per_token(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
-        """Return a block, such as attention, as an array over all tokens; 0 for absent ones."""
-        return self.where.attention(shared, exclusive, self.classes.vocab_size)
+    def over_tokens(self, name: str, shared: Any, exclusive: Any) -> NDArray[Any]:
+        """Return a block as an array over all tokens.
 
-    def logits(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
-        """Return a block of logits as an array over all tokens."""
-        return self.where.logits(shared, exclusive, self.start_logits, self.classes.query_index)
+        A token that is never drawn keeps the logit it starts with; of attention it has 0.
+        """
+        if name == "logits":
+            return self.where.logits(shared, exclusive, self.start_logits, self.classes.query_index)
+        return self.where.attention(shared, exclusive, self.classes.vocab_size)
 
     def start(self, bias: NDArray[np.float64]) -> Start:
         """Return what the runs on these classes start from."""
@@ -184,15 +185,13 @@ class ExactLearner(Learner):
 
     def rate_factor(self, group: str) -> float:
         """Return the model's factor of a group's learning rate."""
-        factor: float = self.model.of.rate_factor(group)
-        return factor
+        return self.model.of.rate_factor(group)
 
     # -- the run around it ----------------------------------------------------------------------
 
     def words(self, group: str) -> str:
         """Return a group's name in messages."""
-        words: str = self.model.of.words[group]
-        return words
+        return self.model.of.words[group]
 
     def groups(self, run: Simulation) -> tuple[str, ...]:
         """Return decoder and attention."""
@@ -208,14 +207,13 @@ class ExactLearner(Learner):
 
     def laid_out(self, run: Simulation) -> tuple[LaidOutClasses, ...]:
         """Return the run's sets of classes, laid out once."""
-        made: tuple[LaidOutClasses, ...] | None = run.__dict__.get("_laid_out")
-        if made is None:
+        if "_laid_out" not in run.__dict__:
             made = tuple(
                 LaidOutClasses(of, *self.model.lay_out(of, run), run.start_logits(of))
                 for of in run.sets
             )
             object.__setattr__(run, "_laid_out", made)
-        return made
+        return run.__dict__["_laid_out"]
 
     def tables(self, run: Simulation) -> list[Any]:
         """Return layout, row source and start of each set of classes."""
@@ -305,16 +303,10 @@ class ExactLearner(Learner):
         """Return records (setting, ...) with their blocks as arrays over all tokens."""
         out = {name: leaf for name, leaf in values.items() if "." not in name}
         chosen = [self.laid_out(run)[number] for number in settings]
-
-        def join(name: str, how: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-            shared, exclusive = values[f"{name}.shared"], values[f"{name}.exclusive"]
-            return np.stack([how(*of) for of in zip(chosen, shared, exclusive, strict=True)])
-
         for name in (name.removesuffix(".shared") for name in values if name.endswith(".shared")):
-            if name == "logits":  # a token that is never drawn keeps the one it starts with
-                out["attention_logits"] = join(name, LaidOutClasses.logits)
-            else:
-                out[name] = join(name, LaidOutClasses.per_token)
+            blocks = zip(values[f"{name}.shared"], values[f"{name}.exclusive"], strict=True)
+            whole = [of.over_tokens(name, *block) for of, block in zip(chosen, blocks, strict=True)]
+            out["attention_logits" if name == "logits" else name] = np.stack(whole)
         return out
 
     def dataset(

@@ -1,4 +1,4 @@
-"""Row sources: what draws the rows of a step.
+"""Row sources, which draw the rows of a step.
 
 A source first sets aside what a seed keeps for all its steps (`collect`), then draws the rows of
 each step.
@@ -17,16 +17,9 @@ import numpy as np
 from attnlab.models.positions import Position
 from attnlab.simulation.exact.gradient import Rows, class_rows
 from attnlab.simulation.exact.layout import Layout, TokenMap
-from attnlab.tasks.classes.alias import AliasTable
+from attnlab.tasks.classes import sampling
 from attnlab.tasks.classes.classes import SequenceClasses
-from attnlab.tasks.classes.sampling import (
-    TokenSampler,
-    class_table,
-    classes_from_words,
-    count_sampler,
-    draw_classes,
-    token_sampler,
-)
+from attnlab.tasks.classes.sampling import AliasTable, TokenSampler, classes_from_words
 from attnlab.tasks.sequences import Sequences
 
 if TYPE_CHECKING:
@@ -37,7 +30,7 @@ TRAINING_SET = np.uint32(2**32 - 1)
 
 
 class RowSource(ABC):
-    """Base of what draws the rows of a step, inside compiled code.
+    """Base of row sources, which draw the rows of a step inside compiled code.
 
     Subclasses are frozen dataclasses registered as pytrees (`jax.tree_util.register_dataclass`):
     their arrays are stacked with those of other sets of classes, and have no other state.
@@ -109,7 +102,7 @@ class LimitRows(RowSource):
     def draw(self, layout: Layout, key: jax.Array, kept: Any) -> Rows:
         if self.batch_size is None:
             return class_rows(layout, layout.prior)
-        drawn = draw_classes(self.prior, key, (self.batch_size,))
+        drawn = sampling.draw_classes(self.prior, key, (self.batch_size,))
         hits = drawn[:, None] == jnp.arange(layout.prior.shape[0])
         return class_rows(layout, jnp.mean(hits.astype(layout.prior.dtype), axis=0))
 
@@ -177,15 +170,10 @@ class ReusedRows(RowSource):
         if self.batch_size is None:
             return kept
         chosen = jax.random.randint(key, (self.batch_size,), 0, self.source.batch_size)
-        mass, places = kept.shared_log_mass, kept.places
-        return kept._replace(
-            shared_log_mass=None if mass is None else mass[chosen],
-            places=None if places is None else places[chosen],
-            query=kept.query[chosen],
-            target=kept.target[chosen],
-            first_exclusive=None if kept.first_exclusive is None else kept.first_exclusive[chosen],
-            weight=jnp.full((self.batch_size,), 1.0 / self.batch_size, kept.weight.dtype),
-        )
+        by_row = ("shared_log_mass", "places", "query", "target", "first_exclusive")
+        some = {name: of[chosen] for name in by_row if (of := getattr(kept, name)) is not None}
+        weight = jnp.full((self.batch_size,), 1.0 / self.batch_size, kept.weight.dtype)
+        return kept._replace(**some, weight=weight)
 
 
 def row_source(
@@ -195,7 +183,7 @@ def row_source(
     position: Position | None,
     batch_size: int | None,
 ) -> RowSource:
-    """Return what draws the rows of a step.
+    """Return the source of the rows of a step.
 
     Parameters
     ----------
@@ -211,7 +199,7 @@ def row_source(
         Sequences in a step; None takes all classes, or the whole training set.
     """
     if task.infinite:
-        return LimitRows(class_table(classes), batch_size)
+        return LimitRows(sampling.class_table(classes), batch_size)
     size = batch_size if task.training_set is None else task.training_set
     assert size is not None
     source: SampledRows | OrderedRows
@@ -219,8 +207,8 @@ def row_source(
         source = _sampled_rows(int(task.length), classes, where, size)
     else:
         source = OrderedRows(
-            class_table(classes),
-            token_sampler(classes, int(task.length)),
+            sampling.class_table(classes),
+            sampling.token_sampler(classes, int(task.length)),
             where.places(np.arange(classes.vocab_size)).astype(np.int32),
             None if position.learned else position.biases(task.distances),
             size,
@@ -236,15 +224,11 @@ def _sampled_rows(
     widths = np.diff(classes.offsets)
     empty = int(widths.max())
     slot = np.full((len(classes), where.num_shared), empty, dtype=np.int32)
-    slot[classes.class_of_entry, where.places(classes.tokens)] = np.arange(
-        classes.num_nonzeros
-    ) - np.repeat(classes.offsets[:-1], widths)
+    slot[classes.class_of_entry, where.places(classes.tokens)] = classes.slot_of_entry
     if where.exclusive_each:
-        before, exclusive = np.split(
-            slot, [where.num_shared - len(classes) * where.exclusive_each], axis=1
-        )
-        exclusive = np.diagonal(
-            exclusive.reshape(len(classes), len(classes), where.exclusive_each)
-        ).T
-        slot = np.concatenate([before, exclusive], axis=1)
-    return SampledRows(class_table(classes), count_sampler(classes, length), slot, batch_size)
+        K, S = len(classes), where.exclusive_each
+        before, exclusive = np.split(slot, [where.num_shared - K * S], axis=1)
+        own = np.diagonal(exclusive.reshape(K, K, S)).T  # a sequence has tokens of its class only
+        slot = np.concatenate([before, own], axis=1)
+    prior, counts = sampling.class_table(classes), sampling.count_sampler(classes, length)
+    return SampledRows(prior, counts, slot, batch_size)

@@ -35,13 +35,10 @@ from attnlab.files.documents import (
 from attnlab.files.errors import InputError
 from attnlab.files.memory import size_words
 from attnlab.files.names import check_name
-from attnlab.tasks.classes.class_tables import parse_table
 from attnlab.tasks.classes.classes import SUM_TOLERANCE, SequenceClasses
 
 NOUN = "sequence classes"
 ADVICE = "see docs/sequence-classes.md, or make such classes in Python"
-TABLES = {".csv": parse_table}
-CLASS_SUFFIXES = (*SUFFIXES, *TABLES)  # of files that are read
 # Token ids are 32-bit on an accelerator.
 MAX_VOCABULARY = 2**31 - 1
 
@@ -49,6 +46,13 @@ _FILE_KEYS = ("vocabulary", "normalize", "classes")
 _CLASS_KEYS = ("query", "next", "prior", "probs")
 
 _ID = re.compile(r"0|[1-9][0-9]*")
+
+# the first of them in the first row, outside quotes, separates all cells
+_FIRST_MARK = re.compile(r'[ \r\n]*(?:[^;\t,"\r\n]|"(?:[^"]|"")*")*([;\t,])')
+_ARROW = re.compile(r"(.*?)[ \t]*(?:→|->)[ \t]*(.*)", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_BREAK = re.compile(r"\r\n|\r|\n")
+_EXPECTED = "expected a first row with the next words and a row of weights for each word"
 
 
 def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
@@ -73,12 +77,12 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
 
 
 def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> SequenceClasses:
-    """Sequence classes from the text of such a file; `suffix` says its format."""
+    """Return sequence classes from the text of such a file; `suffix` says its format."""
     return classes_from_document(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
 
 
 def format_classes(classes: SequenceClasses, *, suffix: str = ".json") -> str:
-    """Sequence classes as the text of a file, so that parsing gives equal ones."""
+    """Return sequence classes as the text of a file; parsing it gives equal ones."""
     document = classes_document(classes)
     return dump_json(document) if suffix == ".json" else dump_yaml(document)
 
@@ -127,7 +131,7 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
 
 
 def classes_from_document(document: Any, *, origin: str = "document") -> SequenceClasses:
-    """Sequence classes from the content of a file."""
+    """Return sequence classes from the content of a file."""
     if document is None:
         raise InputError("the file is empty; it needs the keys vocabulary and classes")
     check_keys("", document, _FILE_KEYS, needed=("vocabulary", "classes"))
@@ -158,7 +162,7 @@ def classes_from_document(document: Any, *, origin: str = "document") -> Sequenc
 
 
 class _Vocabulary:
-    """The tokens of a file: how many, their names if any, and what a reference stands for."""
+    """The tokens of a file: their number, names if any, and the ids of references."""
 
     def __init__(self, vocabulary: Any) -> None:
         self.names: list[str] | None = None
@@ -181,7 +185,7 @@ class _Vocabulary:
         self._number_name = next((name for name in self._ids if _ID.fullmatch(name)), None)
 
     def token(self, where: str, reference: Any) -> int:
-        """The id of a token given by name or id."""
+        """Return the id of a token given by name or id."""
         if not isinstance(reference, str) and not _is_whole(reference):
             raise InputError(f"{where}: expected a token name or id, got {_quoted(reference)}")
         name = str(reference)
@@ -218,16 +222,8 @@ def _row(where: str, probs: Any, vocabulary: _Vocabulary, normalize: bool) -> di
         if token in row:
             raise InputError(f"{here}: token {token} is listed twice, by name and by id")
         row[token] = _weight(here, value)
-    total = _total(row.values())
-    if normalize:
-        _check_total(where, total)
-        return {token: value / total for token, value in row.items()}
-    if abs(total - 1) > SUM_TOLERANCE:
-        raise InputError(
-            f"{where}: sums to {total:.9g}; it must sum to 1 "
-            "(or set `normalize: true` at the top of the file)"
-        )
-    return row
+    total = _divisor(where, row.values(), normalize, "sums to {}; it must")
+    return {token: value / total for token, value in row.items()}
 
 
 def _prior(items: list[dict[str, Any]], normalize: bool) -> list[float] | None:
@@ -238,28 +234,26 @@ def _prior(items: list[dict[str, Any]], normalize: bool) -> list[float] | None:
         k = given.index(False)
         raise InputError(f"classes[{k}].prior: missing; give a prior to every class or to none")
     prior = [_weight(f"classes[{k}].prior", item["prior"]) for k, item in enumerate(items)]
-    total = _total(prior)
+    total = _divisor("classes[*].prior", prior, normalize, "the priors sum to {}; they must")
+    return [value / total for value in prior]
+
+
+def _divisor(where: str, weights: Iterable[float], normalize: bool, words: str) -> float:
+    """Return what weights are to be divided by; refuse those that do not sum to 1."""
+    try:
+        total = math.fsum(weights)
+    except OverflowError:
+        total = math.inf
     if normalize:
-        _check_total("classes[*].prior", total)
-        return [value / total for value in prior]
+        if not 0 < total < math.inf:
+            raise InputError(f"{where}: the weights sum to {total}, which cannot be normalised")
+        return total
     if abs(total - 1) > SUM_TOLERANCE:
         raise InputError(
-            f"classes[*].prior: the priors sum to {total:.9g}; they must sum to 1 "
+            f"{where}: {words.format(f'{total:.9g}')} sum to 1 "
             "(or set `normalize: true` at the top of the file)"
         )
-    return prior
-
-
-def _total(weights: Iterable[float]) -> float:
-    try:
-        return math.fsum(weights)
-    except OverflowError:
-        return math.inf
-
-
-def _check_total(where: str, total: float) -> None:
-    if not 0 < total < math.inf:
-        raise InputError(f"{where}: the weights sum to {total}, which cannot be normalised")
+    return 1.0  # rows are kept to the last bit
 
 
 def _weight(where: str, value: Any) -> float:
@@ -296,7 +290,7 @@ def _quoted(value: Any) -> str:
 
 
 def classes_document(classes: SequenceClasses) -> dict[str, Any]:
-    """The content of a file of classes."""
+    """Return the content of a file of classes."""
     names = classes.names
     label: Any = range(classes.vocab_size) if names is None else names
     uniform = np.all(classes.prior == 1.0 / classes.num_classes)
@@ -309,3 +303,85 @@ def classes_document(classes: SequenceClasses) -> dict[str, Any]:
         item["probs"] = {label[token]: value for token, value in zip(support, values, strict=True)}
         items.append(item)
     return {"vocabulary": classes.vocab_size if names is None else list(names), "classes": items}
+
+
+# -- tables of weights ---------------------------------------------------------------------------
+
+
+def parse_table(text: str) -> dict[str, Any]:
+    """Return the document of classes that a table of weights (CSV) stands for.
+
+    The first row has a word for the next word of each class, the first column the words. `was ->
+    won` in the first row names the query too; without it, it is the first cell, or "is" where that
+    is "word". The playground's page has the same rules (`playground/page/tables.js`); a test
+    compares the two.
+    """
+    rows = _rows(text)
+    if len(rows) < 2 or len(rows[0][1]) < 2:
+        raise InputError(f"table: {_EXPECTED}")
+    (_, (corner, *heads)), *rest = rows
+    usual = "is" if corner.lower() in ("", "word", "words") else corner
+    pairs = [found.groups() if (found := _ARROW.fullmatch(h)) else (usual, h) for h in heads]
+    classes: list[dict[str, Any]] = [{"query": m, "next": n, "probs": {}} for m, n in pairs]
+    words: dict[str, None] = {}
+    for line, (word, *weights) in rest:
+        where = f"table: line {line}"
+        if not word:
+            raise InputError(f"{where}: a row without a word; its first cell is the word")
+        if word in words:
+            raise InputError(f"{where}: {word!r} has a row already; keep one")
+        if len(weights) > len(classes):
+            raise InputError(
+                f"{where}: {len(weights)} weights for {len(classes)} kinds of sentences; "
+                f"{_EXPECTED}"
+            )
+        words[word] = None
+        for of, weight in zip(classes, weights, strict=False):
+            if not weight:
+                continue
+            if not _NUMBER.fullmatch(weight) or not 0 <= float(weight) < math.inf:
+                raise InputError(
+                    f"{where}: expected a number of at least 0 for {word!r}, got {shown(weight)}"
+                )
+            if float(weight) > 0:
+                of["probs"][word] = float(weight)
+    for pair in pairs:
+        words.update(dict.fromkeys(pair))
+    return {"vocabulary": list(words), "normalize": True, "classes": classes}
+
+
+def _rows(text: str) -> list[tuple[int, list[str]]]:
+    """Return the rows that are not empty as cells, each with its line."""
+    first = _FIRST_MARK.match(text)
+    mark = first[1] if first else ","
+    cell = re.compile(rf' *"((?:[^"]|"")*)" *|([^{mark}"\r\n][^{mark}\r\n]*)?')
+    rows: list[tuple[int, list[str]]] = []
+    cells: list[str] = []
+    at, line, began = 0, 1, 1
+    while True:
+        found = cell.match(text, at)
+        assert found is not None
+        quoted, bare = found.groups()
+        cells.append((bare or "" if quoted is None else quoted.replace('""', '"')).strip(" \t"))
+        line += len(_BREAK.findall(found[0]))
+        at = found.end()
+        sign = text[at : at + 1]
+        if sign == mark:
+            at += 1
+            continue
+        if sign not in ("", "\r", "\n"):
+            raise InputError(
+                f"table: line {line}: a quote is not closed, or closes before the end; double a "
+                "quote that is meant"
+            )
+        if any(cells):
+            rows.append((began, cells))
+        if not sign:
+            return rows
+        at += 2 if text.startswith("\r\n", at) else 1
+        line += 1
+        began, cells = line, []
+
+
+TABLES = {".csv": parse_table}
+CLASS_SUFFIXES = (*SUFFIXES, *TABLES)  # of files that are read

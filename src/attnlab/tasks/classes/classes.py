@@ -1,12 +1,13 @@
-"""Sequence classes: what is learnt from (Section 3.2 of the paper)."""
+"""SequenceClasses: the data of sequence-class models (Section 3.2 of "Scan and Snap")."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,14 @@ Scope = Literal["global", "local"]
 
 # Rounding of a normalised row of a million float64 entries stays far below this.
 SUM_TOLERANCE = 1e-6
+
+
+class Entries(NamedTuple):
+    """Non-zeros of P: values[i] = P(tokens[i] | class classes[i])."""
+
+    classes: NDArray[Any]
+    tokens: NDArray[Any]
+    values: NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -71,7 +80,7 @@ class SequenceClasses:
 
     def __init__(
         self,
-        probs: ArrayLike | Sequence[Mapping[int, float]],
+        probs: ArrayLike | Sequence[Mapping[int, float]] | Entries,
         query: ArrayLike,
         next_token: ArrayLike,
         prior: ArrayLike | None = None,
@@ -81,156 +90,47 @@ class SequenceClasses:
         origin: str = "custom",
     ) -> None:
         """Validate and store sequence classes."""
-        if _is_mappings(probs):
-            rows = [sorted(row.items()) for row in probs]
-            if vocab_size is None:
-                raise InputError("vocab_size: needed when probs is a list of mappings")
-            counts = [len(row) for row in rows]
-            tokens = np.array([t for row in rows for t, _ in row])
-            values = np.array([p for row in rows for _, p in row], dtype=np.float64)
-            classes = np.repeat(np.arange(len(rows)), counts)
-            num_classes = len(rows)
-        else:
-            dense = np.asarray(probs, dtype=np.float64)
-            if dense.ndim != 2:
-                raise InputError(
-                    f"probs: expected an array (sequence_class, token), got {dense.ndim} dims"
-                )
-            if vocab_size is not None and vocab_size != dense.shape[1]:
-                raise InputError(
-                    f"vocab_size: {vocab_size} does not match the {dense.shape[1]} columns of probs"
-                )
-            vocab_size = dense.shape[1]
-            num_classes = dense.shape[0]
-            classes, tokens = np.nonzero(dense)  # keeps NaN and negative entries for the checks
-            values = dense[classes, tokens]
-        self._store(
-            classes,
-            tokens,
-            values,
-            num_classes,
-            query,
-            next_token,
-            prior,
-            vocab_size,
-            names,
-            origin,
-        )
-
-    @classmethod
-    def from_entries(
-        cls,
-        classes: ArrayLike,
-        tokens: ArrayLike,
-        values: ArrayLike,
-        *,
-        query: ArrayLike,
-        next_token: ArrayLike,
-        vocab_size: int,
-        prior: ArrayLike | None = None,
-        names: Sequence[str] | None = None,
-        origin: str = "custom",
-    ) -> SequenceClasses:
-        """Make classes from the non-zeros of P: values[i] = P(tokens[i] | class classes[i])."""
-        self = object.__new__(cls)
-        num_classes = np.asarray(query).size
-        self._store(
-            np.asarray(classes),
-            np.asarray(tokens),
-            np.asarray(values, dtype=np.float64),
-            num_classes,
-            query,
-            next_token,
-            prior,
-            vocab_size,
-            names,
-            origin,
-        )
-        return self
-
-    def _store(
-        self,
-        classes: NDArray[Any],
-        tokens: NDArray[Any],
-        values: NDArray[np.float64],
-        num_classes: int,
-        query: ArrayLike,
-        next_token: ArrayLike,
-        prior: ArrayLike | None,
-        vocab_size: int,
-        names: Sequence[str] | None,
-        origin: str,
-    ) -> None:
+        entries, num_classes, M = _entries_of(probs, vocab_size, np.asarray(query).size)
         if num_classes < 1:
             raise InputError("probs: at least one sequence class is needed")
-        if int(vocab_size) != vocab_size or vocab_size < 1:
-            raise InputError(f"vocab_size: expected a positive whole number, got {vocab_size}")
-        vocab_size = int(vocab_size)
-        require_memory("vocab_size", 8 * vocab_size)  # a number for each token
+        if int(M) != M or M < 1:
+            raise InputError(f"vocab_size: expected a positive whole number, got {M}")
+        M = int(M)
+        require_memory("vocab_size", 8 * M)  # a number for each token
+        classes, tokens, values = entries
         if not classes.shape == tokens.shape == values.shape or values.ndim != 1:
             raise InputError("probs: classes, tokens and values must be lists of one length")
         _require_in_range("probs: class", classes, num_classes)
-        _require_in_range("probs: token", tokens, vocab_size)
-        query = _ids("query", query, num_classes, vocab_size)
-        next_token = _ids("next_token", next_token, num_classes, vocab_size)
+        _require_in_range("probs: token", tokens, M)
+        query = _ids("query", query, num_classes, M)
+        next_token = _ids("next_token", next_token, num_classes, M)
         _refuse_repeated_pairs(query, next_token)
-
-        if not np.all(np.isfinite(values)):
-            raise InputError("probs: every probability must be finite")
-        if np.any(values < 0):
-            k = int(classes[values < 0][0])
-            raise InputError(f"probs: class {k} has a negative probability")
-        keep = values > 0
-        classes, tokens, values = classes[keep], tokens[keep], values[keep]
-        order = np.lexsort((tokens, classes))
-        classes, tokens, values = classes[order], tokens[order], values[order]
-        if np.any((np.diff(classes) == 0) & (np.diff(tokens) == 0)):
-            raise InputError("probs: a token is listed twice for one class")
-        offsets = np.searchsorted(classes, np.arange(num_classes + 1))
-        if np.any(np.diff(offsets) == 0):
-            k = int(np.argmin(np.diff(offsets)))
-            raise InputError(f"probs: class {k} has empty support; give it at least one token")
-        sums = np.add.reduceat(values, offsets[:-1])
-        if np.any(np.abs(sums - 1) > SUM_TOLERANCE):
-            k = int(np.argmax(np.abs(sums - 1)))
-            raise InputError(
-                f"probs: class {k} sums to {sums[k]:.9g}; each class must sum to 1 "
-                "(divide its row by that sum)"
-            )
-
-        if prior is None:
-            prior = np.full(num_classes, 1.0 / num_classes)
-        prior = np.array(prior, dtype=np.float64)  # a copy: the caller's array stays its own
-        if prior.shape != (num_classes,):
-            raise InputError(f"prior: expected {num_classes} entries, got shape {prior.shape}")
-        if not np.all(np.isfinite(prior)) or np.any(prior < 0):
-            raise InputError("prior: entries must be finite and non-negative")
-        if abs(prior.sum() - 1) > SUM_TOLERANCE:
-            raise InputError(f"prior: sums to {prior.sum():.9g}; it must sum to 1")
-        if names is not None:
-            names = tuple(str(name) for name in names)
-            if len(names) != vocab_size:
-                raise InputError(f"names: expected {vocab_size} token names, got {len(names)}")
-            for i, name in enumerate(names):
-                check_name(f"names[{i}]", name)
-            if len(set(names)) != vocab_size:
-                raise InputError("names: two tokens have the same name")
-
+        classes, tokens, values = _sorted_entries(entries)
         fields = dict(
-            vocab_size=vocab_size,
+            vocab_size=M,
             query=query,
             next_token=next_token,
-            prior=prior,
             tokens=tokens.astype(np.int64),
             values=values,
-            offsets=offsets.astype(np.int64),
-            names=names,
+            offsets=_checked_offsets(classes, values, num_classes),
+            prior=_checked_prior(prior, num_classes),
+            names=None if names is None else _checked_names(names, M),
             origin=origin,
         )
         for name, value in fields.items():
-            object.__setattr__(
-                self, name, _frozen(value) if isinstance(value, np.ndarray) else value
-            )
+            frozen = _frozen(value) if isinstance(value, np.ndarray) else value
+            object.__setattr__(self, name, frozen)
+
+    @classmethod
+    def from_entries(
+        cls, classes: ArrayLike, tokens: ArrayLike, values: ArrayLike, **others: Any
+    ) -> SequenceClasses:
+        """Make classes from the non-zeros of P: values[i] = P(tokens[i] | class classes[i]).
+
+        `others` are the other arguments of `SequenceClasses`; `vocab_size` is one of them.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        return cls(Entries(np.asarray(classes), np.asarray(tokens), values), **others)
 
     # -- size and identity ------------------------------------------------------------------
 
@@ -268,61 +168,55 @@ class SequenceClasses:
     def digest(self) -> str:
         """A content hash of everything that changes a result (names and origin do not)."""
         sha = hashlib.sha256(str(self.vocab_size).encode())
-        for array in (
-            self.query,
-            self.next_token,
-            self.prior,
-            self.tokens,
-            self.values,
-            self.offsets,
-        ):
-            sha.update(np.ascontiguousarray(array).tobytes())
+        for name in ("query", "next_token", "prior", "tokens", "values", "offsets"):
+            sha.update(np.ascontiguousarray(getattr(self, name)).tobytes())
         return sha.hexdigest()
 
     def with_prior(self, prior: ArrayLike) -> SequenceClasses:
-        """The same classes with another probability for each."""
+        """Return the same classes with another probability for each."""
         given = ", ".join(f"{p:g}" for p in np.ravel(prior))
-        return SequenceClasses.from_entries(
-            self.class_of_entry,
-            self.tokens,
-            self.values,
-            query=self.query,
-            next_token=self.next_token,
-            vocab_size=self.vocab_size,
-            prior=prior,
-            names=self.names,
-            origin=f"{self.origin} with prior {given}",
-        )
+        return self._with(prior=prior, origin=f"{self.origin} with prior {given}")
 
     def with_unused(self, count: int) -> SequenceClasses:
-        """The same classes with M larger by `count`: tokens that never occur and are never next.
+        """Return the same classes with `count` more tokens that never occur and are never next.
 
         P(l|m,n) stays as it is; what changes is how many outputs the decoder chooses from.
         """
-        return SequenceClasses.from_entries(
-            self.class_of_entry,
-            self.tokens,
-            self.values,
-            query=self.query,
-            next_token=self.next_token,
-            vocab_size=self.vocab_size + count,
-            prior=self.prior,
-            origin=f"{self.origin} and {count} unused outputs",
-        )
+        origin = f"{self.origin} and {count} unused outputs"
+        return self._with(vocab_size=self.vocab_size + count, names=None, origin=origin)
+
+    def with_origin(self, origin: str) -> SequenceClasses:
+        """Return the same classes with another origin."""
+        made = copy(self)
+        object.__setattr__(made, "origin", origin)
+        return made
+
+    def _with(self, **changes: Any) -> SequenceClasses:
+        kept = ("query", "next_token", "prior", "vocab_size", "names")
+        entries = Entries(self.class_of_entry, self.tokens, self.values)
+        return SequenceClasses(entries, **{name: getattr(self, name) for name in kept} | changes)
 
     # -- P(l|m,n) -----------------------------------------------------------------------------
 
     @property
     def probs(self) -> NDArray[np.float64]:
         """P(l|m,n) as a dense array (sequence_class, token), made on each call."""
+        return self._dense(self.values)
+
+    def _dense(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
         dense = np.zeros((self.num_classes, self.vocab_size))
-        dense[self.class_of_entry, self.tokens] = self.values
+        dense[self.class_of_entry, self.tokens] = entries
         return dense
 
     @property
     def class_of_entry(self) -> NDArray[np.int64]:
         """The class of each non-zero in `tokens` and `values`."""
         return np.repeat(np.arange(self.num_classes), np.diff(self.offsets))
+
+    @property
+    def slot_of_entry(self) -> NDArray[np.int64]:
+        """The position of each non-zero in the support of its class."""
+        return np.arange(self.num_nonzeros) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
 
     def support(self, sequence_class: int) -> NDArray[np.int64]:
         """supp(m, n): the tokens that class `sequence_class` can draw."""
@@ -350,7 +244,7 @@ class SequenceClasses:
 
     @property
     def has_psi(self) -> bool:
-        """Whether the next token determines the query (the paper's m = psi(n))."""
+        """True if the next token determines the query (the paper's m = psi(n))."""
         return np.unique(self.next_token).size == self.num_classes
 
     def require_psi(self, result: str) -> None:
@@ -420,9 +314,7 @@ class SequenceClasses:
 
     def features(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
         """F, dense, with one row f_n per class (the paper's F has them as columns)."""
-        dense = np.zeros((self.num_classes, self.vocab_size))
-        dense[self.class_of_entry, self.tokens] = self.feature_entries(attention_logits)
-        return dense
+        return self._dense(self.feature_entries(attention_logits))
 
     def token_name(self, token: int) -> str:
         """The name of a token, or its id as text."""
@@ -432,12 +324,85 @@ class SequenceClasses:
 ABSENT, DISTINCT, COMMON = np.int8(0), np.int8(1), np.int8(2)
 
 
-def _is_mappings(probs: Any) -> TypeGuard[Sequence[Mapping[int, float]]]:
-    return (
-        isinstance(probs, Sequence)
-        and len(probs) > 0
-        and all(isinstance(row, Mapping) for row in probs)
-    )
+def _entries_of(
+    probs: Any, vocab_size: int | None, queries: int
+) -> tuple[Entries, int, int | float]:
+    """Return the non-zeros of P, the number of classes, and the size of the vocabulary."""
+    mappings = isinstance(probs, Sequence) and all(isinstance(row, Mapping) for row in probs)
+    if (isinstance(probs, Entries) or (mappings and len(probs))) and vocab_size is None:
+        raise InputError("vocab_size: needed when probs is a list of mappings")
+    if isinstance(probs, Entries):
+        return probs, queries, vocab_size  # type: ignore[return-value]
+    if mappings and len(probs):
+        rows = [sorted(row.items()) for row in probs]
+        classes = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        tokens = np.array([t for row in rows for t, _ in row])
+        values = np.array([p for row in rows for _, p in row], dtype=np.float64)
+        return Entries(classes, tokens, values), len(rows), vocab_size  # type: ignore[return-value]
+    dense = np.asarray(probs, dtype=np.float64)
+    if dense.ndim != 2:
+        raise InputError(f"probs: expected an array (sequence_class, token), got {dense.ndim} dims")
+    num_classes, M = dense.shape
+    if vocab_size not in (None, M):
+        raise InputError(f"vocab_size: {vocab_size} does not match the {M} columns of probs")
+    classes, tokens = np.nonzero(dense)  # keeps NaN and negative entries for the checks
+    return Entries(classes, tokens, dense[classes, tokens]), num_classes, M
+
+
+def _sorted_entries(entries: Entries) -> Entries:
+    """Return the positive entries by class and token."""
+    classes, tokens, values = entries
+    if not np.all(np.isfinite(values)):
+        raise InputError("probs: every probability must be finite")
+    if np.any(values < 0):
+        raise InputError(f"probs: class {classes[values < 0][0]} has a negative probability")
+    keep = np.flatnonzero(values > 0)
+    order = keep[np.lexsort((tokens[keep], classes[keep]))]
+    classes, tokens, values = classes[order], tokens[order], values[order]
+    if np.any((np.diff(classes) == 0) & (np.diff(tokens) == 0)):
+        raise InputError("probs: a token is listed twice for one class")
+    return Entries(classes, tokens, values)
+
+
+def _checked_offsets(
+    classes: NDArray[Any], values: NDArray[np.float64], num_classes: int
+) -> NDArray[np.int64]:
+    """Return where the entries of each class begin, and the end; each class must sum to 1."""
+    offsets = np.searchsorted(classes, np.arange(num_classes + 1))
+    if np.any(np.diff(offsets) == 0):
+        k = int(np.argmin(np.diff(offsets)))
+        raise InputError(f"probs: class {k} has empty support; give it at least one token")
+    sums = np.add.reduceat(values, offsets[:-1])
+    if np.any(np.abs(sums - 1) > SUM_TOLERANCE):
+        k = int(np.argmax(np.abs(sums - 1)))
+        raise InputError(
+            f"probs: class {k} sums to {sums[k]:.9g}; each class must sum to 1 "
+            "(divide its row by that sum)"
+        )
+    return offsets.astype(np.int64)
+
+
+def _checked_prior(given: ArrayLike | None, num_classes: int) -> NDArray[np.float64]:
+    # np.array copies: the caller's array stays its own
+    prior = np.array(np.full(num_classes, 1.0 / num_classes) if given is None else given, float)
+    if prior.shape != (num_classes,):
+        raise InputError(f"prior: expected {num_classes} entries, got shape {prior.shape}")
+    if not np.all(np.isfinite(prior)) or np.any(prior < 0):
+        raise InputError("prior: entries must be finite and non-negative")
+    if abs(prior.sum() - 1) > SUM_TOLERANCE:
+        raise InputError(f"prior: sums to {prior.sum():.9g}; it must sum to 1")
+    return prior
+
+
+def _checked_names(given: Sequence[str], vocab_size: int) -> tuple[str, ...]:
+    names = tuple(str(name) for name in given)
+    if len(names) != vocab_size:
+        raise InputError(f"names: expected {vocab_size} token names, got {len(names)}")
+    for i, name in enumerate(names):
+        check_name(f"names[{i}]", name)
+    if len(set(names)) != vocab_size:
+        raise InputError("names: two tokens have the same name")
+    return names
 
 
 def _ids(

@@ -35,10 +35,8 @@ def _construction(name: str) -> Callable[..., SequenceClasses] | None:
     """Return the function that makes a preset; None where there is none of that name."""
     if name in CONSTRUCTIONS:
         return CONSTRUCTIONS[name]
-    found: Callable[..., SequenceClasses] | None = None
-    if name in (papers := offered("presets")):
-        found = papers[name].load()
-    return found
+    reference = offered("presets").get(name)
+    return None if reference is None else reference.load()
 
 
 def from_preset(text: str) -> SequenceClasses:
@@ -84,12 +82,12 @@ def from_preset(text: str) -> SequenceClasses:
 
 
 def is_preset(text: str) -> bool:
-    """Whether a text names a preset, perhaps with parameters."""
+    """Return True for the name of a preset, perhaps with parameters."""
     return text.partition(":")[0].strip() in presets()
 
 
 def parameters_of(text: str) -> list[str]:
-    """The parameters of the preset that a text names; none where it names another thing."""
+    """Return the parameters of the preset that a text names; none where it names another thing."""
     construction = _construction(text.partition(":")[0].strip())
     return [] if construction is None else list(_parameters(construction))
 

@@ -7,44 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import xarray as xr
-
-from attnlab.files.progress import Choice
-from attnlab.tasks.text.corpus import Corpus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Dims of the summary: what was trained on, what is ranked, of which tokens, and by which score.
 CELLS = ("training", "target", "tokens", "score")
-
-
-class Measure(Protocol):
-    """Trains on the sequence classes of a text, and holds scores against what was learnt.
-
-    The result has, over (training, sequence_class, token), the mean over seeds of `attention` and
-    `probability`, over (training, query, token) `attention_logits`, and the coords `token_name`,
-    `query_token` and `next_token`; the training "windows" is on the text itself.
-    """
-
-    def __call__(
-        self,
-        corpus: Corpus,
-        /,
-        *,
-        queries: int,
-        following: int,
-        context: int,
-        min_count: int,
-        eta_y: float,
-        eta_z: float,
-        steps: int,
-        seeds: int,
-        top: int,
-        progress: Choice,
-    ) -> xr.Dataset: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +25,22 @@ class Agreement:
     Parameters
     ----------
     measure : callable
-        From a corpus to the result.
+        Trains on the sequence classes of a text, and holds scores against what was learnt: from a
+        corpus and the keywords queries, following, context, min_count, eta_y, eta_z, steps, seeds,
+        top and progress to the result. That has, over (training, sequence_class, token), the mean
+        over seeds of `attention` and `probability`, over (training, query, token)
+        `attention_logits`, and the coords `token_name`, `query_token` and `next_token`; the
+        training "windows" is on the text itself.
     summarise : callable
         From the result to means over `CELLS`: `rank_correlation` and `recall`, each with `_low`,
         `_high` and `_seed_sd`; the attribute `queries` is their number.
     in_words : callable
-        What the result says, in a paragraph.
+        A summary of the result in a paragraph.
     draw : callable
         From the summary and `top` (the tokens of the recall) to a figure.
     """
 
-    measure: Measure
+    measure: Callable[..., xr.Dataset]
     summarise: Callable[[xr.Dataset], xr.Dataset]
     in_words: Callable[[xr.Dataset], str]
     draw: Callable[[xr.Dataset, int], Figure]

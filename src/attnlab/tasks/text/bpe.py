@@ -15,7 +15,7 @@ SMALLEST_SIZE = 256  # every byte is a token, so that no text is unknown
 
 
 def learn_pairs(text: str, size: int | None = None) -> Any:
-    """A byte-level BPE tokeniser of `size` tokens, learnt from a text."""
+    """Train a byte-level BPE tokeniser of `size` tokens on a text."""
     tokenizers = _tokenizers()
     size = DEFAULT_SIZE if size is None else size
     if size < SMALLEST_SIZE:
@@ -35,19 +35,19 @@ def learn_pairs(text: str, size: int | None = None) -> Any:
 
 
 def pair_vocabulary(tokenizer: Any) -> tuple[str, ...]:
-    """The tokens in the order of their ids, in byte-level letters (a space is written Ġ)."""
+    """Return the tokens in the order of their ids, as byte-level characters (Ġ for a space)."""
     places = tokenizer.get_vocab()
     return tuple(sorted(places, key=lambda token: places[token]))
 
 
 def number_pairs(text: str, tokenizer: Any) -> NDArray[np.int32]:
-    """The ids of a text's tokens."""
+    """Return the ids of a text's tokens."""
     encoded = tokenizer.encode_batch_fast(_lines(text))
     return np.concatenate([np.asarray(line.ids, dtype=np.int32) for line in encoded])
 
 
 def join_pairs(tokens: Iterable[str]) -> str:
-    """The text that the tokens stand for."""
+    """Return the text of the tokens."""
     text: str = _tokenizers().decoders.ByteLevel().decode(list(tokens))
     return text
 

@@ -12,14 +12,14 @@ from attnlab.tasks.text.windows import LEFT_OUT, Windows, find_windows
 def estimate_classes(
     corpus: Corpus, *, queries: int = 5, following: int = 4, context: int = 35, min_count: int = 10
 ) -> SequenceClasses:
-    """The sequence classes of a corpus; see `find_windows` for what is chosen.
+    """Return the sequence classes of a corpus; `find_windows` says which words are chosen.
 
     Parameters
     ----------
     corpus : Corpus
         The text.
     queries : int, optional
-        How many query words.
+        Number of query words.
     following : int, optional
         Next words of each.
     context : int, optional
@@ -40,7 +40,7 @@ def estimate_classes(
 
 
 def classes_of(windows: Windows) -> SequenceClasses:
-    """The classes that the windows are samples of.
+    """Return the classes that the windows are samples of.
 
     P(l|m,n) is the share of token l among the kept tokens before (m, n), and the prior the share of
     the bigram among the windows. Nothing is smoothed: a token that never came before a bigram has

@@ -1,9 +1,14 @@
-"""Corpus: a text as token ids, in a part to learn from and a part to judge by."""
+"""Corpus: a text as token ids, in a training part and a validation part."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import io
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,15 +16,21 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
+from attnlab.files.folders import make_folder
+from attnlab.files.netcdf import verify_open, write_with_seal
+from attnlab.files.regular import open_regular
 from attnlab.tasks.text import bpe
-from attnlab.tasks.text.cache import cache_folder, keep_arrays, read_arrays
 from attnlab.tasks.text.sources import RawText, read_source
-from attnlab.tasks.text.words import count_vocabulary, number_words, split_words
 
 Tokens = Literal["word", "bpe"]
 # Part of the cache's keys: raise it when the same text gives other tokens.
 TOKEN_VERSION = 1
+UNKNOWN = "<unk>"
+# A token is one of the marks . , ( ) ! ? ' or a run of anything else. Quotation marks, colons and
+# semicolons part words and are dropped; a line's end is a space like any other.
+_TOKEN = re.compile(r"[.,()!?']|[^\s.,()!?'\";:]+")
 
 
 @dataclass(frozen=True)
@@ -33,9 +44,9 @@ class Source:
     tokens : {"word", "bpe"}, optional
         "word" or "bpe".
     vocab_size : int, optional
-        Keep so many tokens.
+        Number of tokens to keep.
     validation : str, optional
-        A text file to judge by.
+        A text file to validate on.
     digest : str, optional
         Of the corpus that it was; a text that has changed since is refused.
     """
@@ -66,7 +77,7 @@ class Corpus:
     Parameters
     ----------
     name : str
-        What it is called.
+        Name of the text.
     tokens : {"word", "bpe"}
         "word" (basic English, lower case) or "bpe" (bytes and pairs).
     vocabulary : tuple
@@ -104,7 +115,7 @@ class Corpus:
         return 0 if self.tokens == "word" else None
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some token ids; words are joined by spaces."""
+        """Return the text of some token ids; words are joined by spaces."""
         tokens = [self.vocabulary[int(i)] for i in ids]
         return " ".join(tokens) if self.tokens == "word" else bpe.join_pairs(tokens)
 
@@ -133,9 +144,9 @@ def open_corpus(
     tokens : {"word", "bpe"}, optional
         "word", lower-cased basic English, or "bpe", byte pairs (extra `text`).
     vocab_size : int, optional
-        Keep so many tokens, <unk> among them; all words by default, 4096 for "bpe".
+        Number of tokens to keep, <unk> among them; all words by default, 4096 for "bpe".
     validation : str or path, optional
-        A text file to judge by, instead of the source's own part or its last tenth.
+        A text file to validate on, instead of the source's own part or its last tenth.
     cache : path, optional
         The folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
     """
@@ -179,7 +190,7 @@ def _check(tokens: Any, vocab_size: int | None) -> None:
 def _number(
     text: RawText, tokens: Tokens, vocab_size: int | None
 ) -> dict[str, NDArray[np.generic]]:
-    """The ids of both parts, and the vocabulary as UTF-8 lines (no token has a line's end)."""
+    """Return the ids of both parts, and the vocabulary as UTF-8 lines (no token has a newline)."""
     if tokens == "word":
         words = list(split_words(text.train))
         vocabulary = count_vocabulary(words, vocab_size)
@@ -200,3 +211,67 @@ def _digest(*parts: bytes) -> str:
         sha.update(len(part).to_bytes(8, "little"))
         sha.update(part)
     return sha.hexdigest()
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def split_words(text: str) -> Iterator[str]:
+    """Yield lower-cased basic English tokens: "It's (so)." gives it ' s ( so ) ."""
+    return (match.group() for match in _TOKEN.finditer(text.lower()))
+
+
+def count_vocabulary(words: Iterable[str], size: int | None = None) -> tuple[str, ...]:
+    """Return <unk> and then the words, most frequent first, in alphabetical order where equal.
+
+    With `size`, only the most frequent ones, so that with <unk> there are `size` words.
+    """
+    counts = Counter(words)
+    counts.pop(UNKNOWN, None)  # WikiText marks its rare words so
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    return (UNKNOWN, *ranked[: None if size is None else size - 1])
+
+
+def number_words(words: Iterable[str], vocabulary: tuple[str, ...]) -> NDArray[np.int32]:
+    """Return the index of each word in the vocabulary, 0 for one that is not in it."""
+    places = {word: place for place, word in enumerate(vocabulary)}
+    return np.fromiter((places.get(word, 0) for word in words), dtype=np.int32)
+
+
+# -- cache: arrays in files named by the hash of what they were made from ------------------------
+
+
+def cache_folder() -> Path:
+    """Return $ATTNLAB_CACHE, or attnlab in the user's cache folder."""
+    chosen = os.environ.get("ATTNLAB_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "attnlab"
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[np.generic]] | None:
+    """Return the arrays that were kept, or None: an absent or damaged file is made again.
+
+    Files are sealed as results are: numpy believes the size that stands before an array, and would
+    return a part of a damaged file without an error.
+    """
+    try:
+        with open_regular(path) as file:
+            verify_open(file, path)
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as kept:
+                return {name: kept[name] for name in kept.files}
+    except (OSError, ValueError):
+        return None
+
+
+def keep_arrays(path: Path, arrays: dict[str, NDArray[np.generic]], *, inside: Path) -> None:
+    """Write arrays to a file in the folder `inside`, whole or not at all; warn where it fails."""
+    try:
+        make_folder(path.parent, inside=inside)
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **arrays)
+        with atomic_path(path, inside=inside) as temporary:
+            write_with_seal(temporary, content)
+    except (OSError, InputError) as problem:
+        warnings.warn(f"the token cache is not used: {problem}", stacklevel=2)

@@ -9,8 +9,7 @@ import numpy as np
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import is_torch, to_numpy
-from attnlab.tasks.text.corpus import Corpus
-from attnlab.tasks.text.words import UNKNOWN
+from attnlab.tasks.text.corpus import UNKNOWN, Corpus
 
 
 def corpus_of_ids(ids: Any, *, names: Any, context: int) -> tuple[Corpus, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Where text comes from: what every Python carries, files and folders, WikiText."""
+"""Sources of text: the documentation of Python itself, files and folders, WikiText."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHOICES = f"give builtin, {', '.join(WIKITEXT)}, or a file or folder that is th
 
 @dataclass(frozen=True)
 class RawText:
-    """A text in two parts: one to learn from and one to judge by."""
+    """A text in two parts, for training and for validation."""
 
     name: str
     train: str
@@ -40,7 +40,7 @@ class RawText:
 
 
 def read_source(source: str | Path, validation: str | Path | None = None) -> RawText:
-    """The text of "builtin", a file, a folder, or else "wikitext-2" or "wikitext-103".
+    """Return the text of "builtin", a file, a folder, or else "wikitext-2" or "wikitext-103".
 
     A folder that is split into files (train.txt and valid.txt, or wiki.train.tokens and so on) is
     read so; of any other folder, all .txt files in alphabetical order are one text. A text without
@@ -63,7 +63,7 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Raw
             held = read_text(Path(validation))
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"validation: {validation} is no file; give a text file"
+                f"validation: {validation} is not a file; give a text file"
             ) from None
     if held is None:
         train, held = _hold_out(train)
@@ -71,7 +71,7 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Raw
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 file with something in it."""
+    """Read a UTF-8 file that is not empty."""
     # characters take up to four times the room of bytes, and lists of tokens more
     data = read_regular(path, most=machine_memory() // 16, advice="give a part of it")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
@@ -92,7 +92,7 @@ def read_text(path: Path) -> str:
 
 
 def builtin_text() -> str:
-    """The documentation topics of the standard library, as plain paragraphs.
+    """Return the documentation topics of the standard library, as plain paragraphs.
 
     Topics quote each other, so a paragraph is kept where it comes first only: else a validation
     part would have been learnt by heart. The text differs a little between versions of Python.
@@ -176,7 +176,7 @@ def _download(name: str) -> tuple[str, str]:
 
 @contextmanager
 def _no_retries_offline() -> Iterator[None]:
-    """Where the hub does not answer, let its library look into its cache alone.
+    """Let the hub's library use its cache alone if the hub does not answer.
 
     It would try again for half a minute before it does.
     """
@@ -187,7 +187,7 @@ def _no_retries_offline() -> Iterator[None]:
     try:
         HfApi().dataset_info(WIKITEXT_AT_THE_HUB, timeout=HUB_PATIENCE)
     except HfHubHTTPError:
-        pass  # an answer, if not a good one: whoever asks next gets it and says so
+        pass  # an answer, even if an error: the next request gets it and reports it
     except Exception:
         constants.HF_HUB_OFFLINE = True
     try:

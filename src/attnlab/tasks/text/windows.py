@@ -15,7 +15,7 @@ LEFT_OUT = -1  # in place of a contextual token that is too rare to count
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Every place of a text where a query m is followed by n, for some bigrams (m, n).
+    """Every position of a text where a query m is followed by n, for some bigrams (m, n).
 
     vocabulary: the tokens that are kept, most frequent first. query, next_token: m and n of each
     class, as places in the vocabulary. tokens: (window, T - 1), the tokens before the query, and
@@ -38,7 +38,7 @@ class Windows:
         return self.tokens.shape[1] + 1
 
     def counts(self, windows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.int64]:
-        """How often each token of the vocabulary occurs in each of some windows."""
+        """Return the counts of each token of the vocabulary in some of the windows."""
         tokens = self.tokens[windows]
         counts = np.zeros((len(tokens), len(self.vocabulary) + 1), dtype=np.int64)
         np.add.at(counts, (np.arange(len(tokens))[:, None], tokens), 1)
@@ -48,13 +48,13 @@ class Windows:
 def find_windows(
     corpus: Corpus, *, queries: int = 5, following: int = 4, context: int = 35, min_count: int = 10
 ) -> Windows:
-    """The windows of the training part that end in its most frequent bigrams of words.
+    """Return the windows of the training part that end in its most frequent bigrams of words.
 
-    queries: how many query tokens m, the most frequent ones that will do. following: how many next
-        tokens n for each, its most frequent ones. A next token serves one query only, the more
+    queries: number of query tokens m, the most frequent ones that qualify. following: number of
+        next tokens n for each, its most frequent ones. A next token serves one query only, the more
         frequent one, so that n determines m (the paper's m = psi(n)).
     context: T, the query included; places with fewer than T - 1 tokens before them are not used.
-    min_count: a bigram, or a contextual token, is used if it is seen at least so often: a bigram in
+    min_count: a bigram, or a contextual token, is used if its count is at least this: a bigram in
         the text, a token in all windows together (a token near several queries counts for each).
 
     Queries and next tokens are words, which have a letter; marks of punctuation are context only.
@@ -112,7 +112,7 @@ def find_windows(
 def _choose(
     bigrams: NDArray[np.int64], corpus: Corpus, queries: int, following: int, min_count: int
 ) -> NDArray[np.int64]:
-    """The bigrams to use, as m V + n: query by query, each with its next tokens in turn."""
+    """Return the bigrams to use, as m V + n: query by query, each with its next tokens in turn."""
     V = corpus.vocab_size
     is_word = np.array([any(map(str.isalpha, corpus.decode([token]))) for token in range(V)])
     if corpus.unknown is not None:

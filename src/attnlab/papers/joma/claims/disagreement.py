@@ -1,4 +1,4 @@
-"""Where the two papers disagree, on the same classes: one-hot or not, freeze or dilution.
+"""Disagreements of the two papers, on the same classes: one-hot or not, freeze or dilution.
 
 JoMA's side is as we know it. Both claims are made from one map: models, with and without residual,
 activation, width and weight decay, over eta_z/eta_y. `./lab audit --claim one-hot-or-not --claim
@@ -7,8 +7,7 @@ freeze-or-dilution` prints it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -23,52 +22,30 @@ from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
 
 from ..model import Joint
-from .runs import PAIRS, stepped_long, trained_long
+from .runs import PAIRS, in_training, trained_long
 
 RATIOS = (0.3, 1.0, 3.0)  # eta_z over eta_y
 ONE_HOT, QUIET = 0.9, 0.1
 DECAY = 1e-3
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A model, its weight decay, and how its flow is followed."""
-
-    model: SequenceModel
-    decay: float = 0.0
-    run: Callable[..., xr.Dataset] = trained_long
-
-
-def _relu(hidden: int, *, residual: bool = True, decay: float = 0.0) -> Trained:
-    model = Joint(hidden=hidden, activation="relu", residual=residual)
-    return Trained(model, decay, stepped_long)
-
-
-MODELS: dict[str, Trained] = {
-    "Scan and Snap": Trained(Extended()),
-    "Scan and Snap, not normalised": Trained(Extended(normalization="none")),
-    "Joint": Trained(Joint()),
-    "Joint, no residual": Trained(Joint(residual=False)),
-    "Joint, 16 linear": Trained(Joint(hidden=16)),
-    "Joint, 16 GELU": Trained(Joint(hidden=16, activation="gelu")),
-    "Joint, 16 ReLU": _relu(16),
-    "Joint, 16 ReLU, no residual": _relu(16, residual=False),
-    "Joint, 64 ReLU": _relu(64),
-    "Joint, weight decay": Trained(Joint(), DECAY),
-    "Joint, 16 ReLU, weight decay": _relu(16, decay=DECAY),
-    "Joint, 16 GELU, weight decay": Trained(Joint(hidden=16, activation="gelu"), DECAY),
+MODELS: dict[str, SequenceModel] = {
+    "Scan and Snap": Extended(),
+    "Scan and Snap, not normalised": Extended(normalization="none"),
+    "Joint": Joint(),
+    "Joint, no residual": Joint(residual=False),
+    "Joint, 16 linear": Joint(hidden=16),
+    "Joint, 16 GELU": Joint(hidden=16, activation="gelu"),
+    "Joint, 16 ReLU": Joint(hidden=16, activation="relu"),
+    "Joint, 16 ReLU, no residual": Joint(hidden=16, activation="relu", residual=False),
+    "Joint, 64 ReLU": Joint(hidden=64, activation="relu"),
 }
-NORMALISED = "Scan and Snap"
-DECAYED = tuple(name for name, of in MODELS.items() if of.decay)
-FREE = tuple(name for name, of in MODELS.items() if not of.decay)
-WIDE = (
-    "Joint, 16 linear",
-    "Joint, 16 GELU",
-    "Joint, 16 ReLU",
-    "Joint, 16 ReLU, no residual",
-    "Joint, 64 ReLU",
-)
-NARROW = ("Scan and Snap, not normalised", "Joint", "Joint, no residual")
+DECAYED = {
+    f"{name}, weight decay": MODELS[name] for name in ("Joint", "Joint, 16 ReLU", "Joint, 16 GELU")
+}
+NORMALISED, *UNNORMALISED = MODELS
+WIDE = [name for name in UNNORMALISED if getattr(MODELS[name], "hidden", None)]
+NARROW = [name for name in UNNORMALISED if name not in WIDE]
 
 
 @cache
@@ -77,8 +54,9 @@ def disagreement_map() -> xr.Dataset:
     far entropy is then above its lowest; `late`, how much attention moves in the last tenth of a
     decade, over the most that it ever does."""
     found: dict[str, list[NDArray[np.float64]]] = {"top": [], "rise": [], "late": []}
-    for of in MODELS.values():
-        run = of.run(replace(PAIRS, model=of.model), tuple((1.0, r) for r in RATIOS), of.decay)
+    for name, model in (MODELS | DECAYED).items():
+        decay = DECAY if name in DECAYED else 0.0
+        run = trained_long(replace(PAIRS, model=model), tuple((1.0, r) for r in RATIOS), decay)
         A = run["attention"].transpose("run", "time", "sequence_class", "token")
         H = measures.entropy(run).mean("sequence_class").transpose("run", "time").values
         moved = np.abs(np.diff(A.values, axis=1)).sum(-1).mean(-1)
@@ -87,13 +65,13 @@ def disagreement_map() -> xr.Dataset:
         found["late"].append(moved[:, -1] / moved.max(1))
     return xr.Dataset(
         {name: (("model", "ratio"), values) for name, values in found.items()},
-        {"model": list(MODELS), "ratio": list(RATIOS)},
+        {"model": [*MODELS, *DECAYED], "ratio": list(RATIOS)},
     )
 
 
 def _per_model(of: xr.DataArray) -> str:
     """A map's values for each model, over the ratios."""
-    return "; ".join(f"{name} {listed(of.sel(model=name).values, '.2f')}" for name in MODELS)
+    return "; ".join(f"{row['model'].item()} {listed(row.values, '.2f')}" for row in of)
 
 
 @claim(
@@ -115,32 +93,18 @@ def one_hot_or_not(s: Case) -> Measurement:
     One-hot is read as a share of 0.9, at t = 10^4.
     """
     top = disagreement_map()["top"]
-    narrow, wide = top.sel(model=list(NARROW)).values, top.sel(model=list(WIDE)).values
+    narrow, wide = top.sel(model=NARROW).values, top.sel(model=WIDE).values
     normal = top.sel(model=NORMALISED).values
+    others = np.concatenate([narrow, wide])
+    winners = (
+        ("Scan and Snap's winners", ONE_HOT, normal, BELOW),
+        ("winners without normalisation, against those", normal.max(), others, ABOVE),
+        ("without hidden layer, against 0.9", ONE_HOT, narrow, ABOVE),
+        ("with hidden layer, eta_z <= eta_y, against 0.9", ONE_HOT, wide[:, :-1], BELOW),
+        ("with hidden layer, eta_z = 3 eta_y, against 0.9", ONE_HOT, wide[:, -1], ABOVE),
+    )
     return Measurement(
-        Check("Scan and Snap's winners", ONE_HOT, normal, BELOW, training=True),
-        Check(
-            "winners without normalisation, against those",
-            normal.max(),
-            np.concatenate([narrow, wide]),
-            ABOVE,
-            training=True,
-        ),
-        Check("without hidden layer, against 0.9", ONE_HOT, narrow, ABOVE, training=True),
-        Check(
-            "with hidden layer, eta_z <= eta_y, against 0.9",
-            ONE_HOT,
-            wide[:, :-1],
-            BELOW,
-            training=True,
-        ),
-        Check(
-            "with hidden layer, eta_z = 3 eta_y, against 0.9",
-            ONE_HOT,
-            wide[:, -1],
-            ABOVE,
-            training=True,
-        ),
+        *(Check(what, than, top, sign, training=True) for what, than, top, sign in winners),
         training_number=float(normal.max()),
         note="mean share of the winners at eta_z/eta_y = 0.3, 1, 3: " + _per_model(top),
     )
@@ -165,44 +129,20 @@ def freeze_or_dilution(s: Case) -> Measurement:
     10^4; a rise is above 0.001.
     """
     found = disagreement_map()
-    free = found.sel(model=list(FREE))
+    free = found.sel(model=list(MODELS))
     rise, late = free["rise"].values, free["late"].values
     diluted = found["rise"].sel(model=list(DECAYED), ratio=RATIOS[-1]).values
+    slow = "attention moves less than a tenth as fast in the end, eta_z >= eta_y"
+    fastest = "the fastest in the end, eta_z = 0.3 eta_y"
     restless = int((late[:, 0] >= QUIET).sum())
     return Measurement(
-        Check(
-            "attention moves less than a tenth as fast in the end, eta_z >= eta_y",
-            QUIET,
-            late[:, 1:],
-            BELOW,
-            training=True,
-        ),
-        Check(
-            "the fastest in the end, eta_z = 0.3 eta_y",
-            QUIET,
-            late[:, 0].max(),
-            ABOVE,
-            training=True,
-        ),
-        Check(
-            "entropy does not rise from its lowest",
-            1e-3,
-            rise,
-            BELOW,
-            relative=False,
-            training=True,
-        ),
-        Check(
-            "with weight decay it does, eta_z = 3 eta_y",
-            0.05,
-            diluted,
-            ABOVE,
-            relative=False,
-            training=True,
-        ),
+        Check(slow, QUIET, late[:, 1:], BELOW, training=True),
+        Check(fastest, QUIET, late[:, 0].max(), ABOVE, training=True),
+        in_training("entropy does not rise from its lowest", 1e-3, rise, BELOW),
+        in_training("with weight decay it does, eta_z = 3 eta_y", 0.05, diluted, ABOVE),
         training_number=float(restless),
         note=f"late motion over its peak at eta_z/eta_y = 0.3, 1, 3: {_per_model(found['late'])}; "
-        f"at eta_z = 0.3 eta_y {restless} of {len(FREE)} models without weight decay are above "
+        f"at eta_z = 0.3 eta_y {restless} of {len(MODELS)} models without weight decay are above "
         f"{QUIET:g}; with weight decay {DECAY:g} and eta_z = 3 eta_y entropy rises from its lowest "
         f"by {listed(diluted, '.2f')}: here entropy rises only where weights tend to a mu "
         "(joma-dip), by decay, and attention outruns them",

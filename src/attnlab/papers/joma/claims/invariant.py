@@ -16,20 +16,8 @@ from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
 from .. import theory
 from ..model import Joint
 from ..predict import IN_SIZE, SMALL, joint_model
-from .runs import (
-    DRAWS,
-    PAIRS,
-    TOY,
-    TOY_EARLY,
-    factorises,
-    fixed_mean,
-    implied,
-    in_play,
-    one_query,
-    orthonormal,
-    toy_draws,
-    trained,
-)
+from . import runs
+from .runs import PAIRS, TOY, TOY_EARLY, in_play, in_training, one_query, orthonormal, trained
 
 SHORT = replace(PAIRS, steps=100.0)
 # Two queries with two classes each, which share common tokens.
@@ -60,20 +48,17 @@ def _velocities(case: Case) -> Check:
 def _errors(s: Case, rung: str) -> NDArray[np.float64]:
     """The largest error of z at each record, over how far z has moved by then."""
     z = in_play(trained(s)["attention_logits"], s)
-    found = in_play(implied(s)["implied_logits"].sel(rung=rung), s)
+    found = in_play(runs.implied(s)["implied_logits"].sel(rung=rung), s)
     moved = np.abs(z - z[0]).max((-2, -1))
     return np.asarray(np.abs(found - z).max((-2, -1))[1:] / moved[1:])
 
 
 def _exact(s: Case) -> Measurement:
     z = in_play(trained(s)["attention_logits"], s)
-    found = in_play(implied(s)["implied_logits"].sel(rung="joma"), s)
+    found = in_play(runs.implied(s)["implied_logits"].sel(rung="joma"), s)
     size = np.abs(z).max()
     return Measurement(
-        _velocities(s),
-        Check(
-            "z in training, over its largest", found / size, z / size, relative=False, training=True
-        ),
+        _velocities(s), in_training("z in training, over its largest", found / size, z / size)
     )
 
 
@@ -128,7 +113,7 @@ def _range(of: xr.DataArray) -> str:
     r"b b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$",
     relation=LEADING,
     case=TOY_EARLY,
-    hypotheses=(orthonormal, one_query, fixed_mean, factorises),
+    hypotheses=(orthonormal, one_query, runs.fixed_mean, runs.factorises),
     tolerance=IN_SIZE,
     code=("softmax_invariant", "joint_assumptions"),
     test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
@@ -139,20 +124,14 @@ def joma_softmax(s: Case) -> Measurement:
     long as b-bar and factorisation are within a tenth. Drift and residual of a tenth each are
     allowed, and drift counts by its integral.
     """
-    draws = toy_draws()
+    draws = runs.toy_draws()
     inside = (draws["drift"] <= SMALL) & (draws["residual"] <= SMALL)
     until = inside.argmin("time") - 1  # the last record up to which both hold
     last = draws.isel(time=until)
     return Measurement(
-        Check(
-            "error of z where the hypotheses last hold",
-            0.0,
-            last["fixed"].values,
-            relative=False,
-            training=True,
-        ),
+        in_training("error of z where the hypotheses last hold", 0.0, last["fixed"].values),
         training_number=float(last["fixed"].max()),
-        note=f"over {DRAWS} draws of the toy, each at the last record up to which drift and "
+        note=f"over {runs.DRAWS} draws of the toy, each at the last record up to which drift and "
         f"residual are below {SMALL:g} (t = {_range(last['time'])}): the error is "
         f"{_range(last['fixed'])} of how far z has moved (mean {float(last['fixed'].mean()):.2g})",
     )
@@ -175,11 +154,11 @@ def joma_correlation(s: Case) -> Measurement:
     """Compare z from the weights v, with b-bar as it starts, by Pearson's correlation over tokens
     at t = 200 (2,000 steps at 0.1), in 30 draws. Near 1 is read as above 0.95.
     """
-    end = toy_draws()["correlation"].isel(time=-1)
+    end = runs.toy_draws()["correlation"].isel(time=-1)
     return Measurement(
         Check("correlation at the end", 0.95, end.values, training=True),
         training_number=float(end.min()),
-        note=f"over {DRAWS} draws of the toy the correlation is {float(end.min()):.3f} to "
+        note=f"over {runs.DRAWS} draws of the toy the correlation is {float(end.min()):.3f} to "
         f"{float(end.max()):.3f}",
     )
 
@@ -202,30 +181,14 @@ def joma_size(s: Case) -> Measurement:
     has moved, in 30 draws; the corrected form is 1/2 sum v^2 less the integral of b-bar d(|v|^2/2).
     The tolerance is that of joma-softmax; its premise is that b-bar stays within a tenth.
     """
-    draws = toy_draws().isel(time=-1)
+    draws = runs.toy_draws().isel(time=-1)
     fixed, moving, drift = (draws[name] for name in ("fixed", "moving", "drift"))
     return Measurement(
-        Check("error of z, b-bar fixed", 0.0, fixed.values, relative=False, training=True),
-        Check(
-            "error of z, b-bar moving",
-            0.0,
-            moving.values,
-            relative=False,
-            form="corrected",
-            training=True,
-        ),
-        Check(
-            "drift of b-bar",
-            SMALL,
-            drift.values,
-            AT_MOST,
-            relative=False,
-            tolerance=0.0,
-            form="premise",
-            training=True,
-        ),
+        in_training("error of z, b-bar fixed", 0.0, fixed.values),
+        in_training("error of z, b-bar moving", 0.0, moving.values, form="corrected"),
+        in_training("drift of b-bar", SMALL, drift.values, AT_MOST, tolerance=0.0, form="premise"),
         training_number=float(fixed.mean()),
-        note=f"over {DRAWS} draws of the toy: at t = {s.steps:g} b-bar has moved by "
+        note=f"over {runs.DRAWS} draws of the toy: at t = {s.steps:g} b-bar has moved by "
         f"{_range(drift)} of attention; with it fixed the error is {_range(fixed)} of how far z "
         f"has moved, with it moving (ours) {_range(moving)}, mean {float(moving.mean()):.2g}, and "
         f"below {IN_SIZE:g} in {int((moving <= IN_SIZE).sum())} draws",
@@ -261,30 +224,10 @@ def joma_several_queries(s: Case) -> Measurement:
     alone, shared = (_errors(s, rung)[-1] for rung in ("joma", "joma-moving"))
     return Measurement(
         _velocities(s),
-        Check(
-            "each z_m from the whole of v",
-            0.0,
-            alone,
-            relative=False,
-            tolerance=PERCENT,
-            training=True,
-        ),
-        Check(
-            "the sum over queries",
-            total / most,
-            whole / most,
-            relative=False,
-            form="corrected",
-            training=True,
-        ),
-        Check(
-            "each z_m by its own share of v'",
-            0.0,
-            shared,
-            relative=False,
-            tolerance=PERCENT,
-            form="corrected",
-            training=True,
+        in_training("each z_m from the whole of v", 0.0, alone, tolerance=PERCENT),
+        in_training("the sum over queries", total / most, whole / most, form="corrected"),
+        in_training(
+            "each z_m by its own share of v'", 0.0, shared, tolerance=PERCENT, form="corrected"
         ),
         training_number=float(alone),
         note=f"from the whole of v each z_m is off by {alone:.2f} of its size; their sum is exact, "

@@ -14,7 +14,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL
 from .. import theory
 from ..model import Joint
 from ..predict import SMALL
-from .runs import PAIRS, implied, in_play, one_query, trained
+from .runs import PAIRS, implied, in_play, in_training, one_query, trained
 
 DELTA = theory.delta(PAIRS)[0]
 BLOW_UP = theory.blow_up_time(DELTA)
@@ -91,24 +91,14 @@ def joma_erf(s: Case) -> Measurement:
     good = part[off <= SMALL][-1]
     return Measurement(
         Check("the law and its equation", flow.weights, law.weights, relative=False),
-        Check(
-            "error of v up to t*",
-            0.0,
-            off.max(),
-            AT_MOST,
-            relative=False,
-            tolerance=SMALL,
-            training=True,
-        ),
-        Check(
+        in_training("error of v up to t*", 0.0, off.max(), AT_MOST, tolerance=SMALL),
+        in_training(
             "change of the incoming gradient up to t*",
             SMALL,
             change.max(),
             AT_MOST,
-            relative=False,
             tolerance=0.0,
             form="premise",
-            training=True,
         ),
         number=BLOW_UP,
         training_number=float(good),
@@ -148,15 +138,7 @@ def joma_winner(s: Case) -> Measurement:
         Check("share of each class's winner at t*", 0.99, share.max(1), ABOVE),
         Check("where the others freeze", frozen[finite], length[finite], EQUAL, tolerance=1e-6),
         Check("share of each class's winner at 2 t*", 0.99, top[-1], ABOVE, training=True),
-        Check(
-            "change of the incoming gradient",
-            SMALL,
-            change,
-            AT_MOST,
-            relative=False,
-            form="premise",
-            training=True,
-        ),
+        in_training("change of the incoming gradient", SMALL, change, AT_MOST, form="premise"),
         number=float(np.where(finite, frozen, 0.0).max()),
         training_number=float(top[-1].mean()),
     )

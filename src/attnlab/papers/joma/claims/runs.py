@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.models.sequence import SequenceModel
 from attnlab.simulation import Flow, Motion, Optimizer, Steps, simulate
-from attnlab.tasks.classes import SequenceClasses, single_common
-from attnlab.theory import Case, Hypothesis
+from attnlab.tasks.classes import single_common
+from attnlab.theory import Case, Check, Hypothesis
 from attnlab.theory.relation import AT_MOST, EQUAL
 
 from ..classes import joma_toy
@@ -20,6 +19,8 @@ from ..invariants import joint_invariants
 from ..model import Joint
 from ..predict import SMALL, joint_model
 
+# A check of numbers from training, in units of their own.
+in_training = partial(Check, relative=False, training=True)
 Rates = tuple[tuple[float, float], ...]
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps
@@ -28,31 +29,25 @@ STEP = 0.1  # of time, where the flow is followed by small steps
 TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
 DRAWS = 30  # of the toy, half of whose frequencies are random; TOY is the first
 # A third of that time, in which b-bar has moved by less than a tenth.
-TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5, scale=0.0))
+TOY_EARLY = replace(TOY, steps=65.0)
 # One common token and three distinct ones for each of three classes.
 PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0, 1e4)
 
 
-def _simulated(
-    classes: SequenceClasses,
-    motion: Motion,
-    rates: Rates,
-    model: SequenceModel,
-    *,
-    what: tuple[str, ...],
-    at: Sequence[float],
-    step: float = 1.0,
+@lru_cache(maxsize=16)
+def _trained(
+    s: Case, motion: Motion, rates: Rates, at: tuple[float, ...], step: float = 1.0
 ) -> xr.Dataset:
     """Train at several pairs of learning rates (dim `run`), each times the length of a step."""
     eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
     result = simulate(
-        classes,
-        model=model,
+        s.classes,
+        model=s.model,
         motion=motion,
         gradient="population",
         eta_y=step * eta_y,
         eta_z=step * eta_z,
-        what=what,
+        what=("attention", "logits", "loss"),
         at=at,
         dtype="float64",
         progress=False,
@@ -60,58 +55,32 @@ def _simulated(
     return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
 
 
-@lru_cache(maxsize=16)
-def _run(
-    classes: SequenceClasses,
-    rates: Rates,
-    at: tuple[float, ...],
-    model: SequenceModel,
-    decay: float = 0.0,
-) -> xr.Dataset:
-    what = ("attention", "logits", "loss")
-    return _simulated(classes, Flow(at[-1], weight_decay=decay), rates, model, what=what, at=at)
-
-
 def trained(s: Case) -> xr.Dataset:
     """Train the gradient flow of a case, recorded at even times."""
     at = tuple(np.linspace(0.0, s.steps, RECORDS).tolist())
-    return _run(s.classes, ((s.eta_y, s.eta_z),), at, s.model).isel(run=0)
+    return _trained(s, Flow(s.steps), ((s.eta_y, s.eta_z),), at).isel(run=0)
 
 
 def trained_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
     """Train the gradient flow at several pairs of learning rates (dim `run`).
 
-    It is recorded at times in even ratios.
-    """
-    at = (0.0, *np.geomspace(0.1, s.steps, 61).tolist())
-    return _run(s.classes, rates, at, s.model, weight_decay)
-
-
-def stepped_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
-    """Train as `trained_long` does, by small steps.
-
-    The flow of a ReLU comes to slide along the boundary where a unit turns off, and its solver
-    stalls there.
+    It is recorded at times in even ratios. A ReLU is followed by small steps: its flow comes to
+    slide along the boundary where a unit turns off, and the solver stalls there.
     """
     times = np.append(0.0, np.geomspace(STEP, s.steps, 61))
+    if getattr(s.model, "activation", None) != "relu":
+        flow = Flow(s.steps, weight_decay=weight_decay)
+        return _trained(s, flow, rates, tuple(times.tolist()))
     at = np.unique(np.round(times / STEP).astype(np.int64))
-    plain = Optimizer(momentum=0.0, weight_decay=weight_decay)
-    motion = Steps(int(at[-1]), optimizer=plain)
-    what = ("attention", "loss")
-    run = _simulated(s.classes, motion, rates, s.model, what=what, at=at.tolist(), step=STEP)
+    motion = Steps(int(at[-1]), optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay))
+    run = _trained(s, motion, rates, tuple(at.tolist()), STEP)
     return run.rename(step="time").assign_coords(time=STEP * at)
 
 
 @lru_cache(maxsize=8)
-def _implied(
-    classes: SequenceClasses, eta_y: float, eta_z: float, steps: float, model: SequenceModel
-) -> xr.Dataset:
-    return joint_invariants(trained(Case(classes, eta_y, eta_z, steps, model=model)))
-
-
 def implied(s: Case) -> xr.Dataset:
     """Return what the invariants imply along the training of a case, and their assumptions."""
-    return _implied(s.classes, s.eta_y, s.eta_z, s.steps, s.model)
+    return joint_invariants(trained(s))
 
 
 @cache

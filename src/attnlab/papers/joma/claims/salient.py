@@ -14,7 +14,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, LEADING
 
 from .. import theory
 from ..model import Joint
-from .runs import PAIRS, trained_long
+from .runs import PAIRS, in_training, trained_long
 
 # Theorem 4's picture, as we know it: 5,000 steps of 0.02 from 0.05.
 START, DRAWN = 0.05, 100.0
@@ -107,15 +107,13 @@ def joma_dip(s: Case) -> Measurement:
     return Measurement(
         Check("lowest against the start", start, low, BELOW),
         Check("lowest against the end", end, low, BELOW),
-        Check("the end above the lowest", 0.0, rise, ABOVE, relative=False, training=True),
-        Check(
+        in_training("the end above the lowest", 0.0, rise, ABOVE),
+        in_training(
             "growth of |v| in the last decade: is there a mu?",
             SETTLED,
             grown,
             AT_MOST,
-            relative=False,
             form="premise",
-            training=True,
         ),
         number=float(np.mean(end - low)),
         training_number=float(rise.max()),

@@ -11,7 +11,7 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL
 from .. import theory
 from ..classes import LatentTree, hblt
 from ..model import Joint
-from .runs import in_play, trained
+from .runs import in_play, in_training, trained
 
 DEPTH, RHO = 3, 0.8
 TREE = LatentTree((2,) * DEPTH, RHO, ((0.9, 0.1), (0.3, 0.7)))
@@ -70,14 +70,7 @@ def joma_siblings(s: Case) -> Measurement:
     tells = theory.discriminancy(s)[0]
     return Measurement(
         Check("co-occurrence falls with H", often[:-1], often[1:], BELOW),
-        Check(
-            "z of the sibling against its cousins",
-            cousins,
-            sibling,
-            ABOVE,
-            relative=False,
-            training=True,
-        ),
+        in_training("z of the sibling against its cousins", cousins, sibling, ABOVE),
         Check(
             "discriminancy of the sibling, against its cousins'",
             tells[2:4].max(),

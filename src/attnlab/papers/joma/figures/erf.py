@@ -12,7 +12,8 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Joint
@@ -20,6 +21,7 @@ from attnlab.plots import style
 from attnlab.simulation import Diverged, Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import classes_from
 
+TEXTS = Texts.beside(__file__)
 CLOSE = 0.01
 STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
 BEYOND = 10.0  # times t*: how long training with cross entropy is watched
@@ -108,25 +110,19 @@ def _lengths(run: Any, tokens: Any) -> Any:
 def draw(curves: xr.Dataset) -> Figure:
     """Draw (a) weights and the law, (b) the collapse, (c) the same with cross entropy."""
     time, tokens = curves["time"].values, curves.sizes["token"]
-    shown = np.unique(np.linspace(0, tokens - 1, 6).astype(int))
+    shown = curves.isel(token=np.unique(np.linspace(0, tokens - 1, 6).astype(int)))
+    held, every = shown.sel(loss="held"), max(time.size // 14, 1)
+    labels = [f"{share:.2g}" for share in (shown["delta"] / curves["delta"][0]).values]
+    dots = {"linestyle": "none", "marker": "o", "markersize": 2.5}
     top = 1.15 * float(curves["law"].isel(token=0, time=-1))
     with style.page(2.7) as figure:
         axes = figure.subplots(1, 3)
-        for token, colour in zip(shown, style.ordered(shown.size), strict=True):
-            of = curves.isel(token=int(token))
-            axes[0].plot(time, of["law"], color=colour, alpha=0.5, linewidth=2.2)
-            axes[0].plot(
-                time,
-                of["weight"].sel(loss="held"),
-                color=colour,
-                linestyle="none",
-                marker="o",
-                markersize=2.5,
-                markevery=max(time.size // 14, 1),
-                label=f"{float(of['delta'] / curves['delta'][0]):.2g}",
-            )
-            axes[1].plot(time[1:], of["share"].sel(loss="held")[1:] * time[1:], color=colour)
-            axes[2].plot(curves["later"], of["trained_weight"], color=colour)
+        for ax in axes:
+            ax.set_prop_cycle(color=style.ordered(len(labels)))
+        axes[0].plot(time, held["law"], alpha=0.5, linewidth=2.2)
+        axes[0].plot(time, held["weight"], markevery=every, label=labels, **dots)
+        axes[1].plot(time[1:], held["share"][1:] * held["time"][1:])
+        axes[2].plot(shown["later"], shown["trained_weight"])
         axes[0].axvline(float(curves["blow_up"]), color=style.ACCENT, linewidth=1)
         axes[0].set_ylim(0, top)
         axes[1].plot(time, time, color=style.OUTLINE, linewidth=0.8, linestyle=":")
@@ -163,42 +159,18 @@ def judge(curves: xr.Dataset) -> Judgement:
         "trained_loss_at_blow_up": float(at_blow_up["trained_loss"]),
         "trained_loss_at_the_end": float(at_the_end["trained_loss"]),
     }
-    law, beyond = float(curves["law"].isel(token=0, time=-1)), float(curves["later"][-1])
-    first = float(curves["trained_loss"][0])
-    headline = (
-        f"With the gradient held, all {curves.sizes['token']} tokens lie on one line to "
-        f"{collapse:.0e}, and the flow ends at {blow_up:.6f} t*. With cross entropy they leave it "
-        f"by {100 * numbers['trained_collapse_error']:.2g} % by then, and nothing is infinite: the "
-        f"largest |v| is {numbers['trained_winner_at_blow_up']:.2f}, and "
-        f"{numbers['trained_winner_at_the_end']:.2f} at {beyond:g} t*."
-    )
-    summary = (
-        f"{headline} At {last:g} t* = {last * curves.attrs['blow_up_time']:.4g}, where the winner "
-        f"has |v| = {law:.2f} by the law, the others are within {100 * gap:.2g} % of where they "
-        f"freeze. In training the gradient fades as the loss falls (from {first:.2f} to "
-        f"{numbers['trained_loss_at_blow_up']:.2f} at {last:g} t* and "
-        f"{numbers['trained_loss_at_the_end']:.1g} at {beyond:g} t*). A flow down a loss that has "
-        f"a lower bound reaches infinity only as time does, so that t* is a property of the "
-        f"assumption; with {int(curves.attrs['labels'])} labels the assumption is good until "
-        f"shortly before."
-    )
-    alt = (
-        "Left: |v| of six tokens against time over t*, on the curves of the erf law; the one with "
-        "the largest Delta runs away at t*. Middle: erf(|v|/sqrt 2) over Delta is one straight "
-        f"line for all. Right: with cross entropy |v| grows past t* and flattens, the largest at "
-        f"{numbers['trained_winner_at_the_end']:.1f}."
-    )
     as_said = collapse < CLOSE and abs(blow_up - 1) < CLOSE
-    return Judgement(Standing.HOLDS if as_said else Standing.FAILS, headline, summary, alt, numbers)
+    return TEXTS.judgement(
+        Standing.HOLDS if as_said else Standing.FAILS,
+        numbers,
+        tokens=curves.sizes["token"],
+        labels=curves.attrs["labels"],
+        law=float(curves["law"].isel(token=0, time=-1)),
+        last=last,
+        last_time=last * curves.attrs["blow_up_time"],
+        beyond=float(curves["later"][-1]),
+        first=float(curves["trained_loss"][0]),
+    )
 
 
-EXPERIMENT = Experiment(
-    name="erf",
-    kind="figure",
-    title="The erf law and its end in finite time",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="JoMA, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

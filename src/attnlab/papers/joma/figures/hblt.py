@@ -10,13 +10,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree
 from attnlab.plots import style
 
+TEXTS = Texts.beside(__file__)
 EXACT = 1e-12
 ERRORS = 4.5  # standard errors that a sampled share may be off by, the most of some dozens
 
@@ -66,23 +68,15 @@ def _one(recipe: Recipe, rho: float, on: float, progress: Progress) -> xr.Datase
 
 def draw(found: xr.Dataset) -> Figure:
     """A panel for each P(on): lines by the formula, crosses enumerated, dots sampled."""
-    colours = style.ordered(found.sizes["rho"])
+    dots = {"marker": "o", "markersize": 2.5, "linestyle": "none"}
     with style.page(2.7) as figure:
         axes = figure.subplots(1, found.sizes["on"], sharey=True, squeeze=False)[0]
         for ax, on in zip(axes, found["on"].values, strict=True):
-            for colour, rho in zip(colours, found["rho"].values, strict=True):
-                of = found.sel(on=on, rho=rho)
-                ax.plot(of["H"], of["formula"], color=colour, label=rf"$\rho$ = {rho:g}")
-                ax.plot(of["H"], of["enumerated"], color=colour, marker="x", linestyle="none")
-                ax.errorbar(
-                    of["H"] + 0.08,
-                    of["sampled"],
-                    2 * of["sampled_error"],
-                    color=colour,
-                    marker="o",
-                    markersize=2.5,
-                    linestyle="none",
-                )
+            for of, look in style.entries(found.sel(on=on), "rho"):
+                H, colour, error = of["H"], look["color"], 2 * of["sampled_error"]
+                ax.plot(H, of["formula"], color=colour, label=rf"$\rho$ = {float(of['rho']):g}")
+                ax.plot(H, of["enumerated"], color=colour, marker="x", linestyle="none")
+                ax.errorbar(H + 0.08, of["sampled"], error, color=colour, **dots)
             ax.set_xticks(found["H"].values)
             ax.set_xlabel("levels up to the common ancestor, $H$")
         axes[0].set_ylabel(r"$P(y_l = 1\,|\,y_m = 1)$")
@@ -104,33 +98,12 @@ def judge(found: xr.Dataset) -> Judgement:
         "siblings_over_farthest": float(siblings.max()),
     }
     agree = exact < EXACT and numbers["sampling_errors"] < ERRORS
-    count = int(up.sum()) * found.sizes["rho"] * found.sizes["on"]
-    headline = (
-        f"The formula is what all settings of the nodes add up to, to {exact:.0e}, and what "
-        f"sequences show to {numbers['sampling_errors']:.1f} standard errors (the most of "
-        f"{count}); siblings occur together most often."
+    return TEXTS.judgement(
+        Standing.HOLDS if agree and falls else Standing.FAILS,
+        numbers,
+        count=int(up.sum()) * found.sizes["rho"] * found.sizes["on"],
+        values=found.sizes["rho"],
     )
-    summary = (
-        f"{headline} Siblings co-occur by up to {numbers['siblings_over_farthest']:.2f} more than "
-        f"leaves whose common ancestor is a child of the root. It holds for leaves under one child "
-        f"of the root; under different ones the label makes the correlation."
-    )
-    alt = (
-        f"The chance that a token appears given another against how many levels up their common "
-        f"ancestor is, for {found.sizes['rho']} values of rho: it falls from 1 at H = 0, the "
-        f"faster the smaller rho; crosses and dots lie on the lines."
-    )
-    standing = Standing.HOLDS if agree and falls else Standing.FAILS
-    return Judgement(standing, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="hblt",
-    kind="figure",
-    title="How often tokens of a latent tree occur together",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="JoMA, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -26,14 +26,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.estimate import standard_error
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.models.base import Params
 from attnlab.papers.joma.classes import LatentLayers
 from attnlab.plots import style
 from attnlab.simulation import Learner, Optimizer, Record, Simulation, Steps, simulate
 
+TEXTS = Texts.beside(__file__)
 LEVELS = ("lower", "upper")
 WAYS = UNTRAINED, FROZEN, TRAINED = ("untrained", "attention frozen", "trained")
 PUBLISHED = {"lower": (0.94, 1.00), "upper": (0.55, 0.81)}
@@ -278,8 +280,7 @@ def table(found: xr.Dataset) -> Table:
     gain, gain_error = _over_seeds(each - each.sel(way=UNTRAINED))
     told = found["accuracy"].mean("seed")
     shown = {"layer": middle, "error": error, "gain": gain, "gain_error": gain_error}
-    layers = [f"{level} layer{what}" for level in LEVELS for what in ("", ", less untrained")]
-    rows, cells = [], [["latents", "children", "way", *layers, "labels told"]]
+    rows, cells = [], []
     for of, c, way in product(found["latents"].values, found["children"].values, WAYS):
         at = {"latents": of, "children": c, "way": way}
         lowest, upper = map(float, of.split(", "))
@@ -297,13 +298,7 @@ def table(found: xr.Dataset) -> Table:
         row["told"] = float(told.sel(at))
         rows.append(row)
         cells.append([f"({of})", str(c), way, *texts, f"{row['told']:.2f}"])
-    return Table(
-        rows,
-        f"Best correlation of a latent with a unit of its layer, mean over latents; standard "
-        f"errors are over {found.sizes['seed']} seeds. Labels told: those with the same tokens "
-        f"cannot be told apart. In table.csv the way is a number: {', '.join(WAYS)}.",
-        cells,
-    )
+    return TEXTS.table(rows, cells, seeds=found.sizes["seed"], ways=", ".join(WAYS))
 
 
 def judge(found: xr.Dataset) -> Judgement:
@@ -321,47 +316,14 @@ def judge(found: xr.Dataset) -> Judgement:
             numbers[f"{level}_{name}_error"] = float(more_error.sel(level=level))
     numbers["accuracy"] = float(found["accuracy"].sel(way=TRAINED).mean())
 
-    def told(name: str, sign: str = "") -> str:
-        return f"{numbers[name]:{sign}.3f} ± {numbers[f'{name}_error']:.3f}"
-
     learnt = [numbers[f"{of}_gain"] > 2 * numbers[f"{of}_gain_error"] for of in LEVELS]
     inside = all(
         low <= round(numbers[f"{level}_end"], 2) <= high for level, (low, high) in PUBLISHED.items()
     )
     ordered = numbers["lower_gain"] > numbers["upper_gain"]
-    headline = (
-        f"Best correlations are {told('lower_end')} in the lower layer and {told('upper_end')} in "
-        f"the upper (published: 0.94 to 1.00 and 0.55 to 0.81), but an untrained network has "
-        f"{told('lower_start')} and {told('upper_start')}: training changes them by "
-        f"{told('lower_gain', '+')} and {told('upper_gain', '+')}."
-    )
-    summary = (
-        f"{headline} With attention left uniform they are {told('lower_frozen')} and "
-        f"{told('upper_frozen')}; trained attention adds {told('lower_attention', '+')} and "
-        f"{told('upper_attention', '+')}. Errors are standard errors over "
-        f"{found.sizes['seed']} seeds. {100 * numbers['accuracy']:.0f} % of the labels are "
-        f"predicted correctly. The generator is deterministic: a label has one sequence, and a "
-        f"latent is a set of labels. The model, its size and the drawing of children are ours."
-    )
-    alt = (
-        f"Bars of the best correlation per latent, for the upper and the lower layer, "
-        f"{found.sizes['latents'] * found.sizes['children']} hierarchies and three ways, of nearly "
-        f"the same height in each group. Trained: {numbers['lower_end']:.2f} in the lower layer "
-        f"and {numbers['upper_end']:.2f} in the upper; untrained: {numbers['lower_start']:.2f} and "
-        f"{numbers['upper_start']:.2f}; a band shows the published range."
-    )
     standing = Standing.of(all(learnt) and ordered and inside, in_part=any(learnt))
-    return Judgement(standing, headline, summary, alt, numbers)
+    hierarchies = found.sizes["latents"] * found.sizes["children"]
+    return TEXTS.judgement(standing, numbers, hierarchies=hierarchies, seeds=found.sizes["seed"])
 
 
-EXPERIMENT = Experiment(
-    name="hierarchy",
-    kind="figure",
-    title="Latents found by hidden units, layer by layer",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-    source="JoMA, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

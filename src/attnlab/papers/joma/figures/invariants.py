@@ -18,17 +18,20 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import mean_and_range
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
+from attnlab.papers.joma.invariants import by_invariant
 from attnlab.papers.joma.model import Activation, Attention, Joint
 from attnlab.papers.joma.predict import IN_SIZE
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
+TEXTS = Texts.beside(__file__)
 ATTENTIONS, ACTIVATIONS = get_args(Attention), get_args(Activation)
 FORMS = ("fixed", "moving")
 PLAIN_EXP = {"attention": "exp", "activation": "linear", "form": "fixed"}
@@ -92,7 +95,7 @@ def _compared(
     recipe: Recipe, queries: int, attention: Attention, activation: Activation
 ) -> xr.Dataset:
     """Train one cell, and compare it with the invariant."""
-    toys = recipe.toys(queries)
+    toys, T = recipe.toys(queries), recipe.temperature
     run = simulate(
         toys,
         model=Joint(None, activation, attention, recipe.temperature, scale=recipe.scale),
@@ -113,13 +116,14 @@ def _compared(
     moved = (z - z[:, :1]).astype(np.float64)
     said = {form: np.empty_like(moved) for form in FORMS}
     for draw, toy in enumerate(toys):
-        T = recipe.temperature
         attended = theory.attend(toy, z[draw], attention=attention, temperature=T)
         b = theory.mean_attention(toy, attended)
         for form, m in product(FORMS, range(queries)):
-            z0 = z[draw, 0, m]
-            said[form][draw, :, m] = _predicted(attention, form, v[draw], b[:, m], z0, T) - z0
-    totals = [_total_error(attention, *of, recipe.temperature) for of in zip(v, z, strict=True)]
+            z0, moving = z[draw, 0, m], form == "moving"
+            mean = b[:, m] if moving else b[0, m]
+            found = by_invariant(attention, v[draw], mean, moving=moving, z0=z0, temperature=T)
+            said[form][draw, :, m] = found - z0
+    totals = [_total_error(attention, *of, T) for of in zip(v, z, strict=True)]
     dims = ("form", "seed", "step")
     far = np.linalg.norm(moved, axis=(2, 3))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -138,20 +142,8 @@ def _compared(
         )
 
 
-def _predicted(attention: Attention, form: str, v: Any, b: Any, z0: Any, temperature: float) -> Any:
-    """z by the invariant, (step, token)."""
-    if attention == "linear":
-        squares = theory.linear_invariant(v, v0=v[0], z0=z0)
-        return np.sign(z0) * np.sqrt(np.maximum(squares, 0.0))
-    if attention == "exp":
-        return theory.exp_invariant(v, v0=v[0], temperature=temperature, z0=z0)
-    if form == "moving":
-        return theory.moving_invariant(v, b, temperature=temperature, z0=z0)
-    return theory.softmax_invariant(v, b[0], v0=v[0], temperature=temperature, z0=z0)
-
-
 def _total_error(attention: Attention, v: Any, z: Any, temperature: float) -> Any:
-    """Of what the invariant gives for all queries together, over how far that has moved."""
+    """Return the error of the invariant of all queries together, over how far it has moved."""
     if attention == "softmax":
         return np.full(len(z), np.nan)
     if attention == "linear":
@@ -182,15 +174,11 @@ def draw(runs: xr.Dataset) -> Figure:
             ax = axes[i][j]
             for activation, colour in zip(ACTIVATIONS, colours, strict=True):
                 cell = shown.sel(queries=queries, attention=attention, activation=activation)
-                ax.plot(cell["step"], cell.sel(form="fixed"), color=colour, label=activation)
+                steps, fixed, moving = cell["step"], cell.sel(form="fixed"), cell.sel(form="moving")
+                ax.plot(steps, fixed, color=colour, label=activation)
                 if attention == "softmax":
-                    ax.plot(
-                        cell["step"],
-                        cell.sel(form="moving"),
-                        color=colour,
-                        linestyle=style.DASHES[1],
-                        label=f"{activation}, moving mean",
-                    )
+                    look = {"linestyle": style.DASHES[1], "label": f"{activation}, moving mean"}
+                    ax.plot(steps, moving, color=colour, **look)
             ax.set_yscale("log")
             ax.axhline(1, color=style.OUTLINE, linewidth=0.7, linestyle=":")
             noun = "query" if queries == 1 else "queries"
@@ -205,22 +193,7 @@ def table(runs: xr.Dataset) -> Table:
     """Every cell at the last step: correlation, error and its range, and size."""
     last = runs.isel(step=-1)
     worst = runs["error"].isel(step=slice(1, None)).mean("seed").max("step")
-    rows, cells = (
-        [],
-        [
-            [
-                "queries",
-                "attention",
-                "activation",
-                "correlation",
-                "error at the end",
-                "from",
-                "to",
-                "largest on the way",
-                "size over that of z",
-            ]
-        ],
-    )
+    rows, cells = [], []
     for queries, attention, activation in product(runs["queries"].values, ATTENTIONS, ACTIVATIONS):
         for form in runs["form"].values[: 2 if attention == "softmax" else 1]:
             where = dict(queries=queries, attention=attention, activation=activation, form=form)
@@ -243,28 +216,19 @@ def table(runs: xr.Dataset) -> Table:
                 }
             )
     plain_exp = last["error"].isel(queries=0).sel(PLAIN_EXP)
-    return Table(
+    return TEXTS.table(
         rows,
-        f"z as its invariant gives it, against z: Pearson's correlation over tokens, the norm of "
-        f"the difference over that of the change of z at the end, with its range over draws, and "
-        f"at worst, and the predicted change over the real one; means over {runs.sizes['seed']} "
-        f"draws of toy and start. For softmax attention, with the mean attention of the start "
-        f"(fixed) and of the moment (moving). {_reason(runs, float(plain_exp.mean()))} In "
-        f"table.csv attention and activation are numbers: {', '.join(ATTENTIONS)}; "
-        f"{', '.join(ACTIVATIONS)}.",
         cells,
+        seeds=runs.sizes["seed"],
+        reason=_reason(runs, float(plain_exp.mean())),
+        attentions=", ".join(ATTENTIONS),
+        activations=", ".join(ACTIVATIONS),
     )
 
 
 def _reason(runs: xr.Dataset, error: float) -> str:
     """Why exp attention ends far from an invariant that its flow keeps."""
-    return (
-        f"The {error:.3g} of exp attention with a linear activation is due to the step size: "
-        f"gradient flow keeps this invariant (joma-exp), but a step adds (change of v)^2/(2 T) to "
-        f"what the MLP predicts and nothing to z. With stationary gradients v would be infinite at "
-        f"step {runs.attrs['blow_up']:.0f} or later (the erf law); soon after, the steps are so "
-        f"large that their squares add up to more than z has moved."
-    )
+    return TEXTS.part("reason", error=error, blow_up=runs.attrs["blow_up"])
 
 
 def judge(runs: xr.Dataset) -> Judgement:
@@ -297,59 +261,19 @@ def judge(runs: xr.Dataset) -> Judgement:
     straight = numbers["fixed_correlation_least"] >= STRAIGHT
     sized, mended = (numbers[f"{form}_error_most"] <= IN_SIZE for form in ("fixed", "moving"))
     kept = numbers["exact_early_error"] <= CLOSE
-    step, end, queries = runs.attrs["early"], int(runs["step"][-1]), int(runs["queries"][-1])
-    draws = runs.sizes["seed"]
-    plain_exp = float(one["error"].sel(PLAIN_EXP))
-
-    def told(name: str) -> str:
-        return f"{numbers[f'{name}_least']:.2g} to {numbers[f'{name}_most']:.2g}"
-
-    headline = (
-        f"For softmax attention, over {draws} draws, the correlation is at least "
-        f"{numbers['fixed_correlation_least']:.3f} with the mean attention fixed, but z is off by "
-        f"{told('fixed_error')} times its change; with the mean attention of the moment by "
-        f"{told('moving_error')} (below {IN_SIZE:g} in {numbers['moving_in_size']:.0f} draws). For "
-        f"exp and linear attention z is what the MLP predicts to {100 * exact:.1g} % at step "
-        f"{step}."
+    standing = Standing.PARTLY if kept else Standing.FAILS
+    if kept and straight and (sized or mended):
+        standing = Standing.HOLDS if sized else Standing.CORRECTED
+    return TEXTS.judgement(
+        standing,
+        numbers,
+        draws=runs.sizes["seed"],
+        step=runs.attrs["early"],
+        end=int(runs["step"][-1]),
+        queries=int(runs["queries"][-1]),
+        in_size=IN_SIZE,
+        reason=_reason(runs, float(one["error"].sel(PLAIN_EXP))),
     )
-    summary = (
-        f"{headline} At step {end:,} the error is {100 * numbers['linear_error']:.1g} % of what z "
-        f"has moved for linear attention, but up to {numbers['exp_error']:.1f} times that for exp. "
-        f"{_reason(runs, plain_exp)} For softmax attention at step {step} the fixed form is off by "
-        f"{100 * numbers['fixed_early_error']:.2g} % at worst and the moving one by "
-        f"{100 * numbers['moving_early_error']:.2g} %; at the end the moving one by up to "
-        f"{100 * numbers['nonlinear_moving_error']:.0f} % with ReLU or GELU (means over draws). "
-        f"With {queries} queries that share the MLP, which the paper, as we know it, does not "
-        f"cover, no query by itself follows the invariant of one: the error is at least "
-        f"{numbers['shared_error']:.1f} times the change of z and no correlation above "
-        f"{numbers['shared_correlation']:.2f}; what survives is the sum of z (exp) or of z^2 "
-        f"(linear) over queries, to {100 * numbers['shared_total_early_error']:.1g} % at step "
-        f"{step}."
-    )
-    alt = (
-        f"The error of z by its invariant over the change of z, against the step, means over "
-        f"{draws} draws, for three attentions and two numbers of queries. With one query it is "
-        f"small for linear attention throughout and for exp until it jumps above 1; for softmax "
-        f"the fixed form grows to {numbers['fixed_error']:.1f}, the moving one to "
-        f"{numbers['moving_error']:.2f}. With {queries} queries it is above 1 everywhere."
-    )
-    if kept and straight and sized:
-        standing = Standing.HOLDS
-    elif kept and straight and mended:
-        standing = Standing.CORRECTED
-    else:
-        standing = Standing.PARTLY if kept else Standing.FAILS
-    return Judgement(standing, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="invariants",
-    kind="figure",
-    title="Attention logits as a function of the MLP",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-    source="JoMA, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

@@ -11,13 +11,15 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import mean_and_range
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.plots import style
 
+TEXTS = Texts.beside(__file__)
 FORMS = ("claimed", "drawn")
 CLOSE = 0.05
 EARLY = 0.5  # of mu: a component has been learnt half
@@ -90,15 +92,13 @@ def _one(recipe: Recipe, form: str, mu: Any) -> xr.Dataset:
 
 def draw(curves: xr.Dataset) -> Figure:
     """A row for each form: v over mu, and the entropy of attention with its limit."""
-    colours = style.ordered(curves.sizes["component"])
     with style.page(4.2) as figure:
         axes = figure.subplots(len(FORMS), 2, sharex="row")
         for row, form in zip(axes, FORMS, strict=True):
             of = curves.sel(form=form).isel(draw=0, time=slice(1, None))
-            for component, colour in enumerate(colours):
-                mu = float(of["mu"][component])
-                v = of["v"].isel(component=component) / mu
-                row[0].plot(of["time"], v, color=colour, label=rf"$\mu$ = {mu:.2f}")
+            mu = of["mu"]
+            row[0].set_prop_cycle(color=style.ordered(mu.size))
+            row[0].plot(of["time"], of["v"] / mu, label=[rf"$\mu$ = {of:.2f}" for of in mu.values])
             row[1].plot(of["time"], of["entropy"], color=style.DISTINCT)
             row[1].axhline(float(of["last_entropy"]), color=style.OUTLINE, linestyle=":")
             style.y_labels(row, [r"$v_l/\mu_l$", "entropy of attention"])
@@ -106,15 +106,7 @@ def draw(curves: xr.Dataset) -> Figure:
                 ax.set_xscale("log")
         for ax in axes[-1]:
             ax.set_xlabel("time (rate times steps)")
-        style.panel_titles(
-            axes.ravel(),
-            [
-                r"as claimed, $\exp(v^2/2)$",
-                "its entropy; dotted: the limit",
-                r"as drawn, softmax$(v^2/3)$",
-                "its entropy; dotted: the limit",
-            ],
-        )
+        style.panel_titles(axes.ravel(), TEXTS.panels)
         style.legend_above(figure, axes[0][0], ncols=5)
     return figure
 
@@ -122,20 +114,14 @@ def draw(curves: xr.Dataset) -> Figure:
 def table(curves: xr.Dataset) -> Table:
     """Ratios of ln(1/delta) to that of the smallest mu, of the draw that is shown."""
     of = curves.isel(draw=0)
-    heading, columns = ["mu"], {"mu": of["mu"].values.tolist()}
+    columns = {"mu": of["mu"].values.tolist()}
     for form in FORMS:
         one = of.sel(form=form)
         last, late = one["closeness"].isel(time=-1), one["late"]
         shown = {"end": last / last[0], "late": late / late[0], "limit": one["limit"]}
         columns |= {f"{form}_{name}": ratios.values.tolist() for name, ratios in shown.items()}
-        heading += [f"{form}, {what}" for what in ("at the end", "100 times later", "limit")]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return Table(
-        rows,
-        "ln(1/delta) of a component over that of the smallest mu: at the end of the picture, a "
-        "hundred times later, and its limit (1 without attention). One draw of mu.",
-        [heading, *([f"{x:.4g}" for x in row.values()] for row in rows)],
-    )
+    return TEXTS.table(rows, [[f"{x:.4g}" for x in row.values()] for row in rows])
 
 
 def judge(curves: xr.Dataset) -> Judgement:
@@ -160,36 +146,6 @@ def judge(curves: xr.Dataset) -> Judgement:
         }
     lost = ~np.isfinite(curves["steps_error"].sel(form="claimed"))
 
-    def percent(name: str) -> str:
-        low, high = (100 * numbers[f"{name}_{end}"] for end in ("least", "most"))
-        return f"{low:.2g} to {high:.2g} %"
-
-    headline = (
-        f"Salient components are {'' if ordered else 'not always '}first. As claimed (as we read "
-        f"it) the ratios are those of the limit to {100 * numbers['claimed_ratio_error_most']:.2g} "
-        f"% and entropy falls to {numbers['claimed_lowest_entropy']:.2f} and comes back to "
-        f"{numbers['claimed_last_entropy']:.2f}; as drawn the ratios are off by "
-        f"{percent('drawn_ratio_error')} and entropy makes {percent('drawn_entropy_back')} of the "
-        f"way back (mean {100 * numbers['drawn_entropy_back']:.0f} %, {curves.sizes['draw']} draws "
-        f"of mu)."
-    )
-    summary = (
-        f"{headline} In the picture's time of {curves.attrs['rate'] * curves.attrs['steps']:g} the "
-        f"claimed equation is past its dip; steps of {curves.attrs['rate']:g} overflow in "
-        f"{int(lost.sum())} of {lost.size} draws, since the largest mu moves at exp(mu^2/2). The "
-        f"drawn one shares a speed of 1 among all components, so that "
-        f"small mu lag behind; a hundred times later its ratios are off by at most "
-        f"{100 * numbers['drawn_late_ratio_error']:.2g} %. Limits of entropy: "
-        f"{numbers['claimed_limit_entropy']:.2f} as claimed, "
-        f"{numbers['drawn_limit_entropy']:.2f} as drawn, means over the draws."
-    )
-    shown = {form: float(last.sel(form=form)[0]) for form in FORMS}
-    alt = (
-        f"The first draw of mu. Left: v over mu of {curves.sizes['component']} components against "
-        f"time; those with large mu rise first. Right: the entropy of attention falls and rises "
-        f"again, to {shown['claimed']:.2f} as claimed and {shown['drawn']:.2f} as drawn; dotted "
-        f"lines are the limits."
-    )
     right = (
         numbers["claimed_ratio_error_most"] < CLOSE
         and numbers["claimed_entropy_back_least"] > 1 - CLOSE
@@ -199,17 +155,18 @@ def judge(curves: xr.Dataset) -> Judgement:
         standing = Standing.HOLDS if same else Standing.CORRECTED
     else:
         standing = Standing.PARTLY if ordered else Standing.FAILS
-    return Judgement(standing, headline, summary, alt, numbers)
+    return TEXTS.judgement(
+        standing,
+        numbers,
+        not_always="" if ordered else "not always ",
+        draws=curves.sizes["draw"],
+        components=curves.sizes["component"],
+        rate=curves.attrs["rate"],
+        time=curves.attrs["rate"] * curves.attrs["steps"],
+        lost=int(lost.sum()),
+        claimed_shown=float(last.sel(form="claimed")[0]),
+        drawn_shown=float(last.sel(form="drawn")[0]),
+    )
 
 
-EXPERIMENT = Experiment(
-    name="salience",
-    kind="figure",
-    title="Salient components first, the others later",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-    source="JoMA, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

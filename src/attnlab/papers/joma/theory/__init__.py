@@ -1,7 +1,7 @@
 """JoMA's joint dynamics of MLP and attention as functions of numpy arrays, as we know them.
 
-Read in this order: `gradient` (the model, and what is assumed of it), `invariants` (what
-ties attention to the MLP), `stationary` and `reduced` (what follows), `salient`, `tree`.
+Read in this order: `gradient` (the model, and what is assumed of it), `invariants` (what ties
+attention to the MLP, and the dynamics of the MLP alone), `stationary`, `salient`, `tree`.
 Symbols that are not here are those of `attnlab.formulas`; the MLP learns at the eta_y of a setting.
 
 Symbols
@@ -40,69 +40,10 @@ sharpness
     c; 1/2 in the paper, 0 without attention.
 normalised
     Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
+
+`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
-from .gradient import (
-    JointAssumptions,
-    JointGradient,
-    attend,
-    delta,
-    discriminancy,
-    joint_assumptions,
-    joint_gradient,
-    mean_attention,
-    start_gradient,
-)
-from .invariants import (
-    exp_invariant,
-    linear_invariant,
-    moving_invariant,
-    shared_invariant,
-    softmax_invariant,
-)
-from .reduced import ReducedJoint, reduced_joint_flow
-from .salient import (
-    EntropyDip,
-    SalientFlow,
-    entropy_dip,
-    salient_entropy,
-    salient_flow,
-    salient_lag,
-    salient_ratio,
-    stable_rank,
-)
-from .stationary import StationaryLaw, blow_up_time, cosh_law, erf_law, frozen_weights
-from .tree import tree_co_occurrence
+import lazy_loader
 
-__all__ = [
-    "EntropyDip",
-    "JointAssumptions",
-    "JointGradient",
-    "ReducedJoint",
-    "SalientFlow",
-    "StationaryLaw",
-    "attend",
-    "blow_up_time",
-    "cosh_law",
-    "delta",
-    "discriminancy",
-    "entropy_dip",
-    "erf_law",
-    "exp_invariant",
-    "frozen_weights",
-    "joint_assumptions",
-    "joint_gradient",
-    "linear_invariant",
-    "mean_attention",
-    "moving_invariant",
-    "reduced_joint_flow",
-    "salient_entropy",
-    "salient_flow",
-    "salient_lag",
-    "salient_ratio",
-    "shared_invariant",
-    "softmax_invariant",
-    "stable_rank",
-    "start_gradient",
-    "tree_co_occurrence",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""What arrives at an MLP over attention, and what it sends on: the model of JoMA, written out.
+"""Gradients that reach an MLP over attention and that it sends on: the model of JoMA.
 
 Class n has query m = psi(n), token frequencies x_n = P(.|n) and a label. With sigma(z) = exp(z) or
 z, and A = 1 or, for softmax, the sum that makes b a distribution,
@@ -220,7 +220,7 @@ def delta(setting: SettingLike) -> FloatArray:
 
 
 def discriminancy(setting: SettingLike) -> FloatArray:
-    """How much a token tells of the label under each query, from 0 to 1.
+    """Return how much a token tells of the label under each query, from 0 to 1.
 
     The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J): 0
     if all labels are equally likely given the token, 1 if one is certain. Returns (Q, L); nan where
@@ -238,7 +238,7 @@ def discriminancy(setting: SettingLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class JointAssumptions:
-    """How far a run is from what is assumed, along its first axis; 0 is as assumed.
+    """Distance of a run from what is assumed, along its first axis; 0 is as assumed.
 
     drift: half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q).
     residual: of the factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan

@@ -7,6 +7,7 @@ what is left to learn decays exponentially and stays accurate down to the smalle
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -98,9 +99,9 @@ def drop_times(
     >>> drop_times(Regression([1.0] * 4, examples=31), 1e-6).round(2)
     array([6.82, 7.24, 7.59])
     """
-    lam, gamma, rate = regression.eigenvalues, regression.gamma, escape_rate(regression)
+    lam, rate = regression.eigenvalues, escape_rate(regression)
     shares = np.atleast_1d(between("shares", shares, 0.0, 1.0))
-    small = LINEAR * np.sqrt(np.linalg.norm(1 / gamma))
+    small = LINEAR * np.sqrt(np.linalg.norm(1 / regression.gamma))
     if not 0 < norm <= small:
         raise InputError(
             f"norm: expected a small start, above 0 and at most {small:.3g}, got {norm}; "
@@ -108,11 +109,6 @@ def drop_times(
         )
     first, *_, last = plateau_losses(regression)
     levels = first - shares * (first - last)
-
-    def velocity(_: float, state: FloatArray) -> FloatArray:
-        v, u = state[0], state[1:]
-        G = lam**2 * (1 - gamma * v * u)
-        return np.append(u @ G, v * G)
 
     def passes(level: float, terminal: bool) -> object:
         def event(_: float, state: FloatArray) -> float:
@@ -123,7 +119,7 @@ def drop_times(
 
     end = -2 * np.log(LINEAR) / rate - np.log1p(-shares[-1]) / tail_rate(regression) * 10
     path = scipy.integrate.solve_ivp(
-        velocity,
+        _one_head_velocity(regression),
         (0.0, end),
         small * np.append(1.0, lam**2 / rate),
         events=[passes(level, i == levels.size - 1) for i, level in enumerate(levels)],
@@ -132,6 +128,24 @@ def drop_times(
         atol=1e-13,
     )
     return np.array([at[0] for at in path.t_events]) + np.log(small / norm) / rate
+
+
+def one_head_curve(regression: Regression, t: ArrayLike, *, norm: float) -> FloatArray:
+    """Return the diagonal of A, (..., D), of one head with v = |U| = `norm` along Lambda^2.
+
+    The flow keeps U diagonal: v' = sum_d u_d G_d, u_d' = v G_d, G_d = lambda_d^2 (1 - gamma_d v
+    u_d). Random small starts of merged attention follow it from `growing_start` on. Ours.
+
+    >>> one_head_curve(Regression([1.0, 1.0], examples=4), [0.0, 100.0], norm=0.1).round(6)
+    array([[0.007071, 0.007071],
+           [0.571429, 0.571429]])
+    """
+    size = float(at_least("norm", norm, 0.0, strict=True))
+    start = size * np.append(1.0, regression.eigenvalues**2 / escape_rate(regression))
+    path = solve(
+        _one_head_velocity(regression), start, at_least("t", t, 0.0), rtol=1e-10, atol=1e-6 * size
+    )
+    return np.asarray(path[..., :1] * path[..., 1:])
 
 
 def tail_rate(regression: Regression) -> float:
@@ -287,6 +301,29 @@ def staircase_times(regression: Regression, start: Separate) -> FloatArray:
     return found
 
 
+def staircase_curve(regression: Regression, start: Separate, t: ArrayLike) -> FloatArray:
+    """Return how far each component is learned, gamma_d A_dd, (..., D), with no fit.
+
+    Each component rises as the equation of `head_curve` has it, half at its time in
+    `staircase_times`: where growth is small beside w' = 3 lambda^2 v. Ours.
+
+    >>> k = 0.001 * np.eye(2)[:, None]
+    >>> pair = Separate(np.array([0.001, 0.001]), k, k)
+    >>> staircase_curve(Regression([1.0, 0.5], 31), pair, [0.0, 2000.0]).round(3)
+    array([[0., 0.],
+           [1., 0.]])
+    """
+    times, t = staircase_times(regression, start), at_least("t", t, 0.0)
+    learned = np.zeros((*t.shape, times.size))
+    w = np.linspace(-40.0, 20.0, 1201)  # logit(gamma v^3)
+    for d, half in enumerate(times):
+        if np.isfinite(half):
+            v = np.cbrt(scipy.special.expit(w) / regression.gamma[d])
+            at = half - head_time(regression, d, v)
+            learned[..., d] = scipy.special.expit(np.interp(t, at, w))
+    return learned
+
+
 def first_gradient(
     regression: Regression, fresh: float = 1.0, shared: ArrayLike = 1.0
 ) -> FirstGradient:
@@ -325,6 +362,18 @@ def first_gradient(
     B[:D, :D] = old * (own + mixed / N)
     left, sizes, right = np.linalg.svd(B.reshape(D + 1, -1), full_matrices=False)
     return FirstGradient(float(sizes[0]), left[:, 0], right[0].reshape(D + 1, D))
+
+
+def _one_head_velocity(regression: Regression) -> Callable[[float, FloatArray], FloatArray]:
+    """Return the velocity of (v, u) of one head with U = diag(u)."""
+    lam, gamma = regression.eigenvalues, regression.gamma
+
+    def velocity(_: float, state: FloatArray) -> FloatArray:
+        v, u = state[0], state[1:]
+        G = lam**2 * (1 - gamma * v * u)
+        return np.append(u @ G, v * G)
+
+    return velocity
 
 
 def _blow_up(v0: float, p: FloatArray, m: FloatArray, c: FloatArray) -> float:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -229,7 +228,8 @@ def fixed_points(regression: Regression) -> FloatArray:
     >>> fixed_points(Regression([0.4, 0.3, 0.2, 0.1], examples=31)).shape
     (16, 4, 4)
     """
-    learned = np.array(list(product((0.0, 1.0), repeat=len(regression.spectrum))))
+    D = len(regression.spectrum)
+    learned = np.indices((2,) * D).reshape(D, -1).T.astype(np.float64)
     return np.asarray(learned[:, :, None] * optimum(regression))
 
 

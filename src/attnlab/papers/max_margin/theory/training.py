@@ -21,9 +21,9 @@ w = R w_mm / N + offset with, in the span of the support vectors,
     c_s . offset = ln(a_s / u_s) - k,     offset perpendicular to w_mm,
 
 and -dL/dw = e^{k - R/N} w_mm. Normalised descent has R = eta t, so that the direction's error is
-|offset| / (eta t); the flow of plain descent has R = N (k + ln(eta t)). What the start and the
-first steps leave outside that span stays as it is, and adds to the offset. The regularisation path
-has the same offset, and nothing outside the span.
+|offset| / (eta t); the flow of plain descent has dR/dt = eta N e^{k - R/N}, so that from R = 0 on
+R = N ln(1 + e^k eta t). What the start and the first steps leave outside that span stays as it is,
+and adds to the offset. The regularisation path has the same offset, and nothing outside the span.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class Late:
     curvature: float
 
     def size(self, t: ArrayLike, *, eta: float, normalised: bool) -> FloatArray:
-        """Return R: eta t for normalised descent, else N (k + ln(eta t))."""
-        t = at_least("t", t, 0.0, strict=not normalised)
+        """Return R: eta t for normalised descent, else N ln(1 + e^k eta t)."""
+        t = at_least("t", t, 0.0)
         if normalised:
             return np.asarray(eta * t)
-        return np.asarray(self.norm * (self.constant + np.log(eta * t)))
+        return np.asarray(self.norm * np.log1p(np.exp(self.constant) * eta * t))
 
     def weights(self, R: ArrayLike) -> FloatArray:
         """Return W = R direction + offset, (..., d, k)."""
@@ -278,7 +278,8 @@ def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     """Return the direction and offset of late training that selects these tokens (items 4, 8).
 
     Ours; the direction is as we know it. The selection must be locally optimal, and the support
-    vectors independent, as they are for almost all data.
+    vectors independent, as they are for almost all data, but not for one-hot tokens that sequences
+    share.
 
     Examples
     --------
@@ -300,6 +301,11 @@ def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     u = margin.dual[others]
     tight = support(margin)[others] & (u > 0)
     rows = margin_rows(x, z, selected)[tight]
+    if np.linalg.matrix_rank(rows) < len(rows):
+        raise InputError(
+            "x: the support vectors are dependent, so that no offset has these ratios; give tokens "
+            "in general position"
+        )
     ratios = np.log(_pulls(scores, selected)[tight] / u[tight])
     w = margin.weights.ravel()
     offset = np.linalg.lstsq(rows, ratios, rcond=None)[0]

@@ -295,7 +295,12 @@ def square_clock(target: float) -> Clock:
 
     :math:`b=|\beta|` and u is along :math:`\beta/b`; the path stops at :math:`\bar u=b` [8]. Ours.
     """
-    return lambda output: 1.0 / (target - output)
+
+    def clock(output: float) -> float:
+        with np.errstate(divide="ignore"):  # where it has stopped, to rounding
+            return float(np.divide(1.0, target - output))
+
+    return clock
 
 
 def cross_entropy_clock(outputs: int) -> Clock:
@@ -439,22 +444,45 @@ def tail(tau: ArrayLike, tokens: int, *, rho: float = 1.0) -> FloatArray:
 
 
 def linear_stage(
-    u0: ArrayLike, a0: ArrayLike, output: float, *, rho: float = 1.0
+    u0: ArrayLike, a0: ArrayLike, output: ArrayLike, *, rho: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     r"""Return u and a, each less its mean, while the weights are nearly even [8]. Ours.
 
     With s the growth of the output, :math:`r=\sqrt\rho`, and deviations from the mean,
     :math:`\Delta a=\Delta a_0\cosh rs+r\Delta u_0\sinh rs` and
     :math:`\Delta u=\Delta u_0\cosh rs+\Delta a_0\sinh(rs)/r`. From :math:`V_0=0` the square loss
-    therefore multiplies the spread of logits by :math:`\cosh(b\sqrt\rho)` and stops.
+    therefore multiplies the spread of logits by :math:`\cosh(b\sqrt\rho)` and stops. The shape of
+    the output leads.
 
     >>> linear_stage([0.0, 0.0], [0.01, -0.01], 3.0)[1].round(4)
     array([ 0.1007, -0.1007])
     """
     u, a = (np.asarray(x, dtype=np.float64) for x in (u0, a0))
     u, a, r = u - u.mean(), a - a.mean(), np.sqrt(rho)
-    x = r * (output - float(attend(np.asarray(a0)) @ np.asarray(u0)))
+    begin = float(attend(np.asarray(a0)) @ np.asarray(u0))
+    x = r * (np.asarray(output, dtype=np.float64)[..., None] - begin)
     return u * np.cosh(x) + a * np.sinh(x) / r, a * np.cosh(x) + r * u * np.sinh(x)
+
+
+def even_stage(
+    u0: ArrayLike, a0: ArrayLike, t: ArrayLike, *, clock: Clock, rho: float = 1.0
+) -> Path:
+    r"""Return `linear_stage` in flow time t: the output grows as :math:`\bar u'=1/n` in tau. Ours.
+
+    >>> even_stage([0.0, 0.0], [0.01, -0.01], [1e2], clock=logistic_clock).weights.round(2)
+    array([[0.62, 0.38]])
+    """
+    u, a = (np.asarray(x, dtype=np.float64) for x in (u0, a0))
+    n, begin = u.size, float(attend(a) @ u)
+    time = at_least("t", t, 0.0)
+
+    def moved(log_time: float, output: FloatArray) -> FloatArray:
+        return np.asarray([np.exp(log_time) / (n * clock(float(output[0])))])
+
+    output = solve(moved, np.array([begin]), np.log1p(time), rtol=1e-10, atol=1e-12)[..., 0]
+    scores, logits = linear_stage(u, a, output, rho=rho)
+    scores, logits = scores + u.mean() + (output - begin)[..., None], logits + a.mean()
+    return Path(scores, logits, attend(logits), unwrap(n * (output - begin)), time)
 
 
 def cross_entropy_norm(target: ArrayLike) -> float:

@@ -19,8 +19,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
 from attnlab.experiments.estimate import Median, Share, coverage, median, power, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.turning import SHAPES, TURNS, turning_points
@@ -30,6 +31,7 @@ from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
 from attnlab.simulation import Simulation
 
+TEXTS = Texts.beside(__file__)
 PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
 RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
 # JoMA's released runs on WikiText-2, rate 1e-4, means of 3 seeds, recorded every 1,000 steps on one
@@ -88,7 +90,7 @@ class Recipe(StudyRecipe, CorpusRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """What was recorded, over (arm, layers, rate, seed, step, layer); means over heads.
+    """Train, and return records over (arm, layers, rate, seed, step, layer); means over heads.
 
     entropy: on the validation text; window_entropy: on its first window alone (nats).
     frequent_mass: attention to the frequent words, of which `frequent_share` are seen.
@@ -119,7 +121,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def turns(runs: xr.Dataset, what: str) -> xr.Dataset:
-    """Where the curve of each run and layer turns."""
+    """Return where the curve of each run and layer turns."""
     return turning_points(runs[what], least=runs.attrs["turn"])
 
 
@@ -135,14 +137,10 @@ def _at(text: xr.Dataset, name: str) -> Median:
     return Median(float(value), float(low), float(high), found.count)
 
 
-def _numbers(name: str, found: Median) -> dict[str, float]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
 def table(runs: xr.Dataset) -> Table:
     """One row per arm, depth, layer and rate; on a page those of first and last layers."""
     found = {what: turns(runs, what) for what in PLACES}
-    rows, cells = [], [_HEADING]
+    rows, cells = [], []
     for arm_number, arm in enumerate(runs["arm"].values.tolist()):
         for depth, layer, rate in _cells(runs, arm):
             place = {"arm": arm, "layers": depth, "layer": layer, "rate": rate}
@@ -152,42 +150,19 @@ def table(runs: xr.Dataset) -> Table:
                 for i, shape in enumerate(SHAPES):
                     row[f"{what}_{shape.replace(' ', '_')}"] = float((one["shape"] == i).sum())
                 for name in TURNS:
-                    row |= _numbers(f"{what}_{name}", median(one[name]))
-                    row |= _numbers(f"{what}_{name}_at", median(rate * one[f"{name}_at"]))
+                    row |= median(one[name]).numbers(f"{what}_{name}")
+                    row |= median(rate * one[f"{name}_at"]).numbers(f"{what}_{name}_at")
             rows.append(row)
             if layer in (0, depth - 1):
                 cells.append(_row(runs, found, place))
-    caption = (
-        "Turning points of the entropy of attention (nats), and under each the rate x steps at "
-        f"which it is reached: median over the seeds that reach it, {_brackets(runs)}. An extreme "
-        "at the end may not be one. Shapes: how many seeds each. In table.csv all layers, and arms "
-        "by number."
-    )
-    return Table(rows, caption, cells)
+    return TEXTS.table(rows, cells, brackets=_brackets(runs))
 
 
 def _brackets(runs: xr.Dataset) -> str:
     """Say what stands in brackets behind a median."""
     seeds = int(runs.sizes["seed"])
     fewer = "".join(f", {100 * coverage(n):.0f} % where {n} do" for n in (3, 2) if n < seeds)
-    return (
-        f"in brackets an interval between two seeds' values that holds the median of all possible "
-        f"seeds with {100 * coverage(seeds):.0f} % where {seeds} seeds have a value{fewer}"
-    )
-
-
-_HEADING = [
-    "arm",
-    "layers",
-    "layer",
-    "rate",
-    "shapes",
-    "start",
-    "first minimum",
-    "return",
-    "second minimum",
-    "one window",
-]
+    return TEXTS.part("brackets", share=100 * coverage(seeds), seeds=seeds, fewer=fewer)
 
 
 def _row(runs: xr.Dataset, found: Mapping[str, xr.Dataset], place: dict[str, Any]) -> list[str]:
@@ -252,14 +227,8 @@ def draw(runs: xr.Dataset) -> Figure:
             for arm, dashes in zip(arms, style.DASHES, strict=False):
                 for rate, colour in zip(rates, colours, strict=True):
                     one = runs["entropy"].sel(arm=arm, layers=depth, rate=rate).isel(layer=0)
-                    _line(
-                        ax,
-                        one,
-                        rate,
-                        color=colour,
-                        linestyle=dashes,
-                        label=f"rate {rate:g}" if arm == main else None,
-                    )
+                    label = f"rate {rate:g}" if arm == main else None
+                    _line(ax, one, rate, color=colour, linestyle=dashes, label=label)
             ax.axhline(ceiling, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         upper[0].set_ylabel("entropy, first layer (nats)")
         middle = float(rates[len(rates) // 2])
@@ -269,26 +238,16 @@ def draw(runs: xr.Dataset) -> Figure:
             _line(lower[0], text, middle, color=colour, label=f"{layer + 1}")
             _line(lower[0], window, middle, color=colour, linewidth=0.6, linestyle=":")
         lower[0].legend(fontsize=6, ncols=2 if depths[-1] > 3 else 1, title="layer")
-        lower[0].set_ylabel("entropy (nats)")
+        ranks = {"mlp_stable_rank": "MLP, lower", "qk_stable_rank": "$W_Q^T W_K$"}
         for rate, colour in zip(rates, colours, strict=True):
             shallow = runs.sel(arm=main, layers=depths[0], rate=rate).isel(layer=0)
             _line(lower[1], shallow["frequent_mass"], rate, color=colour)
-            for name, label, dashes in (
-                ("mlp_stable_rank", "MLP, lower", "-"),
-                ("qk_stable_rank", "$W_Q^T W_K$", style.DASHES[1]),
-            ):
-                _line(
-                    lower[2],
-                    shallow[name],
-                    rate,
-                    color=colour,
-                    linestyle=dashes,
-                    label=label if rate == rates[-1] else None,
-                )
+            for (name, label), dashes in zip(ranks.items(), style.DASHES, strict=False):
+                look = {"linestyle": dashes, "label": label if rate == rates[-1] else None}
+                _line(lower[2], shallow[name], rate, color=colour, **look)
         spread = runs.attrs["frequent_share"]
         lower[1].axhline(spread, color=style.OUTLINE, linewidth=0.6, linestyle=":")
-        lower[1].set_ylabel("attention to frequent words")
-        lower[2].set_ylabel("stable rank")
+        style.y_labels(lower, ["entropy (nats)", "attention to frequent words", "stable rank"])
         lower[2].legend(fontsize=6.5)
         for ax in (*upper, *lower):
             ax.set(xscale="log", xlabel="rate x steps")
@@ -296,15 +255,9 @@ def draw(runs: xr.Dataset) -> Figure:
         names = [text_runs.depth_name(depth) for depth in depths]
         below_names = [f"{names[-1]}, rate {middle:g}", f"{names[0]}: where", names[0]]
         style.panel_titles([*upper, *lower], [*names, *below_names])
-        dashed = ", ".join(
-            f"{how}: {arm}" for how, arm in zip(("solid", "dashed", "dash-dot"), arms, strict=False)
-        )
-        style.legend_above(
-            above,
-            upper[0],
-            title=f"{dashed}; dotted: evenly spread, in the layers' panel one window; means over "
-            f"{runs.sizes['seed']} seeds",
-        )
+        ways = zip(("solid", "dashed", "dash-dot"), arms, strict=False)
+        dashed = ", ".join(f"{how}: {arm}" for how, arm in ways)
+        style.legend_above(above, upper[0], title=TEXTS.legend.format(arms=dashed, runs=runs))
     return figure
 
 
@@ -318,58 +271,51 @@ def judge(runs: xr.Dataset) -> Judgement:
     turn?"""
     arms = [str(name) for name in runs["arm"].values]
     found = {what: turns(runs, what).isel(layer=0) for what in PLACES}
-    numbers: dict[str, float] = {}
+    numbers: dict[str, float | Share | Median] = {}
     shares: dict[tuple[str, int], Share] = {}
     told = []
     for arm in arms:
         for depth in _depths(runs, arm):
             key = f"{arm}_{depth}"
-            own = [found[what].sel(arm=arm, layers=depth) for what in PLACES]
-            text = own[0]
+            text, window = (found[what].sel(arm=arm, layers=depth) for what in PLACES)
             for i, shape in ((2, "returns"), (3, "cycles")):
                 hits = share((text["shape"] >= i).where(text["shape"].notnull()))
-                numbers |= hits.numbers(f"{shape}_{key}")
-                shares[shape, depth] = shares.get((shape, depth), hits)  # of the first arm
-            numbers |= _turn_numbers(text, key)
-            told.append(_in_words(arm, depth, *own))
+                numbers[f"{shape}_{key}"] = hits
+                shares.setdefault((shape, depth), hits)  # of the first arm
+            for name in TURNS:
+                numbers |= {
+                    f"{name}_{key}": median(text[name]),
+                    f"{name}_at_{key}": _at(text, name),
+                }
+            steps = text["first_at"].mean("seed").dropna("rate")
+            # -1 where rate x steps decides
+            numbers[f"slope_{key}"] = power(steps["rate"], steps) if steps.size > 1 else np.nan
+            told.append(_in_words(arm, depth, text, window))
     main = _depths(runs, arms[0])
-    standing = _standing([(shares["returns", d], shares["cycles", d]) for d in main])
-    seeds, rates = runs.sizes["seed"], runs["rate"].values
     counted = "; ".join(
-        f"{text_runs.depth_name(d)}: {shares['returns', d]} come back, {shares['cycles', d]} fall "
-        "again"
-        for d in main
+        TEXTS.part(
+            "counted",
+            depth=text_runs.depth_name(depth),
+            returns=shares["returns", depth],
+            cycles=shares["cycles", depth],
+        )
+        for depth in main
     )
-    headline = (
-        f"Entropy of the first layer falls, and then ({arms[0]}; {seeds} seeds, each one start "
-        f"at {rates.size} rates) {counted}."
+    return TEXTS.judgement(
+        _standing([(shares["returns", depth], shares["cycles", depth]) for depth in main]),
+        numbers,
+        runs=runs,
+        arm=arms[0],
+        counted=counted,
+        counted_first=counted.capitalize(),
+        depths=", ".join(map(str, main)),
+        brackets=_brackets(runs),
+        told="; ".join(told),
+        meanwhile=_meanwhile(runs, arms[0], main[0]),
+        published=_published(runs, arms),
+        rates=runs["rate"].values[[0, -1]],
+        last=int(runs["step"][-1]),
     )
-    summary = (
-        f"{headline} Shapes of the first layer's curve on the validation text, and where it turns "
-        f"(entropy in nats at rate x steps; the mean over its rates counts once for each seed; the "
-        f"median over seeds, {_brackets(runs)}): "
-        f"{'; '.join(told)}. {_meanwhile(runs, arms[0], main[0])}{_published(runs, arms)} A turn "
-        f"counts from {runs.attrs['turn']:g} nats on; on {runs.attrs['corpus']}, rates "
-        f"{rates[0]:g} to {rates[-1]:g}, {int(runs['step'][-1])} steps."
-    )
-    alt = (
-        f"Entropy of the first layer's attention against rate x steps for rates {rates[0]:g} to "
-        f"{rates[-1]:g} at depths {', '.join(map(str, main))}; all layers of the deepest; "
-        f"attention to frequent words and stable ranks of the first depth. {counted.capitalize()}."
-    )
-    return Judgement(standing, headline, summary, alt, numbers)
-
-
-def _turn_numbers(text: xr.Dataset, key: str) -> dict[str, float]:
-    """Where the runs turn that do: medians over seeds, with their intervals."""
-    found: dict[str, float] = {}
-    for name in TURNS:
-        found |= _numbers(f"{name}_{key}", median(text[name]))
-        found |= _numbers(f"{name}_at_{key}", _at(text, name))
-    # -1 where rate x steps decides
-    steps = text["first_at"].mean("seed").dropna("rate")
-    found[f"slope_{key}"] = power(steps["rate"], steps) if steps.size > 1 else np.nan
-    return found
 
 
 def _in_words(arm: str, depth: int, text: xr.Dataset, window: xr.Dataset) -> str:
@@ -385,7 +331,7 @@ def _in_words(arm: str, depth: int, text: xr.Dataset, window: xr.Dataset) -> str
 
 
 def _meanwhile(runs: xr.Dataset, arm: str, depth: int) -> str:
-    """What else is so at the start, where entropy turns, and at the end."""
+    """Say what else is so at the start, where entropy turns, and at the end."""
     one = runs.sel(arm=arm, layers=depth).isel(layer=0)
     found = turns(one, "entropy")
     parts = []
@@ -397,10 +343,12 @@ def _meanwhile(runs: xr.Dataset, arm: str, depth: int) -> str:
         places = [one[name].where(one["step"] == found[f"{turn}_at"]).max("step") for turn in TURNS]
         moments = [one[name].isel(step=0), *places, one[name].isel(step=-1)]
         parts.append(f"{words} is {', '.join(_told(values, digits) for values in moments)}")
-    return (
-        f"With {text_runs.depth_name(depth)} ({arm}), at the start, at the first minimum, the "
-        f"return, the second minimum and the end: {'; '.join(parts)} (attention that is evenly "
-        f"spread would give the frequent words {runs.attrs['frequent_share']:.2f})."
+    return TEXTS.part(
+        "meanwhile",
+        depth=text_runs.depth_name(depth),
+        arm=arm,
+        parts="; ".join(parts),
+        share=runs.attrs["frequent_share"],
     )
 
 
@@ -430,10 +378,13 @@ def _published(runs: xr.Dataset, arms: list[str]) -> str:
             f"first minimum and return with 1 layer at rates up to {CYCLE_RATE:g} at rate x steps "
             f"{first} and {back} (seen in JoMA's: {' and '.join(CYCLE)})"
         )
-    return (
-        f" Beside JoMA's released numbers (rate {PUBLISHED_RATE:g}, one window, the lowest from "
-        f"step {PUBLISHED_EVERY:,} on; theirs end after {PUBLISHED_STEPS:,} steps on the training "
-        f"split, ours after {int(runs['step'][-1]):,}): {'; '.join(lines)}."
+    return " " + TEXTS.part(
+        "published",
+        rate=PUBLISHED_RATE,
+        first=PUBLISHED_EVERY,
+        theirs=PUBLISHED_STEPS,
+        ours=int(runs["step"][-1]),
+        lines="; ".join(lines),
     )
 
 
@@ -446,14 +397,4 @@ def _standing(shares: list[tuple[Share, Share]]) -> Standing:
     return Standing.PARTLY if max(back) > 0.5 else Standing.FAILS
 
 
-EXPERIMENT = Experiment(
-    name="dip",
-    kind="study",
-    title="Attention on text: dip, bounce or cycle",
-    source="JoMA",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

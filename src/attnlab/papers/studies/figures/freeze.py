@@ -18,14 +18,17 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments.drawing import draw_range
 from attnlab.experiments.estimate import Estimate, jackknife, numbers_of
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
 from attnlab.plots import style
 
+TEXTS = Texts.beside(__file__)
 LAST = 3  # moments that are the end
 
 
@@ -94,20 +97,8 @@ def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
 
 
 def best_moment(losses: xr.DataArray) -> xr.DataArray:
-    """Where each run's validation loss is lowest."""
+    """Return the step at which each run's validation loss is lowest."""
     return losses["moment"][losses.argmin("moment")]
-
-
-def _cells(runs: xr.Dataset) -> list[dict[str, Any]]:
-    """Return depth and learning rate of each setting."""
-    return [
-        {"layers": int(depth), "rate": float(rate)}
-        for depth, rate in product(runs["layers"].values, runs["rate"].values)
-    ]
-
-
-def _setting(cell: dict[str, Any]) -> str:
-    return f"{text_runs.depth_name(cell['layers'])}, rate {cell['rate']:g}"
 
 
 def verdict(estimate: Estimate) -> str:
@@ -118,36 +109,36 @@ def verdict(estimate: Estimate) -> str:
     return "slowed" if high < SLOWED else "moving" if low > SLOWED else "cannot tell"
 
 
+def _cells(runs: xr.Dataset) -> list[tuple[xr.Dataset, dict[str, Any], dict[str, Estimate]]]:
+    """Return each setting: its runs, its depth and learning rate, and what was found there."""
+    cells = []
+    for layers, rate in product(runs["layers"].values.tolist(), runs["rate"].values.tolist()):
+        one = runs.sel(layers=layers, rate=rate)
+        end = one["entropy"].isel(moment=slice(-LAST, None)).mean("moment")
+        lower = (end - one["entropy"].isel(moment=0)).drop_vars("moment")
+        found = {
+            "left": left(one["change"]),
+            "left_at_best": left(one["change"], best=best_moment(one["validation_loss"])),
+            "entropy_change": jackknife(lambda of: float(of.mean()), lower),
+        }
+        cells.append((one, {"layers": layers, "rate": rate}, found))
+    return cells
+
+
 def table(runs: xr.Dataset) -> Table:
     """One row per depth and rate."""
-    rows = []
-    cells = [
-        [
-            "layers",
-            "rate",
-            "entropy",
-            "top 1",
-            "change, fastest",
-            "at the end",
-            "of the fastest",
-            "at the lowest validation loss",
-            "its step",
-        ]
-    ]
-    for place in _cells(runs):
-        one = runs.sel(place)
+    rows, cells = [], []
+    for one, place, found in _cells(runs):
+        shares = {name: found[name] for name in ("left", "left_at_best")}
         best = best_moment(one["validation_loss"])
-        end, early = left(one["change"]), left(one["change"], best=best)
         last = one.isel(moment=slice(-LAST, None)).mean("moment")
-        peak = float(one["change"].mean("seed").max("moment"))
-        start = one["entropy"].isel(moment=0)
         row = {
             **place,
-            "entropy_start": float(start.mean()),
+            "entropy_start": float(one["entropy"].isel(moment=0).mean()),
             "entropy_end": float(last["entropy"].mean()),
             "top_end": float(last["top"].mean()),
-            "fastest": peak,
-            **numbers_of({"left": end, "left_at_best": early}),
+            "fastest": float(one["change"].mean("seed").max("moment")),
+            **numbers_of(shares),
             "best": float(best.mean()),
         }
         rows.append(row)
@@ -157,18 +148,13 @@ def table(runs: xr.Dataset) -> Table:
                 f"{place['rate']:g}",
                 f"{row['entropy_start']:.2f} → {row['entropy_end']:.2f}",
                 f"{row['top_end']:.2f}",
-                f"{100 * peak:.1f} %",
+                f"{100 * row['fastest']:.1f} %",
                 f"{100 * float(last['change'].mean()):.1f} %",
-                *(f"{_range(of)}\n{verdict(of)}" for of in (end, early)),
+                *(f"{_range(of)}\n{verdict(of)}" for of in shares.values()),
                 f"{float(best.median()):,.0f}",
             ]
         )
-    caption = (
-        f"First layer. Change: the share of a query's attention that goes elsewhere within "
-        f"{runs.attrs['gap']} steps. Of the fastest: what is left of it, 95 % interval over "
-        f"{runs.sizes['seed']} seeds; slowed is below {SLOWED}."
-    )
-    return Table(rows, caption, cells)
+    return TEXTS.table(rows, cells, gap=runs.attrs["gap"], seeds=runs.sizes["seed"], slowed=SLOWED)
 
 
 def _range(estimate: Estimate) -> str:
@@ -184,85 +170,52 @@ def draw(runs: xr.Dataset) -> Figure:
         for row, depth in zip(axes, depths, strict=True):
             for rate, colour in zip(rates, style.ordered(rates.size), strict=True):
                 one = runs.sel(layers=depth, rate=rate)
-                steps = one["moment"]
+                steps, look = one["moment"], {"color": colour, "label": f"rate {rate:g}"}
                 for ax, name in zip(row, ("change", "entropy", "validation_loss"), strict=True):
-                    middle = one[name].mean("seed")
-                    ax.plot(steps, middle, color=colour, label=f"rate {rate:g}", linewidth=1.1)
-                    ax.fill_between(
-                        steps,
-                        one[name].min("seed"),
-                        one[name].max("seed"),
-                        color=colour,
-                        alpha=0.15,
-                        linewidth=0,
-                    )
-                row[2].plot(
-                    steps,
-                    one["train_loss"].mean("seed"),
-                    color=colour,
-                    linestyle=style.DASHES[1],
-                    linewidth=0.9,
-                )
+                    draw_range(ax, steps, one[name], linewidth=1.1, **look)
+                train, dashed = one["train_loss"].mean("seed"), {"linestyle": style.DASHES[1]}
+                row[2].plot(steps, train, color=colour, linewidth=0.9, **dashed)
             row[0].set_ylabel(text_runs.depth_name(int(depth)))
             row[0].set_yscale("log")
         for ax in axes[-1]:
             ax.set_xlabel("step")
         for ax in axes.flat:
             ax.set_xscale("log")
-        style.panel_titles(
-            axes[0],
-            [f"change in {runs.attrs['gap']} steps", "entropy (nats)", "loss (dashed: training)"],
-        )
-        style.legend_above(
-            figure,
-            axes[0][0],
-            title=f"first layer; means over {runs.sizes['seed']} seeds, bands: their range",
-        )
+        style.panel_titles(axes[0], [title.format(runs=runs) for title in TEXTS.panels])
+        style.legend_above(figure, axes[0][0], title=TEXTS.legend.format(runs=runs))
     return figure
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Where does attention slow to a quarter, and where does entropy fall?"""
-    numbers: dict[str, float] = {}
+    """Judge where attention slows to a quarter, and where entropy falls."""
+    numbers: dict[str, Estimate] = {}
     told, ends, earlies, sparse = [], [], [], []
-    for place in _cells(runs):
-        one = runs.sel(place)
-        end = left(one["change"])
-        early = left(one["change"], best=best_moment(one["validation_loss"]))
-        key = f"{place['layers']}_{place['rate']:g}"
-        fall = one["entropy"].isel(moment=slice(-LAST, None)).mean("moment")
-        lower = jackknife(
-            lambda of: float(of.mean()), (fall - one["entropy"].isel(moment=0)).drop_vars("moment")
-        )
-        numbers |= numbers_of(
-            {f"left_{key}": end, f"left_at_best_{key}": early, f"entropy_change_{key}": lower}
-        )
+    for _, place, found in _cells(runs):
+        end, early, lower = found.values()
+        numbers |= {f"{name}_{place['layers']}_{place['rate']:g}": of for name, of in found.items()}
         ends.append(verdict(end))
         earlies.append(verdict(early))
         sparse.append(lower.interval()[1] < 0)
         told.append(
-            f"{_setting(place)}: {_range(end)} of the fastest change is left at the end "
-            f"({verdict(end)}), {_range(early)} where the validation loss is lowest "
-            f"({verdict(early)})"
+            f"{text_runs.depth_name(place['layers'])}, rate {place['rate']:g}: {_range(end)} of "
+            f"the fastest change is left at the end ({verdict(end)}), {_range(early)} where the "
+            f"validation loss is lowest ({verdict(early)})"
         )
-    headline = (
-        f"At a constant rate attention of the first layer has slowed to a quarter of its fastest "
-        f"change after {int(runs['moment'][-1]):,} steps in {ends.count('slowed')} of {len(ends)} "
-        f"settings; where the validation loss is lowest, in {earlies.count('slowed')}."
-    )
     unsure = ends.count("cannot tell")
-    settings = "; ".join(told)
-    summary = (
-        f"{headline} With {settings}. "
-        + (f"In {unsure} of {len(ends)} settings the seeds do not tell. " if unsure else "")
-        + f"Entropy falls in {sum(sparse)} of {len(sparse)}. Slowed: the 95 % interval over "
-        f"{runs.sizes['seed']} seeds is below {SLOWED} of the fastest change, which is our measure."
+    return TEXTS.judgement(
+        _standing(ends, earlies, sparse),
+        numbers,
+        settings="; ".join(told),
+        count=len(ends),
+        slowed=ends.count("slowed"),
+        slowed_early=earlies.count("slowed"),
+        unsure=TEXTS.part("unsure", unsure=unsure, count=len(ends)) + " " if unsure else "",
+        sparse=sum(sparse),
+        last=int(runs["moment"][-1]),
+        limit=SLOWED,
+        seeds=runs.sizes["seed"],
+        rates=", ".join(f"{rate:g}" for rate in runs["rate"].values),
     )
-    alt = (
-        f"Change of attention, its entropy, and losses against the step, for rates "
-        f"{', '.join(f'{rate:g}' for rate in runs['rate'].values)}. With {settings}."
-    )
-    return Judgement(_standing(ends, earlies, sparse), headline, summary, alt, numbers)
 
 
 def _standing(ends: list[str], early: list[str], sparse: list[bool]) -> Standing:
@@ -275,13 +228,4 @@ def _standing(ends: list[str], early: list[str], sparse: list[bool]) -> Standing
     return Standing.PARTLY if "moving" in every or "slowed" in every else Standing.OPEN
 
 
-EXPERIMENT = Experiment(
-    name="freeze",
-    kind="study",
-    title="Does attention on text slow down at a constant rate?",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

@@ -9,6 +9,7 @@ class, and how far the favourite's z has grown along training.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -19,10 +20,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import Estimate, mean, numbers_of, share
+from attnlab.experiments.estimate import Estimate, mean, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.formulas import Setting
 from attnlab.models import Extended
@@ -31,6 +33,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
+TEXTS = Texts.beside(__file__)
 KEPT = 0.9  # favourites are called kept where more than this share of them wins
 TOGETHER = {"alone": "each head alone", "concatenate": "concatenated", "average": "averaged"}
 
@@ -158,12 +161,12 @@ def _different(winner: NDArray[np.int64]) -> float:
 
 
 def by_chance(tokens: int, heads: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How many of `tokens` are picked by heads that pick one each, evenly and independently."""
+    """Return how many of `tokens` are picked by heads that pick one each by chance, evenly."""
     return np.asarray(tokens * (1 - (1 - 1 / tokens) ** heads))
 
 
 def growth(runs: xr.Dataset) -> xr.DataArray:
-    """How far the favourite has grown, over that of a head alone, by seed."""
+    """Return how far the favourite has grown, over that of a head alone, by seed."""
     of_seeds = runs["grown"].isel(heads=-1)
     return (of_seeds / of_seeds.sel(together="alone")).drop_sel(together="alone")
 
@@ -172,44 +175,26 @@ def draw(runs: xr.Dataset) -> Figure:
     """Kept favourites and covered tokens by the number of heads, at the first ratio; growth along
     training next to a head alone, by ratio."""
     heads = runs["heads"].values
+    first = runs.isel(ratio=0)
+    at_first = first["kept"].mean(("head", "sequence_class")), first["covered"]
+    chance = by_chance(runs.attrs["distinct"], heads)
     colours = (style.GREEN, style.DISTINCT, style.ACCENT)
-    looks = {
-        name: {"color": colour, "marker": marker}
-        for name, colour, marker in zip(TOGETHER, colours, style.MARKERS, strict=False)
-    }
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
-        first = runs.isel(ratio=0)
         for i, (together, label) in enumerate(TOGETHER.items()):
-            of_seed = first["kept"].mean(("head", "sequence_class"))
-            for ax, values in zip(axes, (of_seed, first["covered"]), strict=False):
-                draw_mean(
-                    ax,
-                    heads * 1.06 ** (i - 1),
-                    values.sel(together=together),
-                    label=label,
-                    linestyle=style.DASHES[i],
-                    **looks[together],
-                )
-        axes[1].plot(
-            heads,
-            by_chance(runs.attrs["distinct"], heads),
-            color="black",
-            linestyle=":",
-            label="picked by chance",
-        )
-        for values in growth(runs).stack(line=("together", "ratio")).transpose("line", ...):
-            name = str(values["together"].item())
-            place = runs["ratio"].values.tolist().index(float(values["ratio"]))
-            label = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
-            draw_mean(
-                axes[2],
-                values["step"],
-                values,
-                linestyle=style.DASHES[place],
-                label=label if name == "average" else None,
-                **looks[name],
-            )
+            look = {"color": colours[i], "marker": style.MARKERS[i]}
+            beside = heads * 1.06 ** (i - 1)
+            for ax, values in zip(axes, at_first, strict=False):
+                values, dashes = values.sel(together=together), style.DASHES[i]
+                draw_mean(ax, beside, values, label=label, linestyle=dashes, **look)
+            if together == "alone":
+                continue
+            of_ratios = growth(runs).sel(together=together).transpose("ratio", ...)
+            for values, dashes in zip(of_ratios, style.DASHES, strict=False):
+                ratio = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
+                shown = ratio if together == "average" else None
+                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **look)
+        axes[1].plot(heads, chance, color="black", linestyle=":", label="picked by chance")
         axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
         axes[1].set_ylabel("different winners of a class")
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
@@ -230,68 +215,51 @@ def judge(runs: xr.Dataset) -> Judgement:
     most = runs.isel(heads=-1)
     H, D = int(most["heads"]), int(runs.attrs["distinct"])
     ratios = runs["ratio"].values.tolist()
-    cells = list(product(TOGETHER, ratios))
-    kept = {cell: share(most["kept"].sel(together=cell[0], ratio=cell[1])) for cell in cells}
-    covered = {name: mean(most["covered"].isel(ratio=0).sel(together=name)) for name in TOGETHER}
-    start = mean(most["covered_start"])
-    chance = float(by_chance(D, np.array(H)))
     at_end = growth(runs).isel(step=-1)
-    grown = {
-        cell: mean(at_end.sel(together=cell[0], ratio=cell[1]))
-        for cell in cells
-        if cell[0] != "alone"
+    kept = {
+        (name, ratio): share(most["kept"].sel(together=name, ratio=ratio))
+        for name, ratio in product(TOGETHER, ratios)
     }
-    numbers = {"covered_by_chance": chance} | numbers_of(
-        {"covered_start": start}
+    grown = {
+        (name, ratio): mean(at_end.sel(together=name, ratio=ratio))
+        for name, ratio in product(at_end["together"].values.tolist(), ratios)
+    }
+    covered = {name: mean(most["covered"].isel(ratio=0).sel(together=name)) for name in TOGETHER}
+    found = (
+        {"covered_by_chance": float(by_chance(D, np.array(H)))}
+        | {"covered_start": mean(most["covered_start"])}
         | {f"kept_{name}_{ratio:g}": of for (name, ratio), of in kept.items()}
         | {f"covered_{name}": of for name, of in covered.items()}
         | {f"growth_{name}_{ratio:g}": of for (name, ratio), of in grown.items()}
     )
 
-    def by_ratio(of: dict[tuple[str, float], Any], name: str) -> str:
-        return ", ".join(str(of[name, ratio]) for ratio in ratios)
-
-    told = ", ".join(f"{ratio:g}" for ratio in ratios)
-    steps = int(runs["step"][-1])
-
     def in_all(name: str) -> str:
         """The range over ratios."""
         hits = [kept[name, ratio].hits for ratio in ratios]
-        lowest, highest = min(hits), max(hits)
-        span = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+        span = " to ".join(str(end) for end in dict.fromkeys((min(hits), max(hits))))
         return f"{span} of {kept[name, ratios[0]].total}"
 
-    headline = (
-        f"A head keeps its favourite, for eta_Y/eta_Z = {told}: {H} heads alone in "
-        f"{in_all('alone')} cases, concatenated in {in_all('concatenate')}, averaged in "
-        f"{in_all('average')}; they cover {covered['concatenate']} of {D} distinct tokens (at "
-        f"{ratios[0]:g})."
-    )
-    summary = (
-        f"For eta_Y/eta_Z = {told}, after {steps} steps, the favourites of {H} heads win in "
-        f"{by_ratio(kept, 'alone')} cases where each head is alone, in "
-        f"{by_ratio(kept, 'concatenate')} with concatenated and {by_ratio(kept, 'average')} with "
-        f"averaged heads. So what is covered is decided by the start: {start} different "
-        f"favourites, {covered['concatenate']} and {covered['average']} different winners (ratio "
-        f"{ratios[0]:g}); heads that pick evenly by chance would cover {chance:.1f} of {D}, but "
-        f"frequent tokens are favoured more often. How far the favourite grows next to a head "
-        f"alone depends on the rates: {by_ratio(grown, 'concatenate')} times as much when "
-        f"concatenated, {by_ratio(grown, 'average')} times when averaged. The other "
-        f"heads reduce the loss too, but that heads of one decoder stop early "
-        f"{_stop_early(grown)}. ({start.count} seeds.)"
-    )
-    alt = (
-        f"Against the number of heads, 1 to {H}: the share of favourites that win, at 1 or just "
-        f"below; the number of different winners, rising to {covered['concatenate'].value:.1f}, "
-        f"below the {chance:.1f} of chance. Against the step, up to {steps}, how far the favourite "
-        f"has grown over that of a head alone, from "
-        f"{min(estimate.value for estimate in grown.values()):.2g} to "
-        f"{max(estimate.value for estimate in grown.values()):.2g} at the end by ratio of the "
-        f"rates, concatenated below averaged."
-    )
+    def by_ratio(of: Mapping[tuple[str, float], Estimate]) -> dict[str, str]:
+        """The values by name, at all ratios."""
+        names = dict.fromkeys(name for name, _ in of)
+        return {name: ", ".join(str(of[name, ratio]) for ratio in ratios) for name in names}
+
+    ends = [estimate.value for estimate in grown.values()]
     lost = [name for (name, _), of in kept.items() if of.below(KEPT)]
-    outcome = Standing.FAILS if "alone" in lost else Standing.PARTLY if lost else Standing.HOLDS
-    return Judgement(outcome, headline, summary, alt, numbers)
+    return TEXTS.judgement(
+        Standing.FAILS if "alone" in lost else Standing.PARTLY if lost else Standing.HOLDS,
+        found,
+        ratios=", ".join(f"{ratio:g}" for ratio in ratios),
+        first=ratios[0],
+        H=H,
+        D=D,
+        steps=int(runs["step"][-1]),
+        in_all={name: in_all(name) for name in TOGETHER},
+        kept=by_ratio(kept),
+        grown=by_ratio(grown),
+        growth=(min(ends), max(ends)),
+        stop_early=_stop_early(grown),
+    )
 
 
 def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
@@ -302,12 +270,4 @@ def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
     return f"{general}: they grow less in {less} of these {len(grown)} cases, more in {more}"
 
 
-EXPERIMENT = Experiment(
-    name="heads",
-    kind="study",
-    title="What several heads attend to",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -14,6 +14,7 @@ up to powers of ln M.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -23,18 +24,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from attnlab.experiments import Estimate, Experiment, Judgement, Standing, StudyRecipe, jackknife
+from attnlab.experiments import Estimate, Judgement, Standing, StudyRecipe, jackknife
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import COVERAGE, number_name, numbers_of, power, standard_error
+from attnlab.experiments.estimate import COVERAGE, number_name, power, standard_error
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 from attnlab.simulation import simulate
-from attnlab.tasks.classes import classes_from, single_common
+from attnlab.tasks.classes import SequenceClasses, classes_from, single_common
 
+TEXTS = Texts.beside(__file__)
 NEAR = 0.1  # z is called near its limit at this deviation
 DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
 
@@ -105,22 +107,9 @@ def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.
     own = own[np.argsort(classes.probs[0, own], kind="stable")]
     query = int(classes.query_index[0])
 
-    def end(length: int | None, report: Progress) -> xr.DataArray:
-        drawn = {"length": length, "batch_size": recipe.batch_size, "seeds": recipe.seeds}
-        result = simulate(
-            classes,
-            eta_y=recipe.eta_y,
-            eta_z=recipe.eta_z,
-            steps=recipe.steps,
-            momentum=0.0,
-            what="logits",
-            at=(recipe.steps,),
-            progress=report,
-            **({"gradient": "population"} if length is None else drawn),
-        )
-        return result["attention_logits"].isel(step=-1).astype(np.float64)
-
-    limit, *finite = [end(*turn) for turn in in_turn((None, *recipe.lengths), progress)]
+    limit, *finite = _ends(
+        classes, recipe.lengths, recipe, progress, steps=recipe.steps, seeds=recipe.seeds
+    )
     limit = limit.isel(seed=0)
     size = float(np.sqrt((limit**2).sum()))
     z = xr.concat(finite, xr.DataArray(list(recipe.lengths), dims="length", name="length"))
@@ -146,6 +135,37 @@ def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.
     )
 
 
+def _ends(
+    classes: SequenceClasses,
+    lengths: Sequence[int],
+    of: Recipe | Turn,
+    progress: Progress,
+    *,
+    steps: int,
+    seeds: int,
+    **more: Any,
+) -> list[xr.DataArray]:
+    """Return z at the end of training, for T to infinity and then for each of the lengths."""
+
+    def end(length: int | None, report: Progress) -> xr.DataArray:
+        drawn = {"length": length, "batch_size": of.batch_size, "seeds": seeds}
+        result = simulate(
+            classes,
+            eta_y=of.eta_y,
+            eta_z=of.eta_z,
+            steps=steps,
+            momentum=0.0,
+            what="logits",
+            at=(steps,),
+            progress=report,
+            **({"gradient": "population"} if length is None else drawn),
+            **more,
+        )
+        return result["attention_logits"].isel(step=-1).astype(np.float64)
+
+    return [end(*turn) for turn in in_turn((None, *lengths), progress)]
+
+
 def _turns(recipe: Recipe, progress: Progress) -> xr.Dataset:
     axes = {"common_prob": recipe.turn.common_probs, "M": recipe.turn.outputs}
     together = over_cells(partial(_turn, recipe), progress, **axes)
@@ -166,26 +186,9 @@ def _turn(recipe: Recipe, common_prob: float, M: int, progress: Progress) -> xr.
     predicted = float(
         theory.losing_length(classes.probs[0], steps, K=2, M=M, rho=rho, eta_y=turn.eta_y)[rarest]
     )
-    length = round(predicted)
-
-    def end(settings: dict[str, Any], report: Progress) -> NDArray[np.float64]:
-        result = simulate(
-            classes,
-            eta_y=turn.eta_y,
-            eta_z=turn.eta_z,
-            steps=steps,
-            momentum=0.0,
-            what="logits",
-            at=(steps,),
-            dtype="float64",
-            progress=report,
-            **settings,
-        )
-        return np.asarray(result["attention_logits"].isel(step=-1, query=0, token=rarest))
-
-    drawn = {"length": length, "batch_size": turn.batch_size, "seeds": recipe.seeds}
-    turns: tuple[dict[str, Any], ...] = ({"gradient": "population"}, drawn)
-    limit, finite = [end(each, report) for each, report in in_turn(turns, progress)]
+    length, seeds = round(predicted), recipe.seeds
+    ends = _ends(classes, (length,), turn, progress, steps=steps, seeds=seeds, dtype="float64")
+    limit, finite = (z.isel(query=0, token=rarest).values for z in ends)
     found = {"rarest_length": length, "losing_length": predicted, "overlap": rho}
     return xr.Dataset({"rarest": ("seed", finite / limit), **found})
 
@@ -222,7 +225,7 @@ def over_bias(runs: xr.Dataset, name: str, unused: int) -> Estimate:
 
 
 def growth(runs: xr.Dataset, name: str) -> Estimate:
-    """How many times the deviation at the smallest M that at the largest is, at the same T."""
+    """Return the deviation at the largest M over that at the smallest, at the same T."""
     late = _fitted(runs).sel(classes=name)
 
     def times(excess: xr.DataArray) -> float:
@@ -241,9 +244,9 @@ def _turning_length(at: xr.Dataset) -> Estimate:
     return jackknife(lambda rarest: float(turning_length(at, rarest)), at["rarest"])
 
 
-def outputs_exponent(runs: xr.Dataset, common_prob: float, *, lowest: int = 0) -> Estimate:
-    """The exponent of M in T*, from M = `lowest` on."""
-    some = runs.sel(common_prob=common_prob, M=slice(lowest, None))
+def outputs_exponent(runs: xr.Dataset, *, lowest: int = 0) -> Estimate:
+    """The exponent of M in T* at one overlap, from M = `lowest` on."""
+    some = runs.sel(M=slice(lowest, None))
     return jackknife(
         lambda rarest: power(some["M"].values, turning_length(some, rarest).values), some["rarest"]
     )
@@ -256,102 +259,58 @@ def _fitted(runs: xr.Dataset) -> xr.Dataset:
 def draw(runs: xr.Dataset) -> Figure:
     """The deviation against T, over the bias against M, which tokens gain at which length, and T*
     against M."""
-    length = runs["length"].values
+    length, unused = runs["length"].values, runs["unused"].values
     far = deviation(runs["excess"])
+    first = runs.isel(classes=0, unused=0).dropna("rank")
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for i, colour in enumerate(style.ordered(runs.sizes["classes"])):
-            name = str(runs["classes"].values[i])
-            for j, unused in enumerate(runs["unused"].values):
+        for i, (one, look) in enumerate(style.entries(runs, "classes")):
+            name = one["classes"].item()
+            for j, dashes in zip(range(unused.size), style.DASHES, strict=False):
+                label = None if i else f"{unused[j]} unused"
                 axes[0].plot(
-                    length,
-                    far[i, j],
-                    color=colour,
-                    marker=style.MARKERS[i],
-                    linewidth=1.0,
-                    linestyle=style.DASHES[j],
-                    label=f"{unused} unused" if i == 0 else None,
+                    length, far[i, j], linewidth=1.0, linestyle=dashes, label=label, **look
                 )
-            ratio = [over_bias(runs, name, unused) for unused in runs["unused"].values]
-            draw_estimates(
-                axes[1],
-                runs["outputs"].isel(classes=i),
-                ratio,
-                label=name,
-                color=colour,
-                marker=style.MARKERS[i],
-                linewidth=1.0,
-            )
+            ratio = [over_bias(runs, name, outputs) for outputs in unused]
+            draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **look)
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
-        axes[0].set_xscale("log", base=2)
-        axes[0].set_xticks(length, [f"{value:g}" for value in length])
-        axes[0].set(
-            xlabel="sequence length $T$",
-            ylabel=r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$",
-            yscale="log",
-        )
-        axes[0].legend(fontsize=6.5)
-        axes[1].set(
-            xlabel="outputs $M$, at the same $P$",
-            ylabel="deviation / bias of $|q|^2$",
-            xscale="log",
-            yscale="log",
-        )
-        first = runs.isel(classes=0, unused=0).dropna("rank")
-        for i, colour in enumerate(style.ordered(length.size)):
-            z = first["distinct"].isel(length=i).mean("seed")
-            axes[2].plot(first["probability"], z, color=colour, label=f"T = {length[i]}")
-        axes[2].plot(
-            first["probability"],
-            first["distinct_limit"],
-            color="black",
-            linestyle="--",
-            label=r"$T = \infty$",
-        )
+        style.log_ticks(axes[0], length)
+        axes[0].set_ylabel(r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$")
+        axes[0].set(xlabel="sequence length $T$", yscale="log")
+        axes[1].set(xlabel="outputs $M$, at the same $P$", ylabel="deviation / bias of $|q|^2$")
+        axes[1].set(xscale="log", yscale="log")
+        P = first["probability"]
+        axes[2].set_prop_cycle(color=style.ordered(length.size))
+        axes[2].plot(P, first["distinct"].mean("seed").T, label=[f"T = {T}" for T in length])
+        axes[2].plot(P, first["distinct_limit"], "k--", label=r"$T = \infty$")
         axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
         axes[2].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
-        axes[2].legend(fontsize=6.5)
         _draw_turns(axes[3], runs)
-        style.panel_titles(
-            axes,
-            ["distance from the limit", "over the bias", "who gains", "rarest token loses up to"],
-        )
-        style.legend_above(
-            figure,
-            axes[1],
-            ncols=runs.sizes["classes"],
-            title=f"(a): dashes by outputs that are never used; (c): {first['classes'].item()}, "
-            "none of them; (d): dashed: theory.losing_length; bars: s.e.",
-        )
+        for ax in axes[[0, 2, 3]]:
+            ax.legend(fontsize=6.5)
+        style.panel_titles(axes, TEXTS.panels)
+        title = TEXTS.legend.format(first=first["classes"].item())
+        style.legend_above(figure, axes[1], ncols=runs.sizes["classes"], title=title)
     return figure
 
 
 def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
-    M = runs["M"].values
     found = turning_length(runs, runs["rarest"])
-    error = (runs["rarest_length"] - 1.0) * standard_error(runs["rarest"])
-    for i, colour in enumerate(style.ordered(runs.sizes["common_prob"])):
-        rho = float(runs["overlap"][i])
-        ax.errorbar(
-            M,
-            found[i],
-            yerr=error[i],
-            color=colour,
-            marker=style.MARKERS[i],
-            linestyle="",
-            markersize=4,
-            capsize=2,
-            label=rf"$f_1\cdot f_2 = {rho:.2f}$",
-        )
-        ax.plot(M, runs["losing_length"][i], color=colour, linestyle="--", linewidth=1.0)
+    runs = runs.assign(
+        found=found, error=(runs["rarest_length"] - 1) * standard_error(runs["rarest"])
+    )
+    M = runs["M"].values
+    for one, look in style.entries(runs, "common_prob"):
+        dots = {"linestyle": "", "markersize": 4, "capsize": 2, **look}
+        label = rf"$f_1\cdot f_2 = {float(one['overlap']):.2f}$"
+        ax.errorbar(M, one["found"], yerr=one["error"], label=label, **dots)
+        ax.plot(M, one["losing_length"], color=look["color"], linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
     ax.set(xscale="log", yscale="log", xlabel="outputs $M$", ylabel="length $T^*$")
-    ax.legend(fontsize=6.5)
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """How does the deviation fall with T, and what besides P sets its size?"""
-    fall = slope(runs)
+    """Judge how the deviation falls with T, and what besides P sets its size."""
     names = [str(name) for name in runs["classes"].values]
     ratio = {
         (name, unused): over_bias(runs, name, unused)
@@ -364,74 +323,65 @@ def judge(runs: xr.Dataset) -> Judgement:
         unused: max(runs["length"].values[(rare.sel(unused=unused) < 0).values], default=0)
         for unused in (least, most)
     }
-    numbers = numbers_of(
-        {"slope": fall}
+    found = (
+        {"slope": slope(runs)}
         | {f"growth_with_outputs_{number_name(name)}": of for name, of in grown.items()}
         | {f"over_bias_{number_name(name)}_{unused}": of for (name, unused), of in ratio.items()}
+        | {f"rarest_loses_up_to_{unused}": float(T) for unused, T in loses.items()}
     )
-    numbers |= {f"rarest_loses_up_to_{unused}": float(T) for unused, T in loses.items()}
-    laws = [_law(runs, common_prob) for common_prob in runs["common_prob"].values]
+    laws = {float(c): _law(runs.sel(common_prob=c)) for c in runs["common_prob"].values}
     rhos = runs["overlap"].values.tolist()
-    for _, of_law, _ in laws:
-        numbers |= of_law
+    exponents = []
+    for exponent, of_law, _ in laws.values():
+        exponents.append(str(exponent))
+        found |= of_law
     smallest, largest = (pick(grown, key=lambda name: grown[name].value) for pick in (min, max))
-    outputs = runs["outputs"].sel(unused=most, classes=names[0]).item()
-    headline = (
-        f"From T = {runs.attrs['fitted_from']} on the distance from the limit falls as T - 1 to "
-        f"the power {fall}. Its size is not set by P: {most} outputs that are never used make it "
-        f"{grown[smallest].value:.1f} ({smallest}) to {grown[largest].value:.0f} ({largest}) times "
-        f"as large. Rare distinct tokens lose up to a length that grows as M to the power "
-        f"{', '.join(str(exponent) for exponent, _, _ in laws)} at overlaps f_1.f_2 of "
-        f"{', '.join(f'{rho:.2f}' for rho in rhos)}; our law says 1 - f_1.f_2, that is "
-        f"{', '.join(f'{1 - rho:.2f}' for rho in rhos)}, up to powers of ln M."
+
+    def needed(unused: int) -> tuple[int, int]:
+        lengths = [_needed(runs, name, ratio[name, unused]) for name in names]
+        return min(lengths), max(lengths)
+
+    return TEXTS.judgement(
+        Standing.OPEN,
+        found,
+        most=most,
+        smallest=smallest,
+        largest=largest,
+        growth=(grown[smallest].value, grown[largest].value),
+        exponents=", ".join(exponents),
+        overlaps=", ".join(f"{rho:.2f}" for rho in rhos),
+        law=", ".join(f"{1 - rho:.2f}" for rho in rhos),
+        unused=" -> ".join(map(str, runs["unused"].values)),
+        told="; ".join(
+            f"{name} {' -> '.join(f'{ratio[name, u].value:.2g}' for u in runs['unused'].values)}"
+            for name in names
+        ),
+        near=NEAR,
+        needed=(needed(least), needed(most)),
+        first=names[0],
+        loses=(loses[least], loses[most]),
+        outputs=runs["outputs"].sel(unused=most, classes=names[0]).item(),
+        laws="; ".join(words for _, _, words in laws.values()),
+        coverage=COVERAGE,
+        runs=runs,
+        sets=len(names),
+        most_over_bias=max(estimate.value for estimate in ratio.values()),
+        lengths=runs["length"].values[[0, -1]],
+        M=runs["M"].values[[0, -1]],
+        Ms=", ".join(str(M) for M in runs["M"].values),
     )
-    told = "; ".join(
-        f"{name} {' -> '.join(f'{ratio[name, int(u)].value:.2g}' for u in runs['unused'].values)}"
-        for name in names
-    )
-    needed = {
-        unused: [_needed(runs, name, ratio[name, unused]) for name in names]
-        for unused in (least, most)
-    }
-    summary = (
-        f"{headline} The relative bias of |q|^2, which P alone decides, has the rate and not the "
-        f"size; the distance over it, as {' -> '.join(map(str, runs['unused'].values))} unused "
-        f"outputs are added: {told}. By this fall z is within {NEAR:.0%} of its limit from T = "
-        f"{min(needed[least]):,} to {max(needed[least]):,} on as the classes are, and from "
-        f"{min(needed[most]):,} to {max(needed[most]):,} on with {most} unused outputs. So what is "
-        f"long depends on M as well (docs/errata.md, point 3). Short sequences do not only add "
-        f"noise: what the rare distinct tokens should gain they lose, because a token that occurs "
-        f"now and then has E q_l^2 = p_l^2 + p_l (1 - p_l)/(T - 1). In {names[0]} the rarest one "
-        f"loses up to T = {loses[least]}, and up to {loses[most]} with M = {outputs}. How that "
-        f"length T* grows, on two classes with one common token at {runs.attrs['t0s']:g} t_0, for "
-        f"M = {', '.join(str(M) for M in runs['M'].values)} (in brackets {COVERAGE:.0%} "
-        f"intervals over seeds): {'; '.join(words for _, _, words in laws)}. So T must be long "
-        f"against M^(1 - f_1.f_2), not against M. The paper takes T to infinity (Assumption 1(b)) "
-        f"and does not say how long is long. ({fall.count} seeds.)"
-    )
-    alt = (
-        f"Relative deviation of the logits from their limit against sequence length from "
-        f"{int(runs['length'][0])} to {int(runs['length'][-1])}, for {len(names)} sets of classes "
-        f"with up to {most} unused outputs, falling in parallel with slope {fall.value:.2f}; the "
-        f"same over the bias of the norm, rising with the number of outputs, up to "
-        f"{max(estimate.value for estimate in ratio.values()):.2g}; the logits of distinct "
-        f"tokens against their probability, negative for rare ones at short lengths; and the "
-        f"length up to which the rarest one loses, against M from {int(runs['M'][0])} to "
-        f"{int(runs['M'][-1])}, at {len(laws)} overlaps, beside the law and less steep than M."
-    )
-    return Judgement(Standing.OPEN, headline, summary, alt, numbers)
 
 
-def _law(runs: xr.Dataset, common_prob: float) -> tuple[Estimate, dict[str, float], str]:
+def _law(runs: xr.Dataset) -> tuple[Estimate, dict[str, Estimate | float], str]:
     """T* at one overlap, beside the law: the exponent of M, all numbers, and the same in words."""
-    some, lowest = runs.sel(common_prob=common_prob), int(runs.attrs["upper_from"])
-    rho, outputs, theirs = float(some["overlap"]), some["M"].values.tolist(), some["losing_length"]
-    exponent, upper = (outputs_exponent(runs, common_prob, lowest=M) for M in (0, lowest))
+    lowest = int(runs.attrs["upper_from"])
+    rho, outputs, theirs = float(runs["overlap"]), runs["M"].values.tolist(), runs["losing_length"]
+    exponent, upper = (outputs_exponent(runs, lowest=M) for M in (0, lowest))
     by_theory = power(outputs, theirs.values)
     over_theory = jackknife(
-        lambda rarest: float((turning_length(some, rarest) / theirs).mean()), some["rarest"]
+        lambda rarest: float((turning_length(runs, rarest) / theirs).mean()), runs["rarest"]
     )
-    lengths = {M: _turning_length(some.sel(M=M)) for M in outputs}
+    lengths = {M: _turning_length(runs.sel(M=M)) for M in outputs}
 
     def beside(found: Estimate) -> str:
         """The exponent with its interval, and whether 1 - rho lies in it."""
@@ -443,17 +393,25 @@ def _law(runs: xr.Dataset, common_prob: float) -> tuple[Estimate, dict[str, floa
         """T* over this power of M, for each M."""
         return ", ".join(f"{length.value / M**exponent:.3g}" for M, length in lengths.items())
 
-    words = (
-        f"at f_1.f_2 = {rho:.2f} as M to the power {beside(exponent)}, from M = {lowest} on "
-        f"{beside(upper)}; theory.losing_length has {by_theory:.3f}, and T* is {over_theory} times "
-        f"as long; T*/M is {over(1.0)}, T*/M^{1 - rho:.2f} is {over(1 - rho)}"
+    words = TEXTS.part(
+        "law",
+        rho=rho,
+        exponent=beside(exponent),
+        lowest=lowest,
+        upper=beside(upper),
+        by_theory=by_theory,
+        over_theory=over_theory,
+        over_M=over(1.0),
+        power=1 - rho,
+        over_power=over(1 - rho),
     )
     key = f"rho_{100 * rho:.0f}"
-    found = {f"turning_length_{key}_{M}": length for M, length in lengths.items()}
+    found: dict[str, Estimate | float] = {
+        f"turning_length_{key}_{M}": length for M, length in lengths.items()
+    }
     found |= {f"exponent_of_outputs_{key}": exponent, f"upper_exponent_{key}": upper}
-    theory_says = {f"exponent_by_theory_{key}": by_theory}
-    numbers = numbers_of(found) | theory_says | over_theory.numbers(f"over_theory_{key}")
-    return exponent, numbers, words
+    found |= {f"exponent_by_theory_{key}": by_theory, f"over_theory_{key}": over_theory}
+    return exponent, found, words
 
 
 def _needed(runs: xr.Dataset, name: str, ratio: Estimate) -> int:
@@ -462,12 +420,4 @@ def _needed(runs: xr.Dataset, name: str, ratio: Estimate) -> int:
     return round(1 + ratio.value / NEAR * float(of_length[0]))
 
 
-EXPERIMENT = Experiment(
-    name="length",
-    kind="study",
-    title="When finite sequences follow the limit",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

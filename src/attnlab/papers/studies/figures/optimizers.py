@@ -17,6 +17,8 @@ between this regime and that of SGD.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +27,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, numbers_of, share
+from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
@@ -36,6 +39,7 @@ from attnlab.plots import style
 from attnlab.simulation import Optimizer, simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, random
 
+TEXTS = Texts.beside(__file__)
 RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
 VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
 
@@ -175,17 +179,10 @@ def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
     dims = ("seed", "sequence_class", "token")
 
     def one(queries: int, concentration: float, report: Progress) -> xr.Dataset:
-        drawn = [
-            random(
-                VOCABULARY,
-                2,
-                overlap=OVERLAP,
-                concentration=concentration,
-                queries=queries,
-                seed=seed,
-            )
-            for seed in range(recipe.seeds)
-        ]
+        draw = partial(
+            random, VOCABULARY, 2, overlap=OVERLAP, concentration=concentration, queries=queries
+        )
+        drawn = [draw(seed=seed) for seed in range(recipe.seeds)]
         result = simulate(
             drawn,
             gradient="population",
@@ -213,8 +210,8 @@ def _right(classes: SequenceClasses, z: NDArray[np.float64]) -> NDArray[np.float
 
 
 def own_output_rises(classes: SequenceClasses) -> NDArray[np.bool_]:
-    """Where the first gradient of Y raises a token's entry at the class's next token, which the law
-    takes for granted: (M - 1) f_nl > sum of f_n'l over the other classes; (class, token)."""
+    """Return where the first gradient of Y raises a token's entry at the class's next token, which
+    the law takes for granted: (M - 1) f_nl > sum of f_n'l over the others; (class, token)."""
     f = formulas.unit_attention(classes.probs)
     return np.asarray((classes.vocab_size - 1) * f > f.sum(0) - f)
 
@@ -228,21 +225,19 @@ def first_gradient(classes: SequenceClasses) -> float:
 def at_loss(result: xr.Dataset, target: float) -> NDArray[np.float64]:
     """z - z(0) of each run when its loss first comes down to `target`, interpolated in ln loss
     between the records around that: (rate, seed, query, token)."""
-    z = result["attention_logits"].values.astype(np.float64)
-    loss = result["loss"].values
+    z, loss = result["attention_logits"].astype(np.float64), result["loss"]
     passed = loss <= target
-    if passed[..., 0].any() or not passed.any(axis=-1).all():
+    if passed.isel(step=0).any() or not passed.any("step").all():
         raise InputError(
             f"losses: expected what every run comes down to after its start, got {target:g}; "
             f"raise steps, or the loss"
         )
-    after = passed.argmax(axis=-1)[..., None]
-    above, below = (np.take_along_axis(loss, i, axis=-1) for i in (after - 1, after))
-    part = (np.log(above / target) / np.log(above / below))[..., None]
-    before, behind = (
-        np.take_along_axis(z, i[..., None, None], axis=-3)[..., 0, :, :] for i in (after - 1, after)
-    )
-    return np.asarray(before + part * (behind - before) - z[..., 0, :, :])
+    after = passed.argmax("step")
+    above, below = loss.isel(step=after - 1), loss.isel(step=after)
+    part = np.log(above / target) / np.log(above / below)
+    before, behind = z.isel(step=after - 1), z.isel(step=after)
+    moved = before + part * (behind - before) - z.isel(step=0)
+    return moved.transpose(*after.dims, "query", "token").values
 
 
 def lines(
@@ -276,36 +271,28 @@ def crossing(by_epsilon: xr.DataArray) -> float:
 
 
 def draw(runs: xr.Dataset) -> Figure:
-    """Who gains at the matched loss, the sharpening by rate and along training, Adam by epsilon."""
-    matched, middle = runs.attrs["matched"], middle_rate(runs)
+    """Draw who gains at the matched loss, sharpening by rate and in training, Adam by epsilon."""
+    matched = runs.attrs["matched"]
+    middle = (runs.sizes["rate"] - 1) // 2  # where only one rate is shown
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for i, colour in enumerate(style.ordered(runs.sizes["choice"])):
-            one = runs.isel(choice=i)
-            dashes = style.DASHES[i % len(style.DASHES)]
-            look = {"color": colour, "linestyle": dashes, "marker": style.MARKERS[i]}
-            shown = one.isel(rate=middle)
+        for (one, look), dashes in zip(
+            style.entries(runs, "choice"), cycle(style.DASHES), strict=False
+        ):
+            look, shown = {**look, "linestyle": dashes}, one.isel(rate=middle)
             label = f"{one['choice'].item()}, {float(shown['eta']):g}"
             axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **look)
             draw_mean(axes[1], one["eta"], one["sharpening"].sel(loss=matched), **look)
             draw_mean(axes[2], one["loss"], shown["sharpening"], **look)
-        axes[0].set(
-            xlabel="$P(l|n)$ of a distinct token", ylabel=f"logit $z_l$ at loss {matched:g}"
-        )
+        axes[0].set_xlabel("$P(l|n)$ of a distinct token")
+        axes[0].set_ylabel(f"logit $z_l$ at loss {matched:g}")
         axes[1].set_xlabel(r"rate $\eta_Y = \eta_Z$")
         axes[2].invert_xaxis()
         axes[2].set_xlabel("loss of the batch (training goes right)")
-        for i, j in np.ndindex(runs.sizes["classes"], runs.sizes["speed"]):
-            s = runs["by_epsilon"].isel(classes=i, speed=j)
-            draw_mean(
-                axes[3],
-                s["epsilon"],
-                s,
-                color=style.ordered(runs.sizes["classes"])[i],
-                marker=style.MARKERS[i],
-                linestyle=style.DASHES[j],
-                label=rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}",
-            )
+        for of_size, look in style.entries(runs["by_epsilon"], "classes"):
+            for j, s in enumerate(of_size.transpose("speed", ...)):
+                label = rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}"
+                draw_mean(axes[3], s["epsilon"], s, linestyle=style.DASHES[j], label=label, **look)
         axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
@@ -314,14 +301,8 @@ def draw(runs: xr.Dataset) -> Figure:
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[1:]:
             ax.set(xscale="log", ylabel="sharpening $s$")
-        titles = ["who gains", f"by rate, at loss {matched:g}", "along training"]
-        style.panel_titles(axes, [*titles, rf"Adam by $\epsilon$, at loss {matched:g}"])
+        style.panel_titles(axes, [title.format(matched=matched) for title in TEXTS.panels])
     return figure
-
-
-def middle_rate(runs: xr.Dataset) -> int:
-    """The place of the rate that stands for a choice where only one is shown."""
-    return (runs.sizes["rate"] - 1) // 2
 
 
 def judge(runs: xr.Dataset) -> Judgement:
@@ -336,10 +317,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         for s in of_size
     }
     alone, rises = runs["law"].sel(queries=2), runs["rises"].sel(queries=2)
-    inside, outside = share(alone.where(rises)), share(alone.where(~rises))
-    one_query = share(runs["law"].sel(queries=1))
-
-    numbers = numbers_of(
+    found = (
         {
             f"{what}_{number_name(name)}_{eta:g}": of[name][eta]
             for name in sharpening
@@ -347,53 +325,34 @@ def judge(runs: xr.Dataset) -> Judgement:
             for what, of in (("sharpening", sharpening), ("straight", straight))
         }
         | {f"crossing_K{size}_{eta:g}": of for (size, eta), of in crossings.items()}
-        | {"law_inside": inside, "law_outside": outside, "law_one_query": one_query}
+        | {"law_inside": share(alone.where(rises)), "law_outside": share(alone.where(~rises))}
+        | {"law_one_query": share(runs["law"].sel(queries=1))}
     )
     kinds = runs["kind"].values.tolist()
     sgd, adam = (str(runs["choice"].values[kinds.index(kind)]) for kind in ("sgd", "adam"))
     of_theorem = sharpening[sgd].values()
     favours, opposes = all(s.above(0) for s in of_theorem), any(s.below(0) for s in of_theorem)
-    agrees = "as" if favours else "against what" if opposes else "in part as"
     borders = [estimate.value for estimate in crossings.values()]
-    headline = (
-        f"At loss {matched:g} the sharpening is {_by_rate(sharpening[sgd])} with {sgd}, {agrees} "
-        f"Theorem 3 says. With {adam}, which the paper leaves open, it is "
-        f"{_by_rate(sharpening[adam])}, and changes sides at an epsilon of {min(borders):.2g} to "
-        f"{max(borders):.2g} times the first gradient."
+    return TEXTS.judgement(
+        Standing.OPEN if favours else Standing.FAILS if opposes else Standing.PARTLY,
+        found,
+        matched=matched,
+        sgd=sgd,
+        adam=adam,
+        agrees="as" if favours else "against what" if opposes else "in part as",
+        sharpening={"sgd": _by_rate(sharpening[sgd]), "adam": _by_rate(sharpening[adam])},
+        straight={"sgd": _by_rate(straight[sgd]), "adam": _by_rate(straight[adam])},
+        borders=(min(borders), max(borders)),
+        count=len(sharpening),
+        sizes=", ".join(str(size) for size in runs["classes"].values),
+        told="; ".join(
+            f"{name} " + ", ".join(f"{s} at {eta:g}" for eta, s in by_rate.items())
+            for name, by_rate in sharpening.items()
+        ),
+        passes=", ".join(
+            f"{of} g0 (K = {size}, rate {eta:g})" for (size, eta), of in crossings.items()
+        ),
     )
-    told = "; ".join(
-        f"{name} " + ", ".join(f"{s} at {eta:g}" for eta, s in by_rate.items())
-        for name, by_rate in sharpening.items()
-    )
-    passes = ", ".join(
-        f"{estimate} g0 (K = {size}, rate {eta:g})" for (size, eta), estimate in crossings.items()
-    )
-    summary = (
-        f"Sharpening when the loss of the batch (mean cross entropy, nats) comes down to "
-        f"{matched:g}, by rate eta_Y = eta_Z: {told} ({inside.count} seeds). Above 0 the frequent "
-        f"distinct tokens are favoured, below 0 the rare ones. Theorem 3 is about SGD; Adam the "
-        f"paper leaves for future work. A line in ln P explains {_by_rate(straight[sgd])} of the "
-        f"variance of ln attention with {sgd} and {_by_rate(straight[adam])} with {adam}: a power "
-        f"of P, with exponent 1 + s, describes it only where that is near 1. "
-        f"Adam's epsilon decides on the sign: its sharpening passes 0 at epsilon = {passes}, where "
-        f"g0 = 1/(K sqrt L) is the decoder's first gradient. The law behind it: where epsilon is "
-        f"small, a token first gains if and only if P(l|n) < |p|^2. It needs a query for each "
-        f"class, and (M - 1) f_own > f_other, so that the decoder's entry at the class's own next "
-        f"token goes up first. Of the tokens of random pairs of classes it then gives the first "
-        f"move of {inside} ({inside.value:.1%}); outside the second condition of {outside} "
-        f"({outside.value:.0%}), outside the first, with one query for both classes, of "
-        f"{one_query} ({one_query.value:.1%})."
-    )
-    alt = (
-        f"Four panels. Logits of distinct tokens against P(l|n) at loss {matched:g}, for "
-        f"{len(sharpening)} optimisers; their sharpening by rate, {_by_rate(sharpening[sgd])} with "
-        f"{sgd} and {_by_rate(sharpening[adam])} with {adam}; along training; and that of Adam "
-        f"against epsilon over the first gradient for K = "
-        f"{', '.join(str(size) for size in runs['classes'].values)}, from negative to positive, "
-        f"passing 0 between {min(borders):.2g} and {max(borders):.2g}."
-    )
-    outcome = Standing.OPEN if favours else Standing.FAILS if opposes else Standing.PARTLY
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _by_choice(values: xr.DataArray) -> dict[str, dict[float, Estimate]]:
@@ -408,12 +367,4 @@ def _by_rate(found: dict[float, Estimate]) -> str:
     return f"{at_first.value:.2g} (rate {first:g}) to {at_last.value:.2g} ({last:g})"
 
 
-EXPERIMENT = Experiment(
-    name="optimizers",
-    kind="study",
-    title="Which tokens an optimiser picks",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

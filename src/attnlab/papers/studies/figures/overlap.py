@@ -12,6 +12,7 @@ the end of the joint flow of Y and Z.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -23,16 +24,19 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells, over_draws
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import Share, jackknife, numbers_of, share
+from attnlab.experiments.estimate import Share, jackknife, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import random
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,27 +110,19 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
     predicted = [theory.attention_velocity(formulas.Setting(p, M=M), at_rest)[0, common] for p in P]
     f1, f2 = np.moveaxis(np.array([formulas.unit_attention(p)[:2, common] for p in P]), 1, 0)
     correlation = [np.linalg.eigvalsh(theory.correlation(p))[-1] for p in P]
-    values = {
-        "predicted": (("token",), predicted),
-        "joint": (("ratio", "token"), z[..., common]),
-        "balance": (("token",), 2 * f1 * f2 / (f1**2 + f2**2)),
-        "correlation": ((), correlation),
-        "change": (("ratio",), attention - before[:, None]),
-    }
-    shape = (len(recipe.concentrations), recipe.seeds)
-    cell = xr.Dataset(
+    concentrations, seeds = recipe.concentrations, range(recipe.seeds)
+    cell = over_draws(
         {
-            name: (("concentration", "seed", *dims), np.reshape(of, (*shape, *np.shape(of)[1:])))
-            for name, (dims, of) in values.items()
+            "predicted": (("token",), predicted),
+            "joint": (("ratio", "token"), z[..., common]),
+            "balance": (("token",), 2 * f1 * f2 / (f1**2 + f2**2)),
+            "correlation": ((), correlation),
+            "change": (("ratio",), attention - before[:, None]),
         },
-        {
-            "concentration": list(recipe.concentrations),
-            "seed": np.arange(recipe.seeds),
-            "ratio": list(recipe.ratios),
-            "token": common,
-        },
-    )
-    quoted = P.reshape(*shape, *P.shape[1:])[recipe.concentrations.index(recipe.quoted)]
+        concentration=concentrations,
+        seed=seeds,
+    ).assign_coords(ratio=list(recipe.ratios), token=common)
+    quoted = P[concentrations.index(recipe.quoted) * len(seeds) :][: len(seeds)]
     rates: Any = {"eta_y": recipe.eta_y, "eta_z": recipe.eta_y / recipe.ratios[0]}
     reduced = [
         theory.attention_flow(formulas.Setting(p, M=M, **rates), recipe.steps) for p in quoted
@@ -158,52 +154,30 @@ def draw(tokens: xr.Dataset) -> Figure:
     at = tokens["concentration"].values
     with style.page(3.0) as figure:
         axes = figure.subplots(1, 3)
+        dots = {"linestyle": "none", "markersize": 2.5, "markeredgewidth": 0, "alpha": 0.8}
         for grows, colour, marker, label in (
             (z < 0, style.COMMON, "v", "(a) loses attention"),
             (z > 0, style.DISTINCT, "^", "(a) gains attention"),
         ):
-            axes[0].plot(
-                x[grows],
-                y[grows],
-                linestyle="none",
-                marker=marker,
-                color=colour,
-                markersize=2.5,
-                markeredgewidth=0,
-                alpha=0.8,
-                label=label,
-            )
+            axes[0].plot(x[grows], y[grows], color=colour, marker=marker, label=label, **dots)
         axes[0].plot([0, 1], [0, 1], color="black", linewidth=1.0, label="(a) criterion")
-        axes[0].set(
-            xlabel=r"overlap $f_1 \cdot f_2$",
-            xlim=(0, max(0.05, 1.05 * np.nanmax(x))),
-            ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$",
-            ylim=(0, 1.02),
-        )
-        for i, K in enumerate(tokens["num_classes"].values):
-            for j, overlap in enumerate(tokens["overlap"].values):
-                cell = first.sel(num_classes=K, overlap=overlap)
-                draw_estimates(
-                    axes[1],
-                    at,
-                    [growing(cell.sel(concentration=c)) for c in at],
-                    color=style.ordered(tokens.sizes["overlap"])[j],
-                    linestyle=style.DASHES[i],
-                    marker=style.MARKERS[i],
-                    label=f"K = {K}, {overlap:.0%} common",
-                )
-            by = [first.sel(num_classes=K, concentration=c) for c in at]
-            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": style.MARKERS[i]}
-            shares = [right(some) for some in by]
-            draw_estimates(axes[2], at, shares, label=f"criterion, K = {K}", **look)
-            axes[2].plot(
-                at,
-                [1 - growing(some).value for some in by],
-                linestyle=":",
-                markerfacecolor="none",
-                label=f"always “loses”, K = {K}",
-                **look,
+        axes[0].set(xlabel=r"overlap $f_1 \cdot f_2$", xlim=(0, max(0.05, 1.05 * np.nanmax(x))))
+        axes[0].set(ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$", ylim=(0, 1.02))
+        for i, (of_size, look) in enumerate(style.entries(first, "num_classes")):
+            K, marker, dashes = of_size["num_classes"].item(), look["marker"], style.DASHES[i]
+            for cell, shade in style.entries(of_size, "overlap"):
+                found = [growing(cell.sel(concentration=c)) for c in at]
+                label = f"K = {K}, {cell['overlap'].item():.0%} common"
+                look = {"color": shade["color"], "linestyle": dashes, "marker": marker}
+                draw_estimates(axes[1], at, found, label=label, **look)
+            by = [of_size.sel(concentration=c) for c in at]
+            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": marker}
+            draw_estimates(
+                axes[2], at, [right(some) for some in by], label=f"criterion, K = {K}", **look
             )
+            look |= {"linestyle": ":", "markerfacecolor": "none"}
+            always = [1 - growing(some).value for some in by]
+            axes[2].plot(at, always, label=f"always “loses”, K = {K}", **look)
         axes[1].set_ylabel("share of common tokens that gain")
         axes[2].set_ylabel("share of signs predicted right")
         for ax in axes[1:]:
@@ -212,102 +186,70 @@ def draw(tokens: xr.Dataset) -> Figure:
             ax.legend(fontsize=6)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=3, markerscale=2)
-        style.panel_titles(
-            axes, [f"K = 2, concentration {tokens.attrs['quoted']:g}", "how many gain", "criterion"]
-        )
+        title = f"K = 2, concentration {tokens.attrs['quoted']:g}"
+        style.panel_titles(axes, [title, "how many gain", "criterion"])
     return figure
 
 
 def judge(tokens: xr.Dataset) -> Judgement:
-    """How many common tokens gain, and where; does attention leave them as a whole?"""
+    """Judge how many common tokens gain, and whether attention leaves them as a whole."""
     quoted, clear, weak = (tokens.attrs[name] for name in ("quoted", "clear", "weak"))
-    fast, slow = (float(tokens["ratio"][i]) for i in (0, -1))
     first = tokens.isel(ratio=0)
-    usual = first.sel(concentration=quoted)
+    usual, slow = (tokens.isel(ratio=i).sel(concentration=quoted) for i in (0, -1))
+    of_two = usual.sel(num_classes=2)
+    classes = [int(K) for K in tokens["num_classes"].values]
     by = {float(c): growing(first.sel(concentration=c)) for c in tokens["concentration"].values}
     fell = {c: share(tokens["change"].sel(concentration=c) < 0) for c in by}
     weak_draws = first.where(first["correlation"] <= weak)
     weakly = {c: growing(weak_draws.sel(concentration=c)) for c in by}
-    within = growing(usual.where(usual["correlation"] < 1 / usual["num_classes"]))
-    slowly = growing(tokens.isel(ratio=-1).sel(concentration=quoted))
-    slowly_right = right(tokens.isel(ratio=-1).sel(concentration=quoted, num_classes=2))
-    reduced = right(usual.sel(num_classes=2), dynamics="reduced")
-    clearly = right(usual.sel(num_classes=2), clear=clear)
-    of_two = usual.sel(num_classes=2)
-    gain, lose = (
-        jackknife(lambda kept: float(kept.median()), of_two["balance"].where(of_this_sign))
-        for of_this_sign in (of_two["joint"] > 0, of_two["joint"] < 0)
-    )
-    classes = [int(K) for K in tokens["num_classes"].values]
     signs = {K: right(usual.sel(num_classes=K)) for K in classes}
     always = {K: 1 - growing(usual.sel(num_classes=K)).value for K in classes}
-    numbers: dict[str, float] = {"largest_rise": float(tokens["change"].max())}
     by_concentration = {"total_fell": fell, "gaining": by, "gaining_weakly_correlated": weakly}
-    numbers |= numbers_of(
-        {f"{name}_{c:g}": of[c] for c in by for name, of in by_concentration.items()}
-        | {
-            f"gaining_K{K}_overlap{overlap:g}": growing(usual.sel(num_classes=K, overlap=overlap))
-            for K, overlap in product(classes, tokens["overlap"].values)
-        }
-        | {"gaining_within_assumption_2": within, "gaining_slow_attention": slowly}
-    )
+    found: dict[str, Any] = {"largest_rise": float(tokens["change"].max())}
+    found |= {f"{name}_{c:g}": of[c] for c in by for name, of in by_concentration.items()}
+    for K, overlap in product(classes, tokens["overlap"].values):
+        some = usual.sel(num_classes=K, overlap=overlap)
+        found[f"gaining_K{K}_overlap{overlap:g}"] = growing(some)
+    weak_usual = usual.where(usual["correlation"] < 1 / usual["num_classes"])
+    found |= {"gaining_within_assumption_2": growing(weak_usual)}
+    found |= {"gaining_slow_attention": growing(slow)}
     for K in classes:
-        numbers |= signs[K].numbers(f"right_K{K}") | {f"always_loses_K{K}": always[K]}
-    numbers |= numbers_of(
-        {
-            "right_K2_slow_attention": slowly_right,
-            "right_K2_eq10": reduced,
-            "right_K2_clear": clearly,
-            "balance_of_gaining": gain,
-            "balance_of_losing": lose,
-        }
+        found |= {f"right_K{K}": signs[K], f"always_loses_K{K}": always[K]}
+    found |= {
+        "right_K2_slow_attention": right(slow.sel(num_classes=2)),
+        "right_K2_eq10": right(of_two, dynamics="reduced"),
+        "right_K2_clear": right(of_two, clear=clear),
+    }
+    for sign, of_this_sign in (("gaining", of_two["joint"] > 0), ("losing", of_two["joint"] < 0)):
+        balance = of_two["balance"].where(of_this_sign)
+        found[f"balance_of_{sign}"] = jackknife(lambda kept: float(kept.median()), balance)
+
+    def at_each(of: Mapping[float, Share]) -> str:
+        return ", ".join(f"{one} at {c:g}" for c, one in of.items())
+
+    hits, runs = (sum(getattr(one, name) for one in fell.values()) for name in ("hits", "total"))
+    mostly = hits >= runs / 2
+    return TEXTS.judgement(
+        Standing.of(mostly and not any(one.hits for one in by.values()), in_part=mostly),
+        found,
+        all_fell=hits,
+        runs=runs,
+        fast=float(usual["ratio"]),
+        slow=float(slow["ratio"]),
+        quoted=quoted,
+        clear=clear,
+        weak=weak,
+        quickly=by[quoted],
+        shares=", ".join(f"{one.value:.1%} at {c:g}" for c, one in by.items()),
+        fallen=at_each(fell),
+        weak_shares=at_each(weakly),
+        told=" and ".join(
+            f"{signs[K].value:.1%} (K = {K}; always saying “loses”: {always[K]:.1%})"
+            for K in classes
+        ),
+        wrong=1 - signs[classes[0]].value,
+        ratios=tokens.sizes["ratio"],
     )
-    shares = ", ".join(f"{one.value:.1%} at {c:g}" for c, one in by.items())
-    fallen = ", ".join(f"{one} at {c:g}" for c, one in fell.items())
-    weak_shares = ", ".join(f"{one} at {c:g}" for c, one in weakly.items())
-    told = " and ".join(
-        f"{signs[K].value:.1%} (K = {K}; always saying “loses”: {always[K]:.1%})" for K in classes
-    )
-    all_fell, runs = (
-        sum(getattr(one, name) for one in fell.values()) for name in ("hits", "total")
-    )
-    headline = (
-        f"Attention to all common tokens together fell in {all_fell} of {runs} runs. Single ones "
-        f"gain where probabilities are unequal: {shares} (Dirichlet concentration, eta_Y/eta_Z = "
-        f"{fast:g})."
-    )
-    summary = (
-        f"{headline} The paper says that for several common tokens the condition “can be a bit "
-        f"involved”. By concentration the total fell in {fallen}; the largest rise is "
-        f"{numbers['largest_rise']:.1g}. In weakly correlated draws (largest eigenvalue of E at "
-        f"most {weak:g}) {weak_shares} gain. At concentration {quoted:g}: those that gain are "
-        f"nearly distinct, with a median balance of the two probabilities of {gain} against {lose} "
-        f"(K = 2); {within} gain where the largest eigenvalue is below 1/K, as Assumption 2 asks; "
-        f"with eta_Y/eta_Z at {slow:g}, {slowly} gain ({by[quoted]} at {fast:g}). The criterion "
-        f"gives {told} of the signs; for K = 2 {slowly_right.value:.1%} with eta_Y/eta_Z at "
-        f"{slow:g}, {reduced.value:.1%} at the end of Eq. 10, and {clearly} signs of tokens "
-        f"further than {clear:g} from its border. ({gain.count} draws of random "
-        f"classes for each size and concentration, each at {tokens.sizes['ratio']} ratios.)"
-    )
-    alt = (
-        f"Left, common tokens of random pairs of classes by overlap and balance, marked by whether "
-        f"they gain or lose attention; the diagonal, the criterion, separates them up to "
-        f"{1 - signs[classes[0]].value:.0%}. Middle, the share that gains against the Dirichlet "
-        f"concentration for each number of classes and share of common tokens, falling to about "
-        f"0. Right, the share of signs that the criterion gives, above that of always saying loses "
-        f"except where nearly all lose."
-    )
-    mostly = all_fell >= runs / 2
-    outcome = Standing.of(mostly and not any(one.hits for one in by.values()), in_part=mostly)
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="overlap",
-    kind="study",
-    title="Which common tokens gain",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

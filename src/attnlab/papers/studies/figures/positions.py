@@ -17,15 +17,17 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import jackknife, mean, numbers_of, share
+from attnlab.experiments.estimate import jackknife, mean, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.models import AlibiPosition, Extended, LearnedPosition
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
+TEXTS = Texts.beside(__file__)
 MEASURES = {
     "winner": "the most frequent wins",
     "order": "order by $P(l|n)$",
@@ -134,30 +136,23 @@ def draw(runs: xr.Dataset) -> Figure:
         per_seed = runs[list(MEASURES)].mean("sequence_class")
         shown = (0.8 * float(runs["positions"].min()), 1.25 * float(runs["positions"].max()))
         for ax, name in zip(axes, MEASURES, strict=False):
-            for i, how in enumerate(runs["how"].values):
-                draw_mean(
-                    ax,
-                    runs["positions"],
-                    per_seed[name].sel(how=how),
-                    color=(style.ACCENT, style.DISTINCT)[i],
-                    marker=style.MARKERS[i],
-                    linestyle=style.DASHES[i],
-                    label=("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")[i],
-                )
+            for i, label in enumerate(("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")):
+                values, colour = per_seed[name].isel(how=i), (style.ACCENT, style.DISTINCT)[i]
+                look = {"marker": style.MARKERS[i], "linestyle": style.DASHES[i], "label": label}
+                draw_mean(ax, runs["positions"], values, color=colour, **look)
             ax.set(xscale="log", xlim=shown, ylabel=MEASURES[name])
             ax.set_xlabel(r"positions that count, $n_\mathrm{eff}$")
         axes[0].set_ylim(-0.03, 1.05)
-        for i, colour in enumerate(style.ordered(runs.sizes["slope"])):
-            z = runs["logits"].isel(slope=i).sel(how="biased").mean("seed")
-            axes[4].plot(runs["probability"], z, color=colour, label=f"{float(runs['slope'][i]):g}")
+        axes[4].set_prop_cycle(color=style.ordered(runs.sizes["slope"]))
+        z = runs["logits"].sel(how="biased").mean("seed").transpose("rank", "slope")
+        axes[4].plot(runs["probability"], z, label=[f"{slope:g}" for slope in runs["slope"].values])
         axes[4].axhline(0, color=style.OUTLINE, linewidth=0.6)
         axes[4].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         axes[4].legend(title="ALiBi slope", title_fontsize=7)
         bias = runs["learned"]
         axes[5].plot(bias["distance"], bias.T, color=style.GREEN, linewidth=0.5, alpha=0.6)
         axes[5].set(xlabel="distance from the query", ylabel="learned bias at the end")
-        titles = ["who wins", "order", "contrast", "slowed, where all seeds are", "who gains"]
-        style.panel_titles(axes, [*titles, "a learned bias"])
+        style.panel_titles(axes, TEXTS.panels)
         style.legend_above(figure, axes[0], ncols=2)
     return figure
 
@@ -172,61 +167,30 @@ def judge(runs: xr.Dataset) -> Judgement:
     """Does a bias change the winner and the order, and is it a shorter sequence?"""
     biased = runs.sel(how="biased")
     steepest = biased.isel(slope=-1)
-    winner, order = share(steepest["winner"]), mean(steepest["order"])
-    none, contrast = mean(biased["contrast"].isel(slope=0)), mean(steepest["contrast"])
-    learned = mean(runs["learned"].std("distance"))
     alike = {
         float(of_slope["slope"]): jackknife(likeness, of_slope)
         for of_slope in runs["contrast"].isel(slope=slice(1, None)).transpose("slope", ...)
     }
     slowed = biased["slowed"].dropna("slope", how="any")  # where all seeds did
-    later = float(slowed["slope"][-1])
-    delay = mean(slowed.isel(slope=-1) / slowed.isel(slope=0))
-    numbers = numbers_of(
-        {"winner_steepest": winner, "order_steepest": order, "contrast_without": none}
-        | {"contrast_steepest": contrast, "slowed_ratio": delay, "learned_spread": learned}
-        | {f"contrast_ratio_{slope:g}": ratio for slope, ratio in alike.items()}
-    )
-    gentle, steep = min(alike), max(alike)
-    mild, unlike = alike[gentle], alike[steep]
+    found = {
+        "winner_steepest": share(steepest["winner"]),
+        "order_steepest": mean(steepest["order"]),
+        "contrast_without": mean(biased["contrast"].isel(slope=0)),
+        "contrast_steepest": mean(steepest["contrast"]),
+        "slowed_ratio": mean(slowed.isel(slope=-1) / slowed.isel(slope=0)),
+        "learned_spread": mean(runs["learned"].std("distance")),
+    }
     counts = dict(zip(runs["slope"].values.tolist(), runs["positions"].values, strict=True))
-    told = ", ".join(f"{ratio} ({counts[slope]:.0f})" for slope, ratio in alike.items())
-    headline = (
-        f"A bias by distance leaves the winner the same in {winner} cases at its steepest. A mild "
-        f"one acts as a shorter sequence, a steep one does not: the contrast of frequent and rare "
-        f"distinct tokens is {mild.value:.3f} ± {mild.error:.3f} (slope {gentle:g}) to "
-        f"{unlike.value:.2f} ± {unlike.error:.2f} (slope {steep:g}) times that of as many tokens "
-        f"as positions count."
+    return TEXTS.judgement(
+        Standing.OPEN,
+        found | {f"contrast_ratio_{slope:g}": ratio for slope, ratio in alike.items()},
+        later=float(slowed["slope"][-1]),
+        slopes=(min(alike), max(alike)),
+        alike=(alike[min(alike)], alike[max(alike)]),
+        told=", ".join(f"{ratio} ({counts[slope]:.0f})" for slope, ratio in alike.items()),
+        fewest=float(runs["positions"].min()),
+        most=float(runs["positions"].max()),
     )
-    summary = (
-        f"{headline} By slope, with the positions that count in brackets, this is {told}: the "
-        f"likeness ends where few positions of unequal weight count. As short sequences do (study "
-        f"length), a bias widens the contrast, from {none} without it to {contrast} at the "
-        f"steepest slope, where the rare tokens lose; and attention takes {delay} times "
-        f"as long to slow to a tenth of its peak speed at slope {later:g}. The order by P(l|n) "
-        f"suffers only a little: the rank correlation "
-        f"is {order} at the steepest slope. A learned bias stays flat: its spread over distances "
-        f"ends at {learned}. Here tokens do not depend on the position; where they do, a bias is a "
-        f"prior on tokens (claim position-bias). ({winner.count} seeds.)"
-    )
-    alt = (
-        f"Six panels against the number of positions that count, from "
-        f"{float(runs['positions'].min()):.0f} to {float(runs['positions'].max()):.0f}: the share "
-        f"of classes where the most frequent token wins, {winner.value:.2f} at the steepest slope; "
-        f"the order by P(l|n), {order.value:.2f} there; the contrast, from {none.value:.2f} to "
-        f"{contrast.value:.2f}; the steps to a tenth of the peak speed, up to {delay.value:.1f} "
-        f"times as many; logits by "
-        f"P(l|n) for each slope; learned biases, flat within {learned.value:.1g}."
-    )
-    return Judgement(Standing.OPEN, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="positions",
-    kind="study",
-    title="What a position bias does to attention",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

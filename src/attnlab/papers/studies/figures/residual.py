@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells, over_draws
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import Share, numbers_of, share
+from attnlab.experiments.estimate import Share, share
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.formulas import Setting
@@ -33,6 +35,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses
 
+TEXTS = Texts.beside(__file__)
 LOCAL = 0.9  # roles are called local where they decide more than this share of the fates
 KINDS = ("everywhere", "within", "across", "own")
 
@@ -117,27 +120,16 @@ def _cell(
     at_rest = np.zeros((queries, drawn.size))
     velocity = [theory.residual_velocity(Setting(p, psi=psi, M=M), at_rest) for p in P]
     predicted = count(np.array(velocity) > 0)
-    draw_dims = ("jitter", "seed")
-    shape = (len(recipe.jitters), recipe.seeds)
-    by_draw = np.stack(gaining, axis=1)  # (draw, residual, ratio, kind)
-    return xr.Dataset(
+    found = over_draws(
         {
-            "gaining": (
-                (*draw_dims, "residual", "ratio", "kind"),
-                by_draw.reshape(*shape, *by_draw.shape[1:]),
-            ),
-            "predicted": ((*draw_dims, "kind"), predicted.reshape(*shape, -1)),
-            "pairs": ("kind", counted.sum((1, 2))),
-            "outputs": ((), M),
+            "gaining": (("residual", "ratio", "kind"), np.stack(gaining, axis=1)),
+            "predicted": (("kind",), predicted),
         },
-        {
-            "jitter": list(recipe.jitters),
-            "seed": np.arange(recipe.seeds),
-            "residual": [False, True],
-            "ratio": list(recipe.ratios),
-            "kind": list(KINDS),
-        },
+        jitter=recipe.jitters,
+        seed=range(recipe.seeds),
     )
+    coords = {"residual": [False, True], "ratio": list(recipe.ratios), "kind": list(KINDS)}
+    return found.assign(pairs=("kind", counted.sum((1, 2))), outputs=M).assign_coords(coords)
 
 
 def kinds_of_tokens(
@@ -169,7 +161,7 @@ def kinds_of_tokens(
 
 
 def gains(runs: xr.Dataset, kind: str = "across", *, what: str = "gaining") -> Share:
-    """How many tokens of a kind gain, of all that `runs` has."""
+    """Count the tokens of a kind that gain, of all that `runs` has."""
     return share(runs[what].sel(kind=kind), of=runs["pairs"].sel(kind=kind))
 
 
@@ -181,33 +173,19 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, (mixture, queries) in zip(axes, cells, strict=True):
             cell = runs.sel(mixture=mixture, queries=queries)
             jitter = cell["jitter"].values
-            for i, colour in enumerate(style.ordered(runs.sizes["unused"])):
-                some = cell.isel(unused=i, ratio=-1)
+            for some, look in style.entries(cell.isel(ratio=-1), "unused"):
                 for residual, dashes in ((True, "-"), (False, ":")):
                     found = [gains(some.sel(residual=residual, jitter=j)) for j in jitter]
-                    draw_estimates(
-                        ax,
-                        jitter,
-                        found,
-                        color=colour,
-                        linestyle=dashes,
-                        marker=style.MARKERS[i],
-                        label=f"{int(some['unused'])} unused"
-                        + ("" if residual else ", no residual"),
-                    )
+                    label = f"{int(some['unused'])} unused{'' if residual else ', no residual'}"
+                    draw_estimates(ax, jitter, found, linestyle=dashes, label=label, **look)
             least, most = (int(cell["outputs"][i]) for i in (0, -1))
             ax.set_xlabel(f"jitter (M = {least} to {most})")
             ax.set_xticks(jitter, [f"{value:g}" for value in jitter])
             ax.set_ylim(-0.03, 1.05)
         axes[0].set_ylabel("locally distinct tokens that gain")
         style.panel_titles(axes, [f"{mixture}, {queries} queries" for mixture, queries in cells])
-        style.legend_above(
-            figure,
-            axes[0],
-            ncols=runs.sizes["unused"],
-            title=rf"outputs that are never used; $\eta_Y/\eta_Z$ = {float(runs['ratio'][-1]):g}; "
-            "bars: s.e. over draws",
-        )
+        title = TEXTS.legend.format(ratio=float(runs["ratio"][-1]))
+        style.legend_above(figure, axes[0], ncols=runs.sizes["unused"], title=title)
     return figure
 
 
@@ -223,64 +201,43 @@ def judge(runs: xr.Dataset) -> Judgement:
             (("quoted", quoted), ("near", nearest)), ("across", "within"), jitters
         )
     }
-    without = gains(runs.isel(first).sel(residual=False, jitter=jitters[0]))
-    predicted = gains(quoted.sel(jitter=jitters[0]), what="predicted")
     by_cell = (trained["gaining"].mean("seed") / runs["pairs"]).sel(kind="across", drop=True)
     local = by_cell > LOCAL
     worst = trained.isel(by_cell.argmin(...))
-    fewest = gains(worst)
-    numbers = numbers_of(
-        {f"{kind}_{where}_{j:g}": some for (where, kind, j), some in found.items()}
-        | {"across_without_residual": without, "across_predicted": predicted}
-        | {"across_lowest_cell": fewest}
-    )
+    fates = {f"{kind}_{where}_{j:g}": some for (where, kind, j), some in found.items()} | {
+        "across_without_residual": gains(runs.isel(first).sel(residual=False, jitter=jitters[0])),
+        "across_predicted": gains(quoted.sel(jitter=jitters[0]), what="predicted"),
+        "across_lowest_cell": gains(worst),
+    }
 
-    def told(where: str, kind: str) -> str:
+    def by_jitter(where: str, kind: str) -> str:
         return ", ".join(f"{found[where, kind, j]} at {j:g}" for j in jitters)
 
-    headline = (
-        f"Tokens that are distinct only within a query gain with the residual connection in "
-        f"{found['quoted', 'across', jitters[0]]} cases where probabilities are nearly equal, in "
-        f"{found['quoted', 'across', jitters[-1]]} where they are not; with M near "
-        f"{int(nearest['outputs'].min()):,} in {found['near', 'across', jitters[0]]} and "
-        f"{found['near', 'across', jitters[-1]]}. More than {LOCAL:.0%} of them gain in "
-        f"{int(local.sum())} of all {local.size} settings; the fewest, {fewest}, at jitter "
-        f"{float(worst['jitter']):g}."
+    def of(cell: xr.Dataset) -> dict[str, Any]:
+        """The place of a cell."""
+        names = ("mixture", "queries", "outputs", "ratio", "jitter")
+        return {name: cell[name].item() for name in names if not cell[name].shape}
+
+    ends = (jitters[0], jitters[-1])
+    return TEXTS.judgement(
+        Standing.of(local.all(), in_part=local.any()),
+        fates,
+        limit=LOCAL,
+        local=int(local.sum()),
+        settings=local.size,
+        jitters=ends,
+        first=of(quoted),
+        worst=of(worst),
+        quoted=[found["quoted", "across", j] for j in ends],
+        near=[found["near", "across", j] for j in ends],
+        near_M=int(nearest["outputs"].min()),
+        near_unused=int(nearest["unused"]),
+        near_ratio=float(nearest["ratio"]),
+        across=by_jitter("quoted", "across"),
+        near_across=by_jitter("near", "across"),
+        within=by_jitter("quoted", "within"),
+        near_within=by_jitter("near", "within"),
     )
-    summary = (
-        f"With the residual connection, on the first classes ({quoted['mixture'].item()}, "
-        f"{int(quoted['queries'])} queries, M = {int(quoted['outputs'])}, eta_Y/eta_Z = "
-        f"{float(quoted['ratio']):g}), tokens that are distinct only within a query gain, by "
-        f"jitter, in {told('quoted', 'across')}; without it in {without} at {jitters[0]:g}. Nearer "
-        f"to what the paper assumes, with {int(nearest['unused']):,} unused outputs and "
-        f"eta_Y/eta_Z = {float(nearest['ratio']):g}, over all mixtures and numbers of queries: "
-        f"{told('near', 'across')}. Tokens common within a query, which should lose, gain in "
-        f"{told('quoted', 'within')} and, nearer, {told('near', 'within')}. In {int(local.sum())} "
-        f"of all {local.size} settings more than {LOCAL:.0%} of the locally distinct tokens gain; "
-        f"the fewest do, {fewest}, at {worst['mixture'].item()}, {int(worst['queries'])} queries, "
-        f"M = {int(worst['outputs'])}, eta_Y/eta_Z = {float(worst['ratio']):g}, jitter "
-        f"{float(worst['jitter']):g}. So roles are local where M is large and probabilities are "
-        f"not too unequal. Eq. 10 at the start, with the right beta, predicts a gain for "
-        f"{predicted} on the first classes at {jitters[0]:g}. ({without.count} draws of the "
-        f"classes.)"
-    )
-    alt = (
-        f"The share of locally distinct tokens that gain against the jitter from {jitters[0]:g} to "
-        f"{jitters[-1]:g}, a panel for each mixture of tokens and number of queries, a line for "
-        f"each number of outputs: near 1 for many outputs and small jitter, falling with the "
-        f"jitter and with fewer outputs, down to {fewest.value:.2f}; without the residual "
-        f"connection mostly below a half."
-    )
-    outcome = Standing.of(local.all(), in_part=local.any())
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="residual",
-    kind="study",
-    title="Local roles under a residual connection",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

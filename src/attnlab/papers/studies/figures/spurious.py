@@ -11,27 +11,35 @@ on them: the headline gives the range, the details are of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates, draw_mean
-from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, numbers_of, power
+from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, power
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from
 
+TEXTS = Texts.beside(__file__)
+LABELS = (
+    "excess attention\nto common tokens",
+    "part of the excess\nto tokens never seen",
+    "attention to spurious tokens",
+    "share of common tokens\nthat gain",
+    "excess to tokens seen",
+    "attention to spurious tokens",
+)
 Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
 
 
@@ -85,17 +93,16 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
     setting = recipe.settings[name]
     classes = classes_from(setting.classes)
     tokens = classes.common_tokens()
-    sizes = (*recipe.sequences, None)
-    grown, attention = [], []
-    for (delta, size), report in in_turn(list(product(recipe.priors, sizes)), progress):
+
+    def end(delta: float, size: int, report: Progress) -> xr.Dataset:
+        """z - z(0) and attention of the common tokens, (seed, sequence_class, token)."""
         start = np.zeros((classes.queries.size, classes.vocab_size))
         start[:, tokens] = -delta
-        batch = recipe.batch_size if size is None else min(size, recipe.batch_size)
         result = simulate(
             classes,
             length=setting.length,
-            training_set=size,
-            batch_size=batch,
+            training_set=size or None,
+            batch_size=min(size or recipe.batch_size, recipe.batch_size),
             eta_y=recipe.eta_y,
             eta_z=setting.eta_z,
             steps=recipe.steps,
@@ -106,34 +113,26 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
             at=(recipe.steps,),
             progress=report,
         ).isel(step=-1, token=tokens)
-        moved = result["attention_logits"].values + delta  # (seed, query, token)
-        grown.append(moved[:, classes.query_index])
-        attention.append(result["attention"].values)  # (seed, class, token)
-    shape = (len(recipe.priors), len(sizes), recipe.seeds, len(classes), tokens.size)
-    dims = ("prior", "sequences", "seed", "sequence_class", "token")
-    z = xr.DataArray(np.reshape(grown, shape), dims=dims)
-    c = xr.DataArray(np.reshape(attention, shape), dims=dims)
+        dims = ("seed", "sequence_class", "token")
+        z = result["attention_logits"].values[:, classes.query_index]
+        return xr.Dataset({"z": (dims, z + delta), "attention": (dims, result["attention"].values)})
+
+    axes = {"prior": recipe.priors, "sequences": (*recipe.sequences, 0)}
+    runs = over_cells(end, progress, **axes).assign_coords(seed=np.arange(recipe.seeds))
+    z, c = runs["z"], runs["attention"]
     # Without a prior z starts from 0, where no move is too small for a float: what has not moved
     # was never drawn. A seed has the same training set at every prior.
     unseen = (z.isel(prior=0, drop=True) == 0).all("sequence_class")
-    beyond = (c - c.isel(sequences=-1)).mean("sequence_class")
-    parts = xr.concat(
-        [beyond.where(~unseen, 0.0), beyond.where(unseen, 0.0)],
-        xr.DataArray(["seen", "unseen"], dims="part", name="part"),
-    )
+    beyond = (c - c.isel(sequences=-1, drop=True)).mean("sequence_class")
+    parts = {"seen": beyond.where(~unseen, 0.0), "unseen": beyond.where(unseen, 0.0)}
     return xr.Dataset(
         {
             "attention": (c * (z > 0)).sum("token").mean("sequence_class"),
             "share": (z > 0).mean(("sequence_class", "token")),
             "common": c.sum("token").mean("sequence_class"),
-            "excess": parts.sum("token").transpose(..., "part"),
+            "excess": xr.Dataset(parts).sum("token").to_dataarray("part").transpose(..., "part"),
             "unseen": unseen.mean("token"),
-        },
-        {
-            "prior": list(recipe.priors),
-            "sequences": [*recipe.sequences, 0],
-            "seed": np.arange(recipe.seeds),
-        },
+        }
     )
 
 
@@ -164,153 +163,101 @@ def last_over_first(values: xr.DataArray, dim: str) -> Estimate:
 def draw(runs: xr.Dataset) -> Figure:
     """The excess and its part, the spurious tokens' attention and their share, against N, in the
     first setting; then excess and attention without a prior in all of them."""
-    first = runs.isel(setting=0)
-    excess = limited(first["excess"])
+    first = limited(runs.isel(setting=0))
+    without = limited(runs.isel(prior=0))
     with style.page(4.9) as figure:
         axes = figure.subplots(2, 3).ravel()
-        for i, colour in enumerate(style.ordered(runs.sizes["prior"])):
-            look = {"color": colour, "marker": style.MARKERS[i], "markersize": 4}
-            of_prior = first.isel(prior=i)
-            delta = f"{float(of_prior['prior']):g}"
-            beyond = excess.isel(prior=i)
-            shown = {"all": beyond.sum("part"), "seen in training": beyond.sel(part="seen")}
-            for dashes, (label, values) in zip(style.DASHES, shown.items(), strict=False):
-                draw_mean(
-                    axes[0],
-                    values["sequences"],
-                    values,
-                    linestyle=dashes,
-                    label=None if i else label,
-                    **look,
-                )
-            found = [unseen_part(of_size) for of_size in beyond]
-            draw_estimates(axes[1], excess["sequences"], found, label=delta, **look)
+        for i, (one, look) in enumerate(style.entries(first, "prior")):
+            excess, N, look = one["excess"], one["sequences"], {**look, "markersize": 4}
+            shown = {"all": excess.sum("part"), "seen in training": excess.sel(part="seen")}
+            for dashes, (part, values) in zip(style.DASHES, shown.items(), strict=False):
+                label = None if i else part
+                draw_mean(axes[0], N, values, linestyle=dashes, label=label, **look)
+            found = [unseen_part(of_size) for of_size in excess]
+            draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **look)
             for ax, name in ((axes[2], "attention"), (axes[3], "share")):
-                values = limited(of_prior[name])
-                draw_mean(ax, values["sequences"], values, **look)
-        _draw_settings(axes[4:], runs)
-        for ax in axes:
-            ax.set(xscale="log", xlabel="training sequences $N$")
+                draw_mean(ax, N, one[name], **look)
+        for one, look in style.entries(without, "setting"):
+            look |= {
+                "capsize": 1,
+                "markersize": 3,
+                "linewidth": 0.8,
+                "label": one["setting"].item(),
+            }
+            draw_mean(axes[4], one["sequences"], one["excess"].sel(part="seen"), **look)
+            draw_mean(axes[5], one["sequences"], one["attention"], **look)
+        for ax, label in zip(axes, LABELS, strict=True):
+            ax.set(xscale="log", xlabel="training sequences $N$", ylabel=label)
         axes[0].set_yscale("log")
         axes[0].legend()
-        style.y_labels(
-            axes,
-            [
-                "excess attention\nto common tokens",
-                "part of the excess\nto tokens never seen",
-                "attention to spurious tokens",
-                "share of common tokens\nthat gain",
-                "excess to tokens seen",
-                "attention to spurious tokens",
-            ],
-        )
-        titles = ["excess", "never seen", "spurious", "how many", "all settings", "all settings"]
-        style.panel_titles(axes, titles)
+        style.panel_titles(axes, TEXTS.panels)
         axes[4].legend(fontsize=5.5)
-        style.legend_above(
-            figure,
-            axes[1],
-            ncols=runs.sizes["prior"],
-            title=r"(a) to (d): prior $\delta$, $z(0) = -\delta$ on common tokens, "
-            f"{runs['setting'].values[0]}; (e), (f): without a prior",
-        )
+        title = TEXTS.legend.format(first=runs["setting"].values[0])
+        style.legend_above(figure, axes[1], ncols=runs.sizes["prior"], title=title)
     return figure
 
 
-def _draw_settings(axes: Sequence[Any], runs: xr.Dataset) -> None:
-    without = limited(runs).isel(prior=0)
-    shown = (without["excess"].sel(part="seen"), without["attention"])
-    for i, colour in enumerate(style.ordered(runs.sizes["setting"])):
-        for ax, values in zip(axes, shown, strict=True):
-            draw_mean(
-                ax,
-                values["sequences"],
-                values.isel(setting=i),
-                color=colour,
-                capsize=1,
-                marker=style.MARKERS[i % len(style.MARKERS)],
-                markersize=3,
-                linewidth=0.8,
-                label=str(runs["setting"].values[i]),
-            )
-
-
 def judge(runs: xr.Dataset) -> Judgement:
-    """How much of the excess is of tokens never seen, how does the rest fall with N, and what does
-    a prior save?"""
+    """Judge how much of the excess is of tokens never seen, how the rest falls with N, and what a
+    prior saves."""
     ranges = {str(name): of_setting(runs.sel(setting=name)) for name in runs["setting"].values}
-    every, runs = runs, runs.isel(setting=0)
-    excess = limited(runs["excess"]).sel(prior=0)
+    details = runs.isel(setting=0)
+    excess = limited(details["excess"]).sel(prior=0)
     sizes = excess["sequences"].values.tolist()
-    smallest, largest = sizes[0], sizes[-1]
+    ends = (smallest, largest) = sizes[0], sizes[-1]
     strongest = float(runs["prior"][-1])
     parts = {size: unseen_part(excess.sel(sequences=size)) for size in sizes}
     seen = excess.sel(part="seen")
-    slope = fall(seen)
     first, last = fall(seen.isel(sequences=slice(2))), fall(seen.isel(sequences=slice(-2, None)))
-    left = {size: mean(seen.sel(sequences=size)) for size in (smallest, largest)}
-    few, many = (
-        mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest)
-    )
-    with_prior = limited(runs[["attention", "share"]])
-    helped, gained = (last_over_first(with_prior[of], "prior") for of in ("attention", "share"))
-    helped_most_data = last_over_first(with_prior["attention"].sel(sequences=largest), "prior")
-    numbers = numbers_of(
+    left = {size: mean(seen.sel(sequences=size)) for size in ends}
+    few, many = (mean(details["attention"].sel(prior=0, sequences=size)) for size in ends)
+    with_prior = limited(details[["attention", "share"]])
+    most_data = with_prior["attention"].sel(sequences=largest)
+    found = (
         {f"unseen_part_{size}": part for size, part in parts.items()}
         | {f"seen_excess_{size}": estimate for size, estimate in left.items()}
-        | {"slope_seen": slope, "slope_seen_first": first, "slope_seen_last": last}
-        | {"spurious_smallest": few, "spurious_largest": many, "attention_with_prior": helped}
-        | {f"attention_with_prior_{largest}": helped_most_data, "share_with_prior": gained}
+        | {"slope_seen": fall(seen), "slope_seen_first": first, "slope_seen_last": last}
+        | {"spurious_smallest": few, "spurious_largest": many}
+        | {"attention_with_prior": last_over_first(with_prior["attention"], "prior")}
+        | {f"attention_with_prior_{largest}": last_over_first(most_data, "prior")}
+        | {"share_with_prior": last_over_first(with_prior["share"], "prior")}
         | {
             f"{what}_{number_name(name)}": estimate
-            for name, found in ranges.items()
-            for what, estimate in found.items()
+            for name, of in ranges.items()
+            for what, estimate in of.items()
         }
     )
     bends = abs(first.value - last.value) > 2 * np.hypot(first.error, last.error)
-    shares = ", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items())
 
     def span(what: str, form: str = ".2g") -> str:
-        values = [found[what].value for found in ranges.values()]
+        values = [of[what].value for of in ranges.values()]
         return f"{min(values):{form}} to {max(values):{form}}"
 
-    rising = [name for name, found in ranges.items() if not _falls(found)]
+    rising = [name for name, of in ranges.items() if not _falls(of)]
     falling = len(ranges) - len(rising)
-    helped_in = sum(found["with_prior"].below(1) for found in ranges.values())
-    headline = (
-        f"Over {len(ranges)} settings: at N = {smallest} {span('unseen_part', '.0%')} of the "
-        f"excess attention to common tokens goes to tokens that training never showed. To those it "
-        f"showed, the excess at N = {largest} is {span('excess_left')} times that at N = "
-        f"{smallest}, attention to common tokens that gained {span('spurious_left')} times; a "
-        f"prior z(0) = -{strongest:g} leaves {span('with_prior')} of the latter."
+    helped_in = sum(of["with_prior"].below(1) for of in ranges.values())
+    return TEXTS.judgement(
+        Standing.of(falling == helped_in == len(ranges), in_part=falling),
+        found,
+        settings=len(ranges),
+        smallest=smallest,
+        largest=largest,
+        strongest=strongest,
+        unseen_part=span("unseen_part", ".0%"),
+        excess_left=span("excess_left"),
+        spurious_left=span("spurious_left"),
+        with_prior=span("with_prior"),
+        falling=falling,
+        helped_in=helped_in,
+        exceptions="".join(" " + _rising(runs.sel(setting=name), *ends) for name in rising),
+        first=runs["setting"].values[0],
+        shares=", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items()),
+        parts=(parts[smallest], parts[largest]),
+        left=(left[smallest], left[largest]),
+        a_power="no" if bends else "about a",
+        most_data=found[f"attention_with_prior_{largest}"],
+        kept_by_prior=np.exp(-strongest),
     )
-    exceptions = "".join(_rising(every.sel(setting=name), smallest, largest) for name in rising)
-    summary = (
-        f"{headline} Both fall with N in {falling} of {len(ranges)} settings, and the prior lowers "
-        f"attention to tokens that gained in {helped_in}.{exceptions} Details of the first setting "
-        f"({every['setting'].values[0]}): by N, in brackets, the part that goes to tokens never "
-        f"seen is {shares}. A token that is not seen is not taken for a distinct one: it keeps its "
-        f"start. The excess to tokens that were seen falls from {left[smallest]} to "
-        f"{left[largest]} and is {'no' if bends else 'about a'} power of N: its exponent is "
-        f"{first} between the two smallest sizes and {last} between the two largest ({slope} over "
-        f"all). With {smallest} sequences the classes give {few} of their attention to common "
-        f"tokens that have gained, with {largest} {many}. The prior leaves {helped} of that, over "
-        f"all N, and {helped_most_data} at N = {largest}. With it {gained} times as many common "
-        f"tokens gain as without it: it does not teach which are common, but they start at "
-        f"exp(-{strongest:g}) = {np.exp(-strongest):.2f} of their attention, and a logit moves as "
-        f"the square of that. ({slope.count} seeds, each with its own training set.)"
-    )
-    alt = (
-        f"Against the size of the training set, {smallest} to {largest} sequences, for priors "
-        f"0 to {strongest:g}: the excess attention to common tokens, all and seen, the latter from "
-        f"{left[smallest].value:.3f} to {left[largest].value:.4f} without a prior; the part of it "
-        f"that goes to tokens never seen, from {parts[smallest].value:.2f} to "
-        f"{parts[largest].value:.2f}; attention to spurious tokens, from {few.value:.3f} to "
-        f"{many.value:.3f} without a prior, and lower with one at small sizes; the share of common "
-        f"tokens that gain; then excess and attention without a prior in {len(ranges)} settings."
-    )
-    outcome = Standing.of(falling == helped_in == len(ranges), in_part=falling)
-    return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def of_setting(runs: xr.Dataset) -> dict[str, Estimate]:
@@ -339,19 +286,15 @@ def _rising(runs: xr.Dataset, smallest: int, largest: int) -> str:
     few, many, ever_new = (
         mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest, 0)
     )
-    return (
-        f" With {runs['setting'].item()} attention to tokens that gained goes from {few} (N = "
-        f"{smallest}) to {many} (N = {largest}); ever new sequences leave {ever_new}, so that "
-        f"these tokens gain whatever the size of the training set."
+    return TEXTS.part(
+        "rising",
+        setting=runs["setting"].item(),
+        few=few,
+        many=many,
+        smallest=smallest,
+        largest=largest,
+        ever_new=ever_new,
     )
 
 
-EXPERIMENT = Experiment(
-    name="spurious",
-    kind="study",
-    title="Spurious tokens and the size of the training set",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

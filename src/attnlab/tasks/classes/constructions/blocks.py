@@ -7,16 +7,13 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.tasks.classes.classes import SequenceClasses
-from attnlab.tasks.classes.constructions.arguments import (
-    how_many,
-    number_between,
-    number_of_queries,
-    origin_text,
-    require_entries,
-    whole_number,
-)
+from attnlab.tasks.classes.constructions import arguments as check
+from attnlab.tasks.classes.constructions.arguments import preset
+
+NONE = np.empty(0)  # no tokens of a kind
 
 
+@preset
 def family(
     classes: int = 2,
     queries: int = 2,
@@ -38,9 +35,9 @@ def family(
     Parameters
     ----------
     classes : int, optional
-        How many.
+        Number of classes.
     queries : int, optional
-        How many.
+        Number of queries.
     common : int, optional
         Common tokens.
     distinct : int, optional
@@ -63,10 +60,10 @@ def family(
     >>> len(family(classes=4)), family(classes=4).common_tokens().size
     (4, 10)
     """
-    classes = how_many("classes", classes, 2)
-    queries = number_of_queries(queries, classes)
-    common = how_many("common", common, 1)
-    distinct = how_many("distinct", distinct, 1)
+    classes = check.how_many("classes", classes, 2)
+    queries = check.number_of_queries(queries, classes)
+    common = check.how_many("common", common, 1)
+    distinct = check.how_many("distinct", distinct, 1)
     common_mass, lowest = float(common_mass), float(lowest)
     if not 0 <= common_mass < 1:
         raise InputError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
@@ -75,22 +72,12 @@ def family(
     return equal_rows(
         query_of=np.arange(classes) * queries // classes,
         common=share(common_mass, np.ones(common)),
-        local=np.empty(0),
         distinct=share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
         vocab_size=vocab_size,
-        origin=origin_text(
-            "family",
-            classes=classes,
-            queries=queries,
-            common=common,
-            distinct=distinct,
-            common_mass=common_mass,
-            lowest=lowest,
-            vocab_size=vocab_size,
-        ),
     )
 
 
+@preset
 def single_common(
     num_classes: int = 10,
     distinct: int = 10,
@@ -110,7 +97,7 @@ def single_common(
     Parameters
     ----------
     num_classes : int, optional
-        How many.
+        Number of classes.
     distinct : int, optional
         Distinct tokens of each class.
     common_prob : float, optional
@@ -129,25 +116,18 @@ def single_common(
     >>> single_common(num_classes=3).common_tokens()
     array([0])
     """
-    num_classes = how_many("num_classes", num_classes, 2)
-    distinct = how_many("distinct", distinct, 1)
-    common_prob = number_between("common_prob", common_prob, 0, 1)
+    num_classes = check.how_many("num_classes", num_classes, 2)
+    distinct = check.how_many("distinct", distinct, 1)
+    common_prob = check.number_between("common_prob", common_prob, 0, 1)
     return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=np.array([common_prob]),
-        local=np.empty(0),
         distinct=share(1 - common_prob, ramp(distinct)),
         vocab_size=vocab_size,
-        origin=origin_text(
-            "single-common",
-            num_classes=num_classes,
-            distinct=distinct,
-            common_prob=common_prob,
-            vocab_size=vocab_size,
-        ),
     )
 
 
+@preset
 def symmetric(
     num_classes: int = 4,
     common: int = 5,
@@ -169,7 +149,7 @@ def symmetric(
     Parameters
     ----------
     num_classes : int, optional
-        How many.
+        Number of classes.
     common : int, optional
         Common tokens.
     distinct : int, optional
@@ -191,27 +171,19 @@ def symmetric(
     >>> corollary_2(symmetric()).holds
     True
     """
-    num_classes = how_many("num_classes", num_classes, 2)
-    common = how_many("common", common, 1)
-    distinct = how_many("distinct", distinct, 1)
-    common_mass = number_between("common_mass", common_mass, 0, 1)
+    num_classes = check.how_many("num_classes", num_classes, 2)
+    common = check.how_many("common", common, 1)
+    distinct = check.how_many("distinct", distinct, 1)
+    common_mass = check.number_between("common_mass", common_mass, 0, 1)
     return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=share(common_mass, ramp(common)),
-        local=np.empty(0),
         distinct=share(1 - common_mass, ramp(distinct)),
         vocab_size=vocab_size,
-        origin=origin_text(
-            "symmetric",
-            num_classes=num_classes,
-            common=common,
-            distinct=distinct,
-            common_mass=common_mass,
-            vocab_size=vocab_size,
-        ),
     )
 
 
+@preset
 def local_common(
     num_last: int = 2, next_per_last: int = 2, local: int = 10, distinct: int = 10
 ) -> SequenceClasses:
@@ -245,42 +217,31 @@ def local_common(
     >>> local_common().overlap(0, 2).size  # classes of different queries
     0
     """
-    num_last = how_many("num_last", num_last, 1)
-    next_per_last = how_many("next_per_last", next_per_last, 2)
-    local = how_many("local", local, 1)
-    distinct = how_many("distinct", distinct, 1)
+    num_last = check.how_many("num_last", num_last, 1)
+    next_per_last = check.how_many("next_per_last", next_per_last, 2)
+    local = check.how_many("local", local, 1)
+    distinct = check.how_many("distinct", distinct, 1)
     row = share(1.0, np.concatenate([np.ones(local), ramp(distinct)]))
     return equal_rows(
-        query_of=even_queries(num_last, next_per_last),
-        common=np.empty(0),
-        local=row[:local],
-        distinct=row[local:],
-        vocab_size=None,
-        origin=origin_text(
-            "local-common",
-            num_last=num_last,
-            next_per_last=next_per_last,
-            local=local,
-            distinct=distinct,
-        ),
+        query_of=even_queries(num_last, next_per_last), local=row[:local], distinct=row[local:]
     )
 
 
 def equal_rows(
     *,
     query_of: NDArray[np.int64],
-    common: NDArray[np.float64],
-    local: NDArray[np.float64],
+    common: NDArray[np.float64] = NONE,
+    local: NDArray[np.float64] = NONE,
     distinct: NDArray[np.float64],
-    vocab_size: int | None,
-    origin: str,
+    vocab_size: int | None = None,
+    origin: str = "custom",
 ) -> SequenceClasses:
-    """Classes that all have the same row: probabilities of common, local and distinct tokens.
+    """Return classes that all have the same row: common, local and distinct probabilities.
 
     query_of: the number of each class's query, from 0 on.
     """
     num_classes, num_queries = query_of.size, int(query_of.max()) + 1
-    require_entries("classes", num_classes * (common.size + local.size + distinct.size))
+    check.require_entries("classes", num_classes * (common.size + local.size + distinct.size))
     k = np.arange(num_classes)
     first_distinct = common.size + num_queries * local.size
     tokens = np.concatenate(
@@ -296,7 +257,7 @@ def equal_rows(
     first_next = first_query + num_queries
     used = first_next + num_classes
     if vocab_size is not None:
-        vocab_size = whole_number("vocab_size", vocab_size, used)
+        vocab_size = check.whole_number("vocab_size", vocab_size, used)
     return SequenceClasses.from_entries(
         np.repeat(k, row.size),
         tokens.ravel(),
@@ -309,8 +270,8 @@ def equal_rows(
 
 
 def even_queries(num_last: int, next_per_last: int) -> NDArray[np.int64]:
-    """The query of each class, where all queries have equally many."""
-    require_entries("num_last, next_per_last", num_last * next_per_last)
+    """Return the query of each class, where all queries have equally many."""
+    check.require_entries("num_last, next_per_last", num_last * next_per_last)
     return np.repeat(np.arange(num_last), next_per_last)
 
 

@@ -10,16 +10,11 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.tasks.classes.classes import SequenceClasses
-from attnlab.tasks.classes.constructions.arguments import (
-    how_many,
-    number_between,
-    number_of_queries,
-    origin_text,
-    require_entries,
-    whole_number,
-)
+from attnlab.tasks.classes.constructions import arguments as check
+from attnlab.tasks.classes.constructions.arguments import preset
 
 
+@preset
 def zipf(
     vocab: int,
     classes: int,
@@ -51,15 +46,15 @@ def zipf(
     vocab : int
         M, everything included.
     classes : int
-        How many.
+        Number of classes.
     exponent : float, optional
         Of Zipf's law.
     common : int, optional
         Tokens in every class.
     bands : int, optional
-        At most so many different columns of P; by default each token has its own.
+        Largest number of different columns of P; by default each token has its own.
     queries : int, optional
-        How many.
+        Number of queries.
 
     Returns
     -------
@@ -72,13 +67,13 @@ def zipf(
     >>> zipf(1000, 4).common_tokens().size
     10
     """
-    classes = how_many("classes", classes, 2)
-    common = how_many("common", common, 0)
-    queries = number_of_queries(queries, classes)
-    exponent = number_between("exponent", exponent, 0, math.inf)
-    vocab = how_many("vocab", vocab, common + 2 * classes + queries)
+    classes = check.how_many("classes", classes, 2)
+    common = check.how_many("common", common, 0)
+    queries = check.number_of_queries(queries, classes)
+    exponent = check.number_between("exponent", exponent, 0, math.inf)
+    vocab = check.how_many("vocab", vocab, common + 2 * classes + queries)
     num_distinct = vocab - common - queries - classes
-    require_entries("classes, common", classes * common + num_distinct)
+    check.require_entries("classes, common", classes * common + num_distinct)
 
     distinct = np.arange(num_distinct)
     owner, turn = distinct % classes, distinct // classes
@@ -86,7 +81,7 @@ def zipf(
     longest = int(sizes[0])
     weights = np.arange(1, common + longest + 1, dtype=np.float64) ** -exponent
     if bands is not None:
-        bands = whole_number("bands", bands, classes + 1 + (common > 0))
+        bands = check.whole_number("bands", bands, classes + 1 + (common > 0))
         weights = _banded(weights, common, classes, bands)
     sums = np.array([weights[: common + size].sum() for size in sizes])
     if weights[-1] / sums[0] == 0:
@@ -103,18 +98,10 @@ def zipf(
         query=vocab - classes - queries + np.arange(classes) * queries // classes,
         next_token=vocab - classes + np.arange(classes),
         vocab_size=vocab,
-        origin=origin_text(
-            "zipf",
-            vocab=vocab,
-            classes=classes,
-            exponent=exponent,
-            common=common,
-            bands=bands,
-            queries=queries,
-        ),
     )
 
 
+@preset
 def random(
     vocab: int,
     classes: int,
@@ -140,13 +127,13 @@ def random(
     vocab : int
         M, everything included.
     classes : int
-        How many.
+        Number of classes.
     concentration : float, optional
         Of the Dirichlet distribution that rows are drawn from.
     overlap : float, optional
         Share of each class's tokens that belong to all classes.
     queries : int, optional
-        How many.
+        Number of queries.
     seed : int, optional
         Of the draw.
 
@@ -161,19 +148,19 @@ def random(
     >>> random(100, 4, seed=1) == random(100, 4, seed=1)
     True
     """
-    classes = how_many("classes", classes, 2)
-    queries = number_of_queries(queries, classes)
-    concentration = number_between("concentration", concentration, 0, math.inf)
+    classes = check.how_many("classes", classes, 2)
+    queries = check.number_of_queries(queries, classes)
+    concentration = check.number_between("concentration", concentration, 0, math.inf)
     overlap = float(overlap)
     if not 0 <= overlap <= 1:
         raise InputError(f"overlap: expected a number from 0 to 1, got {overlap}")
-    seed = whole_number("seed", seed, 0)
-    vocab = how_many("vocab", vocab, 2 * classes + queries)
+    seed = check.whole_number("seed", seed, 0)
+    vocab = check.how_many("vocab", vocab, 2 * classes + queries)
 
     # s pooled tokens and p own tokens per class: s = overlap (s + p) and s + classes * p = all.
     contextual = vocab - queries - classes
     pool = round(contextual * overlap / (overlap + classes * (1 - overlap)))
-    require_entries("classes, vocab", contextual + (classes - 1) * pool)
+    check.require_entries("classes, vocab", contextual + (classes - 1) * pool)
     bounds = pool + (contextual - pool) * np.arange(classes + 1) // classes
     rng = np.random.default_rng(seed)
     supports, rows = [], []
@@ -191,15 +178,6 @@ def random(
         query=contextual + np.arange(classes) * queries // classes,
         next_token=vocab - classes + np.arange(classes),
         vocab_size=vocab,
-        origin=origin_text(
-            "random",
-            vocab=vocab,
-            classes=classes,
-            concentration=concentration,
-            overlap=overlap,
-            queries=queries,
-            seed=seed,
-        ),
     )
 
 

@@ -1,0 +1,109 @@
+"""Texts of an experiment, in a YAML file beside its code: its title, and the words of a judgement.
+
+TEXTS = Texts.beside(__file__)  # figures/erf.py has its texts in figures/erf.yaml
+...
+return TEXTS.judgement(standing, numbers, labels=10)
+...
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from attnlab.experiments.base import Data, Experiment, Judgement, Kind, R, Standing, Table
+from attnlab.experiments.estimate import Estimate, Median
+from attnlab.files.recipe import read_recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """Texts of an experiment.
+
+    They have fields for values, as `str.format` fills them in. In those of a judgement `{name}` is
+    what was found under this name (an estimate shows its error) or one of the other values,
+    `{percent[name]}` is 100 times a number, and `{headline}` in the summary is the headline.
+
+    Parameters
+    ----------
+    name, title, kind, source : str
+        Fields of the `Experiment`.
+    headline, summary, alt : str
+        Texts of its `Judgement`.
+    caption : str, optional
+        What its table shows.
+    heading : tuple of str, optional
+        Columns of its table.
+    panels, legend : optional
+        Titles of the panels of its picture, and of their legend.
+    parts : mapping, optional
+        Sentences that repeat, or that only some results need.
+    """
+
+    name: str
+    title: str
+    headline: str
+    summary: str
+    alt: str
+    kind: Kind = "study"
+    source: str = "the paper"
+    caption: str = ""
+    heading: tuple[str, ...] = ()
+    panels: tuple[str, ...] = ()
+    legend: str = ""
+    parts: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, module: str) -> Texts:
+        """Read the texts of the module with this `__file__`."""
+        return read_recipe(Path(module).with_suffix(".yaml"), cls)
+
+    def judgement(
+        self, standing: Standing, found: Mapping[str, float | Estimate | Median], **values: Any
+    ) -> Judgement:
+        """Return a judgement in these texts, with the numbers of what was found."""
+        numbers: dict[str, float] = {}
+        for name, one in found.items():
+            numbers |= one.numbers(name) if isinstance(one, Estimate | Median) else {name: one}
+        percent = {name: 100 * number for name, number in numbers.items()}
+        given = {**numbers, **found, "percent": percent, **values}
+        headline = self.headline.format_map(given)
+        summary = self.summary.format_map({**given, "headline": headline})
+        return Judgement(standing, headline, summary, self.alt.format_map(given), numbers)
+
+    def table(
+        self, rows: Sequence[Mapping[str, float]], cells: Sequence[Sequence[str]], **values: Any
+    ) -> Table:
+        """Return a table with the heading above `cells`, and values filled in to the caption."""
+        return Table(rows, self.caption.format_map(values), [self.heading, *cells])
+
+    def part(self, name: str, **values: Any) -> str:
+        """Return one of the parts, with values filled in."""
+        return self.parts[name].format_map(values)
+
+    def experiment(
+        self,
+        *,
+        recipe: type[R],
+        data: Data[R],
+        judge: Callable[[xr.Dataset], Judgement],
+        draw: Callable[[xr.Dataset], Any],
+        table: Callable[[xr.Dataset], Table] | None = None,
+    ) -> Experiment[R]:
+        """Return the experiment with these texts and functions."""
+        return Experiment(
+            name=self.name,
+            title=self.title,
+            kind=self.kind,
+            source=self.source,
+            recipe=recipe,
+            data=data,
+            judge=judge,
+            draw=draw,
+            table=table,
+        )

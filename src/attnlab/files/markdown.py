@@ -1,0 +1,124 @@
+"""Results written down once, as Markdown: for a page, a terminal and the documentation.
+
+A template writes the Markdown, and every text in it is escaped. Formulas stand between dollars. A
+page sets them as MathML; a terminal (`attnlab.cli.printing.show`) prints them as plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+from attnlab.files.mathematics import dollars, escaped, markdown, mathml
+from attnlab.files.names import visible
+from attnlab.files.pages import stylesheet
+
+
+def template(name: str, *, terminal: bool = False, **filters: Any) -> Template:
+    """Read a template of Markdown, "package:file".
+
+    In it every text is escaped; `text | letters` sets the symbols of a plain text, which a
+    terminal shows as they are, and `text | formulas` those between dollars.
+    """
+    made = Environment(
+        loader=FunctionLoader(_source),
+        autoescape=True,  # so that macros and filters tell what is Markdown from what is a text
+        finalize=lambda value: value if isinstance(value, Markup) else words(value),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    letters = words if terminal else lambda text: Markup(markdown(dollars(visible(text))))
+    made.filters |= {"letters": letters, "formulas": lambda text: Markup(markdown(visible(text)))}
+    made.filters |= filters
+    return made.get_template(name)
+
+
+def words(text: Any) -> Markup:
+    """Return Markdown of a text that has no formulas in it."""
+    return Markup(escaped(visible(str(text))))
+
+
+def _source(name: str) -> str:
+    package, _, file = name.partition(":")
+    return resources.files(package).joinpath(file).read_text(encoding="utf-8")
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of Markdown, its heading first; lines within a cell stay apart."""
+    heading, *below = rows
+    lines = (
+        " | ".join(cell.replace("|", "\\|") for cell in row)
+        for row in [heading, ["---"] * len(heading), *below]
+    )
+    return "\n".join(f"| {line} |".replace("\n", "<br>") for line in lines)
+
+
+def tokens(text: str) -> list[Token]:
+    """Parse Markdown; a formula between dollars is a token of the type "formula"."""
+    return _parser().parse(text)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.inline.ruler.before("escape", "formula", _formula)
+    parser.add_render_rule("formula", lambda _, found, i, *rest: mathml(found[i].content))
+    parser.add_render_rule("table_open", lambda *_: '<div class="scroll" tabindex="0"><table>\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return parser
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    end = state.src.find("$", state.pos + 1)
+    if state.src[state.pos] != "$" or end < 0:
+        return False
+    if not silent:
+        state.push("formula", "", 0).content = state.src[state.pos + 1 : end]
+    state.pos = end + 1
+    return True
+
+
+def html(text: str) -> Markup:
+    """Return HTML of Markdown; each cell of a table names its column, for narrow screens."""
+    found, names, column = tokens(text), [""], 0
+    for i, token in enumerate(found):
+        if token.type == "table_open":
+            names = []
+        elif token.type == "tr_open":
+            column = 0
+        elif token.type == "th_open":
+            names.append(found[i + 1].content)
+            token.attrSet("scope", "col")
+        elif token.type == "td_open":
+            token.attrSet("data-label", names[column])
+            column += 1
+    return Markup(_parser().renderer.render(found, _parser().options, {}))
+
+
+def page(title: str, text: str, *, style: str = "") -> str:
+    """Return a page of Markdown that needs nothing beside itself; `style` is added to its own."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>
+{stylesheet()}
+{style}
+</style>
+</head>
+<body>
+{html(text)}</body>
+</html>
+"""

@@ -1,0 +1,121 @@
+"""Fig. 4: with rank R the loss rests only where R divides the number of learned components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab import simulate
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.cells import over_cells
+from attnlab.files.progress import Progress
+from attnlab.papers.linear_icl import theory
+from attnlab.papers.linear_icl.measures import dwell
+from attnlab.papers.linear_icl.model import LinearAttention
+from attnlab.papers.linear_icl.runs import flow, geometric
+from attnlab.papers.linear_icl.task import InContextRegression
+from attnlab.plots import style
+
+LONG = 0.2  # of log time on a level, more than at full rank: a plateau
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """dimensions: of the spectrum D, D-1, ..., 1 of trace 1. ranks: the last is full. heads, std,
+    time, records, seeds: of each flow."""
+
+    dimensions: int
+    examples: int
+    ranks: tuple[int, ...]
+    heads: int
+    std: float
+    time: float
+    records: int
+    seeds: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return loss over (rank, seed, time), and the log time near each level: `rest`."""
+    falling = np.arange(recipe.dimensions, 0.0, -1.0)
+    task = InContextRegression(tuple((falling / falling.sum()).tolist()), recipe.examples)
+    levels = theory.plateau_losses(theory.Regression(task.spectrum, task.examples))
+    gaps = -np.diff(levels)
+    within = np.minimum(gaps[1:], gaps[:-1]) / 10
+    at = geometric(recipe.time / 1000, recipe.time, recipe.records)
+
+    def one(rank: int, report: Progress) -> xr.Dataset:
+        run = flow(task, LinearAttention(recipe.heads, rank, recipe.std), at, seeds=recipe.seeds)
+        found = simulate(run, progress=False)[["loss"]].isel(time=slice(1, None))
+        losses = found["loss"].transpose("seed", "time").values
+        t = np.log(found["time"].values)
+        rest = [dwell(t, loss, levels[1:-1], within=within) for loss in losses]
+        return found.assign(rest=(("seed", "learned"), rest))
+
+    whole = over_cells(one, progress, rank=recipe.ranks)
+    return whole.assign(level=("plateau", levels)).assign_coords(
+        learned=np.arange(1, recipe.dimensions)
+    )
+
+
+def draw(curves: xr.Dataset) -> Figure:
+    """Draw a panel for each rank, with the levels that its rank divides."""
+    ranks = curves["rank"].values
+    levels = curves["level"].values
+    with style.style():
+        figure, axes = style.panels(ranks.size, columns=4, sharex=True)
+        for ax, rank in zip(axes, ranks, strict=True):
+            for m, level in enumerate(levels):
+                kept = m % rank == 0 or m == levels.size - 1
+                ax.axhline(level, color="0.7" if kept else "0.93", linewidth=0.8, zorder=0)
+            for of in curves["loss"].sel(rank=rank).transpose("seed", "time"):
+                ax.plot(of["time"], of, color=style.DISTINCT, linewidth=1)
+            ax.set(xscale="log", xlabel="flow time", title=f"R = {rank}")
+        axes[0].set_ylabel("loss")
+    return figure
+
+
+def judge(curves: xr.Dataset) -> Judgement:
+    """Are plateaus where R divides m, and nowhere else?"""
+    rest = curves["rest"].mean("seed").transpose("rank", "learned")
+    full = rest.isel(rank=-1)
+    divides = curves["learned"] % curves["rank"] == 0
+    seen = rest > full + LONG
+    some = curves["rank"] != curves["rank"][-1]
+    between = some & (curves["rank"] > 1)
+    right = bool((seen == divides).where(between, True).all())
+    where = {
+        int(rank): [int(m) for m in curves["learned"].values[seen.sel(rank=rank).values]]
+        for rank in curves["rank"].values
+    }
+    on, off = rest.where(divides & between), rest.where(~divides & between)
+    numbers = {"rest_where_divides": float(on.min()), "rest_elsewhere": float(off.max())}
+    listed = "; ".join(f"R = {R}: m = {', '.join(map(str, m)) or 'none'}" for R, m in where.items())
+    headline = f"Plateaus longer than at full rank: {listed}."
+    summary = (
+        f"{headline} The print says that m divides R; it is R that divides m. The last gaps are "
+        "small and passed slowly at any rank, so that a plateau is 0.2 of log time more than at "
+        "full rank. At rank 1 all m are levels, but nearly equal eigenvalues leave little time."
+    )
+    alt = (
+        f"A panel for each of {len(where)} ranks: loss against log time of several starts, with "
+        "steps at rank 1, fewer at higher rank and a single drop at full rank."
+    )
+    return Judgement(
+        Standing.CORRECTED if right else Standing.FAILS, headline, summary, alt, numbers
+    )
+
+
+EXPERIMENT = Experiment(
+    name="ranks",
+    kind="figure",
+    title="Rank and plateaus",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="the paper, Fig. 4",
+)

@@ -1,0 +1,128 @@
+"""Ours: the direction's error over steps, by how the slope of attention is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.auditing.fit import slope
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, jackknife, mean
+from attnlab.experiments.drawing import draw_mean
+from attnlab.experiments.estimate import numbers_of
+from attnlab.files.progress import Progress, in_turn
+from attnlab.plots import style
+
+from .. import theory
+from ..model import CrossAttention, normalised, released
+from ..runs import ETA, FROM_ZERO, compared, descent, instances
+from ..task import TokenSelection
+
+HOW = {
+    "accurate": (FROM_ZERO, normalised),
+    "naive": (CrossAttention(scale=0, arithmetic="usual"), normalised),
+    "released": (CrossAttention(scale=0, arithmetic="usual"), released),
+}
+FITTED_FROM = 1000  # steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """Equal scores from W = 0. records: in even ratios from step 30 on."""
+
+    sequences: int
+    length: int
+    vocab_size: int
+    seeds: int
+    steps: int
+    records: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """error and size, |W|, over (how, seed, step); offset, over seed."""
+    task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size, scores="equal")
+    steps = np.unique(np.geomspace(30, recipe.steps, recipe.records).round().astype(int))
+    runs = {
+        how: descent(task, model, at=tuple(steps.tolist()), seeds=recipe.seeds, optimizer=optimizer)
+        for how, (model, optimizer) in HOW.items()
+    }
+    found = [
+        compared(run, best=True)[["error", "size"]]
+        for run, _ in in_turn([*runs.values()], progress)
+    ]
+    late = [
+        theory.late_training(of["x"], of["z"], of["scores"], of["scores"].argmax(-1))
+        for of in instances(runs["accurate"])
+    ]
+    offset = ("seed", [float(np.linalg.norm(of.offset)) for of in late])
+    return xr.concat(found, "how").assign_coords(how=list(runs)).assign(offset=offset)
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw (a) the direction's error and (b) |W| over steps."""
+    steps = found["step"].values
+    with style.page(2.9) as figure:
+        axes = figure.subplots(1, 2)
+        colours = (style.DISTINCT, style.ACCENT, style.GREEN)
+        for how, colour in zip(HOW, colours, strict=True):
+            for ax, what in zip(axes, ("error", "size"), strict=True):
+                draw_mean(ax, steps, found[what].sel(how=how), color=colour, label=how)
+        late = float(found["offset"].mean()) / (ETA * steps)
+        axes[0].plot(steps, late, ":", color=style.OUTLINE, label=r"$|$offset$|/\eta t$")
+        first = float(found["error"].sel(how="accurate").isel(step=0).mean())
+        bound = first * (steps / steps[0]) ** theory.BOUND
+        axes[0].plot(steps, bound, "--", color=style.OUTLINE, label="$t^{-3/4}$")
+        axes[1].plot(steps, ETA * steps, ":", color=style.OUTLINE, label=r"$\eta t$")
+        for ax in axes:
+            ax.set(xlabel="step", xscale="log", yscale="log")
+            ax.legend(loc="lower left" if ax is axes[0] else "upper left")
+        style.y_labels(axes, ["error of the direction", r"$\|W\|$"])
+        style.panel_titles(axes, ["direction", "size"])
+    return figure
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge the exponent of the error in accurate arithmetic, and how the naive form fails."""
+    error = found["error"]
+    late = error.sel(how="accurate").isel(step=found["step"].values >= FITTED_FROM)
+    exponent = jackknife(lambda of: slope(of["step"], of.mean("seed")), late)
+    ends = {f"{how}_error": mean(error.sel(how=how).isel(step=-1)) for how in HOW}
+    sizes = {f"{how}_size": mean(found["size"].sel(how=how).isel(step=-1)) for how in HOW}
+    numbers = numbers_of({"exponent": exponent, **ends, **sizes})
+    size = {name: f"{of.value:.0f} (s.e. {of.error:.1g})" for name, of in sizes.items()}
+    bounded = exponent.value <= theory.BOUND
+    fails = ends["naive_error"].above(ends["accurate_error"].value)
+    steps = int(found["step"][-1])
+    headline = (
+        f"In accurate arithmetic the error falls as t^{exponent.value:.2f} (s.e. "
+        f"{exponent.error:.2g}), to {ends['accurate_error']} at {steps} steps; in the naive form "
+        f"it is {ends['naive_error']} there, and as released {ends['released_error']}."
+    )
+    summary = (
+        f"{headline} |W| is {size['accurate_size']} ({ETA} t is {ETA * steps:g}), "
+        f"{size['naive_size']} in the naive form, and {size['released_size']} where the released "
+        f"2.2e-16 beside |g| ends the steps. Nothing is fitted; {found.sizes['seed']} seeds."
+    )
+    alt = (
+        f"The direction's error and |W| against steps, logarithmic: the accurate curve falls to "
+        f"{ends['accurate_error'].value:.1e}, the naive one turns up to "
+        f"{ends['naive_error'].value:.1e} and its |W| stays near {sizes['naive_size'].value:.0f}."
+    )
+    return Judgement(
+        Standing.of(bounded and fails, in_part=bounded), headline, summary, alt, numbers
+    )
+
+
+EXPERIMENT = Experiment(
+    name="arithmetic",
+    kind="figure",
+    title="What arithmetic does to the late direction",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="V24, as we know it",
+)

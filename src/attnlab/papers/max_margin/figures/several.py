@@ -1,0 +1,111 @@
+"""Several tokens: W_fin + R W_mm against the programme of one token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments.drawing import draw_mean
+from attnlab.experiments.estimate import number_name, numbers_of
+from attnlab.files.progress import Progress, in_turn
+from attnlab.plots import style
+
+from ..several import BY, several_tokens, several_tokens_run
+from . import published
+
+COLUMNS = dict(zip(BY, ("several", "several_margin", "one_token"), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """dimensions: d, n = 3, T = 4. records: in even ratios from step 10 on."""
+
+    dimensions: tuple[int, ...]
+    instances: int
+    steps: int
+    records: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """gap, 1 - correlation, over (d, by, seed, step), NaN where the filter drops an instance; kept,
+    over (d, seed)."""
+    steps = np.unique(np.geomspace(10, recipe.steps, recipe.records).round().astype(int))
+    found = [
+        several_tokens(several_tokens_run(d, at=tuple(steps.tolist()), seeds=recipe.instances))
+        for d, _ in in_turn(recipe.dimensions, progress)
+    ]
+    return xr.concat(found, "d").assign_coords(d=list(recipe.dimensions))
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw 1 - correlation over steps, a panel for each d, with the released figure's ends."""
+    printed = {int(row["d"]): row for row in published("several_tokens")}
+    colours = dict(zip(BY, (style.DISTINCT, style.GREEN, style.ACCENT), strict=True))
+    with style.page(2.6) as figure:
+        axes = np.atleast_1d(figure.subplots(1, found.sizes["d"], sharey=True))
+        for ax, d in zip(axes, found["d"].values, strict=True):
+            of = found["gap"].sel(d=d).dropna("seed")
+            for by, colour in colours.items():
+                draw_mean(ax, of["step"], of.sel(by=by), color=colour, label=by)
+                if d in printed:
+                    end = float(printed[d][COLUMNS[by]])
+                    ax.plot(of["step"][-1], end, "o", mfc="none", color=colour)
+            ax.set(xlabel="step", xscale="log", yscale="log")
+        axes[0].set_ylabel("1 - correlation with W")
+        kept = found["kept"].sum("seed").values
+        titles = [f"d = {d}, {n} kept" for d, n in zip(found["d"].values, kept, strict=True)]
+        style.panel_titles(axes.tolist(), titles)
+        style.legend_above(figure, axes[0])
+    return figure
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge whether both parts together are nearest to W at the end, at every d."""
+    last = found["gap"].isel(step=-1)
+    ends = {
+        (d, by): mean(last.sel(d=d, by=by).dropna("seed")) for d in found["d"].values for by in BY
+    }
+    nearest = [
+        ends[d, BY[0]].value < min(ends[d, by].value for by in BY[1:]) for d in last["d"].values
+    ]
+    kept = found["kept"].mean("seed")
+    numbers = numbers_of({number_name(f"{by} d{d}"): of for (d, by), of in ends.items()})
+    numbers |= {f"kept_d{d}": float(kept.sel(d=d)) for d in found["d"].values}
+    told = "; ".join(
+        f"{ends[d, BY[0]]}, {ends[d, BY[1]]} and {ends[d, BY[2]]} at d = {d}"
+        for d in found["d"].values
+    )
+    headline = (
+        f"1 - correlation of W with both parts, with W_mm alone and with the programme of one "
+        f"token: {told}."
+    )
+    summary = (
+        f"{headline} The released filter keeps {float(kept.min()):.0%} to {float(kept.max()):.0%} "
+        f"of {found.sizes['seed']} instances a panel. Bars: standard errors; circles: ends of the "
+        f"released figure, whose number of ReLUs is not known to us (ours: 4)."
+    )
+    alt = (
+        f"1 - correlation over steps in {found.sizes['d']} panels: the programme of one token "
+        f"stays at {ends[int(found['d'][0]), BY[2]].value:.2f}, both parts come down to "
+        f"{ends[int(found['d'][0]), BY[0]].value:.2f} at the smallest d."
+    )
+    return Judgement(
+        Standing.of(all(nearest), in_part=any(nearest)), headline, summary, alt, numbers
+    )
+
+
+EXPERIMENT = Experiment(
+    name="several",
+    kind="figure",
+    title="Several tokens keep attention: the two parts of W",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="T24, as we know it",
+)

@@ -1,0 +1,161 @@
+"""Levels of the max-margin theory: predictions of attention and of W's direction over time.
+
+`MaxMargin`: W = R w_mm / |w_mm| towards the tokens of highest score, as we know it; R is ours. For
+factors K, Q it is the nuclear solution. `LateTraining` (ours): W has an offset besides, and what
+the start leaves outside the span of the support vectors. `RegularisationPath`: W is the least loss
+among weights of the norm R, the regularisation path, which late training joins. None of them fits a
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.simulation import Simulation
+from attnlab.theory import Hypothesis, Theory
+from attnlab.theory.facts import Facts
+from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL
+from attnlab.theory.theory import Labelled, require_descent
+
+from . import theory
+from .model import CrossAttention, normalised
+from .task import TokenSelection
+
+FloatArray = NDArray[np.float64]
+
+
+class MaxMargin(Theory):
+    """W points to the max-margin solution of the best tokens all the time (items 1 and 5)."""
+
+    name = "max-margin"
+    leans_on = "the direction is there from the start"
+    infinite = True
+
+    def check(self, run: Simulation) -> None:
+        if not isinstance(run.task, TokenSelection):
+            raise InputError("task: the theory is about TokenSelection(...); give it as the task")
+        if not isinstance(run.model, CrossAttention) or run.model.hidden:
+            raise InputError("model: expected CrossAttention with hidden=0, whose f is linear")
+        if run.loss != "logistic" or run.gradient.size is not None or run.clock != "step":
+            raise InputError(
+                "loss: expected loss='logistic', gradient=Population() and motion=Steps(...)"
+            )
+        if not _normalised(run):
+            require_descent(run)
+            if run.model.width is not None:
+                raise InputError("optimizer: for K and Q expected the normalised steps of model.py")
+
+    def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
+        task, source = facts.run.task, "T24, Theorem on global convergence"
+        scores = np.sort(facts.data["scores"])[:, :-1]
+        spread = float(np.ptp(scores, axis=-1).max())
+        least = theory.sufficient_dimension(task.sequences, task.length)
+        return (
+            Hypothesis(source, "all other tokens have equal scores: spread", spread, AT_MOST, 0.0),
+            Hypothesis(source, "d >= max(T - 1, n): d", task.vocab_size, AT_LEAST, least),
+            Hypothesis("here", "a solution exists", _margin(facts).feasible, EQUAL, 1),
+        )
+
+    def predict(self, facts: Facts, t: FloatArray) -> Mapping[str, Labelled]:
+        x, z, best = _instance(facts)
+        W, direction = self._weights(facts, np.where(np.isinf(t), 0.0, t))
+        attention = np.exp(theory.log_attention(x, z, W))
+        attention[np.isinf(t)] = np.eye(x.shape[1])[best]
+        return {
+            "attention": (("time", "sequence", "token"), attention),
+            "direction": (
+                ("time", "key_dim", "query_dim"),
+                np.where(np.isinf(t)[:, None, None], direction, _unit(W, direction)),
+            ),
+        }
+
+    def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return W at each time, and its direction at the end."""
+        margin, eta = _margin(facts), _rate(facts)
+        direction = margin.weights / margin.norm
+        if facts.run.model.width is not None:
+            # K and Q grow as eta t each, and |W|_* = |K| |Q| for balanced factors
+            size = (eta * t) ** 2 * margin.norm / np.linalg.norm(margin.weights, "nuc")
+        elif _normalised(facts.run):
+            size = eta * t
+        else:
+            size = margin.norm * np.log1p(eta * t)
+        return size[:, None, None] * direction, direction
+
+
+class LateTraining(MaxMargin):
+    """Ours: W = R direction + offset, with what the start leaves outside the span."""
+
+    name = "max-margin-late"
+    leans_on = "weights of other tokens are small, and fall in the ratios of the dual weights"
+
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        if run.model.width is not None:
+            raise InputError("model.width: late training is known for W itself; leave width out")
+
+    def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        x, z, best = _instance(facts)
+        late = theory.late_training(x, z, facts.data["scores"], best)
+        rows = theory.margin_rows(x, z, best)[_tight(facts)]
+        start = np.asarray(facts.start["attention"], dtype=np.float64).ravel()
+        outside = start - np.linalg.pinv(rows) @ (rows @ start)
+        R = late.size(t, eta=_rate(facts), normalised=_normalised(facts.run))
+        return late.weights(R) + outside.reshape(late.offset.shape), late.direction
+
+
+class RegularisationPath(LateTraining):
+    """W is the least loss at its norm, on the regularisation path (item 3)."""
+
+    name = "max-margin-path"
+    leans_on = "descent keeps to the regularisation path"
+
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        if run.model.scale:
+            raise InputError("model.scale: the path begins at 0; give CrossAttention(scale=0)")
+
+    def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        x, z, best = _instance(facts)
+        late = theory.late_training(x, z, facts.data["scores"], best)
+        radii = late.size(t, eta=_rate(facts), normalised=_normalised(facts.run))
+        W = np.zeros((t.size, *late.direction.shape))
+        moved = radii > 0
+        # in increasing order, each found from the one before
+        W[moved] = theory.regularisation_path(x, z, facts.data["scores"], radii[moved].tolist())
+        return W, late.direction
+
+
+def _instance(facts: Facts) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
+    return facts.data["x"], facts.data["z"], facts.data["scores"].argmax(-1)
+
+
+def _margin(facts: Facts) -> theory.Margin:
+    x, z, best = _instance(facts)
+    if facts.run.model.width is None:
+        return theory.max_margin(x, z, best)
+    return theory.nuclear_margin(x, z, best)
+
+
+def _tight(facts: Facts) -> NDArray[np.bool_]:
+    """Return which of the constraints' rows are support vectors."""
+    others = np.arange(facts.run.task.length) != facts.data["scores"].argmax(-1)[:, None]
+    return np.asarray(theory.support(_margin(facts))[others])
+
+
+def _rate(facts: Facts) -> float:
+    return facts.learning_rates["attention" if facts.run.model.width is None else "key"]
+
+
+def _normalised(run: Simulation) -> bool:
+    return any(getattr(of, "function", None) is normalised for of in run.optimizers.values())
+
+
+def _unit(W: FloatArray, direction: FloatArray) -> FloatArray:
+    """Return W over its norm, and the direction where W is 0."""
+    size = np.linalg.norm(W, axis=(-2, -1), keepdims=True)
+    return np.where(size > 0, W / np.where(size > 0, size, 1.0), direction)

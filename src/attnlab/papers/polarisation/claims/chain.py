@@ -1,0 +1,243 @@
+"""Focus and dilution (Chen, Lin, Xu and Luo), as we know them: a chain that is sticky."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.simulation import Simulation
+from attnlab.theory import Check, Hypothesis
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
+
+from .. import runs, theory
+
+Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/polarisation/test_focus.py::"
+PAPER = "Focus and dilution"
+PI = (0.75, 0.19, 0.05, 0.01)
+EQUAL_RARE = (0.7, 0.1, 0.1, 0.1)
+STICKINESS = 0.5
+MOVED = 0.1  # of attention, what counts as focus, or as its loss
+
+
+def small_start(found: Found) -> tuple[Hypothesis, ...]:
+    """Ask that the largest scale of the starts is small."""
+    scale = max(Simulation.of(of).model.scale for of in found.values())
+    return (Hypothesis(PAPER, "a small start: its scale", scale, AT_MOST, 0.1),)
+
+
+def to_frequent(result: xr.Dataset) -> NDArray[np.float64]:
+    """Return the attention of each query to the most frequent token, (seed, time, query)."""
+    return np.asarray(result["attention"].values[..., 0])
+
+
+def half_time(result: xr.Dataset) -> NDArray[np.float64]:
+    """Return the time of half the first drop of the loss, from ln d to H(pi), by seed."""
+    level = (np.log(len(PI)) + theory.group_loss(PI, STICKINESS, [0] * len(PI))) / 2.0
+    t = result["time"].values
+    return np.array([np.interp(-level, -loss, t) for loss in result["loss"].values])
+
+
+CHAIN = {"chain": runs.chain}
+START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_start(1e-3)}
+
+
+@claim(
+    "fd-condense",
+    sources=PAPER,
+    statement=r"First $W_0$ condenses to rank one along $\pi$ while attention stands still",
+    relation=ABOVE,
+    runs={"start": START["0.01"]},
+    hypotheses=(small_start,),
+    code=("stage_one", "start_gradient"),
+    test=TESTS + "test_stage_one_is_the_flow_with_attention_still",
+    figure="dilution",
+    training_number="share of the first singular value {:.4f} at half of the first drop",
+)
+def condense(found: Found) -> Measurement:
+    """Check at half of the first drop of the loss the cosine of W_0's first direction with pi
+    (above 0.999), its share of the squares (above 0.99) and the change of W_Q (below 0.02), over 5
+    starts; the note has the error of `dilution-stage-one`."""
+    result = found["start"]
+    at = np.abs(result["time"].values - half_time(result)[:, None]).argmin(1)
+    rows = np.arange(at.size)
+    W0 = result["parameters.embedding"].values
+    W_Q = result["parameters.query"].values
+    left, size, _ = np.linalg.svd(W0[rows, at])
+    cosine = np.abs(left[:, :, 0] @ PI) / np.linalg.norm(PI)
+    share = size[:, 0] ** 2 / (size**2).sum(1)
+    still = W_Q[:, 0]
+    change = np.linalg.norm(W_Q[rows, at] - still, axis=(1, 2)) / np.linalg.norm(still, axis=(1, 2))
+    said = runs.predicted(Simulation.of(result), "dilution-stage-one")["parameters.embedding"]
+    moved = np.abs(W0[rows, at] - W0[:, 0]).max((1, 2))
+    off = np.abs(said.values[rows, at] - W0[rows, at]).max((1, 2)) / moved
+    return Measurement(
+        Check("cosine with pi", 0.999, cosine, training=True),
+        Check("share of the first singular value", 0.99, share, training=True),
+        Check("change of W_Q", 0.02, change, BELOW, training=True),
+        training_number=float(share.mean()),
+        note=f"cosine {runs.estimate(cosine)}, change of W_Q {runs.estimate(change)}; error of "
+        f"stage I over how far W_0 has moved {runs.estimate(off)} (nothing moves: 1), nothing "
+        "fitted",
+    )
+
+
+@claim(
+    "fd-focus",
+    sources=PAPER,
+    statement="Then all queries focus on the frequent token",
+    relation=ABOVE,
+    runs=CHAIN,
+    hypotheses=(small_start,),
+    in_parts=True,
+    code=("focus_rate", "focused_attention"),
+    test=TESTS + "test_focus_then_dilution",
+    figure="dilution",
+    training_number="the frequent query has {:.4f} at its peak",
+)
+def focus(found: Found) -> Measurement:
+    """Check that the attention of each query to the frequent token peaks 0.1 above its frequency,
+    for 5 starts. In stage II logits are along pi pi^T: the note has the error of that form, its one
+    strength read off the frequent query, when this one is at 0.9."""
+    attention = found["chain"]["attention"].values
+    peaks = to_frequent(found["chain"]).max(1)
+    at = (attention[:, :, 0, 0] > 0.9).argmax(1)
+    errors, still = [], []
+    for seed, record in enumerate(at):
+        b = attention[seed, record]
+        logits = np.log(b[0] / PI)
+        strength = (logits[0] - logits[-1]) / (PI[0] * (PI[0] - PI[-1]))
+        errors.append(np.abs(theory.focused_attention(PI, strength) - b).max())
+        still.append(np.abs(b - PI).max())
+    told = ", ".join(str(runs.estimate(each)) for each in peaks.T)
+    return Measurement(
+        *(
+            Check(f"peak of query {q}", PI[0] + MOVED, each, training=True)
+            for q, each in enumerate(peaks.T)
+        ),
+        training_number=float(peaks[:, 0].mean()),
+        note=f"peaks by query {told}; error of logits along pi pi^T {runs.estimate(errors)}, one "
+        f"number fitted (nothing moves: {runs.estimate(still)})",
+    )
+
+
+@claim(
+    "fd-dilute",
+    sources=PAPER,
+    statement="Focus is lost again, without any schedule",
+    relation=BELOW,
+    runs={**CHAIN, "end": runs.chain_end},
+    hypotheses=(small_start,),
+    code=("group_loss", "rank_loss"),
+    test=TESTS + "test_focus_then_dilution",
+    figure="dilution",
+    training_number="query 1 falls to {:.2f} at t = 600",
+)
+def dilute(found: Found) -> Measurement:
+    """Check that attention to the frequent token ends 0.1 or more below its peak: query 1 at t =
+    600 (5 starts), query 0 at t = 10^4 (2 starts, width 4)."""
+    middle, end = to_frequent(found["chain"])[..., 1], to_frequent(found["end"])[..., 0]
+    return Measurement(
+        *(
+            Check(f"{name}: end", x.max(1) - MOVED, x[:, -1], training=True)
+            for name, x in (("query 1", middle), ("query 0", end))
+        ),
+        training_number=float(middle[:, -1].mean()),
+        note=f"query 1 from {runs.estimate(middle.max(1))} to {runs.estimate(middle[:, -1])} "
+        f"({middle[:, -1].min():.2f} to {middle[:, -1].max():.2f}); query 0 from "
+        f"{end.max():.3f} to {listed(end[:, -1], '.2f')} at t = 10^4",
+    )
+
+
+@claim(
+    "fd-cycles",
+    sources=PAPER,
+    statement="Focus and dilution repeat, cycle after cycle",
+    relation=AT_LEAST,
+    runs={**CHAIN, "end": runs.chain_end},
+    hypotheses=(small_start,),
+    in_parts=True,
+    code=("group_loss",),
+    test=TESTS + "test_the_loss_rests_at_the_levels",
+    figure="dilution",
+    training_number="at t = 10^4 the loss is {:.1g} above that of Bayes",
+)
+def cycles(found: Found) -> Measurement:
+    """Check the turns of attention to the frequent token by more than 0.02 up to t = 600, 2 at
+    least for queries 1 and 2 (5 starts); and check that something is left to learn at t = 10^4: a
+    loss 0.001 above that of Bayes (2 starts, width 4)."""
+    counts = np.array([[runs.turns(of) for of in each.T] for each in to_frequent(found["chain"])])
+    late = np.array([[runs.turns(of) for of in each.T] for each in to_frequent(found["end"])])
+    left = found["end"]["loss"].values[:, -1] - theory.group_loss(PI, STICKINESS, range(4))
+    return Measurement(
+        Check("turns of queries 1 and 2", 2.0, counts[:, 1:3], training=True),
+        Check("loss above Bayes at t = 10^4", 1e-3, left, ABOVE, training=True),
+        training_number=float(left.mean()),
+        note="turns by query up to t = 600: "
+        + listed(counts.mean(0), ".1f")
+        + f" (means of 5 starts); up to t = 10^4: {listed(late.mean(0), '.1f')} (2 starts)",
+    )
+
+
+@claim(
+    "fd-degenerate",
+    sources=PAPER,
+    statement="With equal rare tokens training gets stuck",
+    relation=LEADING,
+    tolerance=1e-3,
+    runs={"equal": lambda: runs.chain(EQUAL_RARE)},
+    hypotheses=(small_start,),
+    code=("group_loss",),
+    test=TESTS + "test_equal_rare_tokens_get_stuck",
+    training_number="loss {:.4f} at t = 600",
+)
+def degenerate(found: Found) -> Measurement:
+    """Compare the loss over the last half decade up to t = 600 with the least loss of a model that
+    cannot tell equal tokens apart (5 starts)."""
+    loss = found["equal"]["loss"].sel(time=slice(200.0, None)).values
+    stuck, bayes = (
+        theory.group_loss(EQUAL_RARE, STICKINESS, groups) for groups in ([0, 1, 1, 1], range(4))
+    )
+    most = max(runs.turns(of) for each in to_frequent(found["equal"]) for of in each.T)
+    return Measurement(
+        Check("loss from t = 200 on", stuck, loss, training=True),
+        training_number=float(loss[:, -1].mean()),
+        note=f"levels: stuck {stuck:.4f}, Bayes {bayes:.4f}; at most {most} turns of attention",
+    )
+
+
+@claim(
+    "fd-log-time",
+    sources=PAPER,
+    statement=r"Stage I lasts $\Theta(\ln 1/\epsilon)$: by "
+    r"$1/(\lvert\pi\rvert\lvert\pi - 1/d\rvert)$ for each unit of the logarithm",
+    relation=LEADING,
+    tolerance=0.01,
+    runs=START,
+    hypotheses=(small_start,),
+    code=("condensation_rate", "stage_one"),
+    test=TESTS + "test_stage_one_lasts_longer_by_the_logarithm",
+    training_number="{:.2f} longer for a start ten times as small",
+)
+def log_time(found: Found) -> Measurement:
+    """Compare how much later half of the first drop comes from a start ten times as small with
+    ln 10 over the rate, 5 starts; on paper the slope over three decades by `stage_one`."""
+    rate = theory.condensation_rate(PI)
+    rng, t = np.random.default_rng(0), np.linspace(0.0, 30.0, 601)
+    W0, W1 = rng.normal(size=(4, 16)), rng.normal(size=(16, 4))
+    level = (np.log(4) + theory.group_loss(PI, STICKINESS, [0] * 4)) / 2.0
+    scales = np.array([1e-2, 1e-3, 1e-4, 1e-5])
+    halves = [np.interp(-level, -theory.stage_one(PI, e * W0, e * W1, t).loss, t) for e in scales]
+    slope = np.polyfit(-np.log(scales), halves, 1)[0]
+    first, later = (half_time(of) for of in found.values())
+    gap = later - first
+    return Measurement(
+        Check("slope against ln 1/epsilon", 1.0 / rate, slope),
+        Check("later by", np.log(10.0) / rate, gap, training=True),
+        training_number=float(gap.mean()),
+        note=f"half of the first drop at {runs.estimate(first)} and {runs.estimate(later)}; rate "
+        f"{rate:.4f}",
+    )

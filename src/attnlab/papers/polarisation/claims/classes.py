@@ -1,0 +1,113 @@
+"""Sequence classes: where "Scan and Snap" says that attention freezes, and polarisation does not.
+
+One class of one query without a norm is the flow in one direction, with a = z + ln P and rho =
+(eta_Z/eta_Y) M/(M - 1); with the l2 norm of "Scan and Snap" a class alone never moves attention.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.theory import Check
+from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
+
+from .. import runs, theory
+
+Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/polarisation/test_theory.py::"
+TIMES = (1e2, 1e6, 1e10)
+
+
+def shares(result: xr.Dataset) -> NDArray[np.float64]:
+    """Return the attention of the first class at `TIMES`, (time, token)."""
+    of = result["attention"].isel(seed=0, sequence_class=0, token=slice(4))
+    return np.asarray(of.sel(time=list(TIMES), method="nearest").values)
+
+
+@claim(
+    "pol-against-snap",
+    sources="ours, on Polarisation and Scan and Snap",
+    statement=r"Without a norm the winner takes all; with the l2 norm distinct tokens nearly "
+    "keep their ratio",
+    relation=ABOVE,
+    ours=True,
+    runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
+    code=("one_direction", "frozen_logits"),
+    test=TESTS + "test_l2_alone_never_moves",
+    figure="switch",
+    number="alone, a class moves z by {:.0g} with the norm",
+    training_number="without a norm the winner has {:.3f} at t = 10^10",
+)
+def against_snap(found: Found) -> Measurement:
+    """Check the share of the 0.4-token at t = 10^10 above 0.99 without a norm and below 0.6 with
+    it, and the ratio of the distinct tokens within 1.15 of its start: two classes of one query,
+    tokens 0.2, 0.2 common and 0.4, 0.2 distinct. Alone, with the norm, the path does not move."""
+    free, normalised = shares(found["none"]), shares(found["l2"])
+    ratio = normalised[:, 2] / normalised[:, 3]
+    a0 = np.log([0.2, 0.2, 0.4, 0.2])
+    alone = theory.one_direction(np.zeros(4), a0, 1e4, weighting="l2").logits - a0
+    return Measurement(
+        Check("z of a class alone, l2", 0.0, alone, EQUAL, tolerance=1e-9),
+        Check("winner, no norm", 0.99, free[-1, 2], training=True),
+        Check("the same token, l2", 0.6, normalised[-1, 2], BELOW, training=True),
+        Check("ratio of distinct tokens, l2", 2.0, ratio, within(1.15), training=True),
+        number=float(np.abs(alone).max()),
+        training_number=float(free[-1, 2]),
+        note=f"share of the 0.4-token at t = 1e2, 1e6, 1e10: no norm {listed(free[:, 2], '.3f')}; "
+        f"l2 {listed(normalised[:, 2], '.3f')}, ratio of distinct tokens {listed(ratio, '.2f')}",
+    )
+
+
+STARTS = (0.1, 0.01, 0.001)
+
+
+@claim(
+    "pol-rate-ratio",
+    sources="ours, on Polarisation",
+    statement=r"A fast decoder hides polarisation: $1 - \max \sigma \approx "
+    r"2(n-1)/(n \rho \ln^2 t)$",
+    relation=LEADING,
+    tolerance=0.05,
+    ours=True,
+    runs={f"{eta:g}": partial(runs.classes, "none", eta) for eta in (1.0, 10.0)},
+    code=("two_token_tau", "tail", "cross_entropy_ratio"),
+    test=TESTS + "test_a_fast_decoder_hides_polarisation",
+    figure="switch",
+    number="two tokens at rho = 0.1 reach 0.9 at u-bar = {:.1f}",
+    training_number="at eta_Y = 10 eta_Z the winner has {:.3f} at t = 10^10",
+)
+def rate_ratio(found: Found) -> Measurement:
+    """Compare the tail with its law at rho = 0.1 (n = 4, tau = 10^5), and in training the winner at
+    eta_Y = 10 eta_Z with that at eta_Y = eta_Z, at three times. The output at which two tokens are
+    at 0.9 is by quadrature, from three starts D_0; for the logistic loss ln t is about that."""
+    tau, rho = 1e5, 0.1
+    path = theory.one_direction([0.1, 0.05, 0.0, -0.05], np.zeros(4), tau, rho=rho)
+    outputs = []
+    for D0 in STARTS:
+        reached, D = theory.two_token_tau(np.log(9.0), D0=D0, rho=rho)
+        outputs.append((reached + 0.8 * D) / 2.0)
+    fast, even = (shares(found[name])[:, 2] for name in ("10", "1"))
+    return Measurement(
+        Check(
+            "what is left, tau = 10^5", theory.tail(tau, 4, rho=rho), theory.remainder(path.logits)
+        ),
+        Check(
+            "winner at eta_Y = eta_Z, over eta_Y = 10 eta_Z",
+            fast,
+            even,
+            ABOVE,
+            tolerance=0.0,
+            training=True,
+        ),
+        number=outputs[0],
+        training_number=float(fast[-1]),
+        note=f"winner at t = 1e2, 1e6, 1e10: eta_Y = 10 eta_Z {listed(fast, '.3f')}, eta_Y = eta_Z "
+        f"{listed(even, '.3f')}; two tokens reach 0.9 at u-bar = {listed(outputs, '.1f')} from D_0 "
+        f"= {listed(STARTS, 'g')}",
+    )

@@ -1,0 +1,340 @@
+"""The flow in one direction: its kernel, its clock, order, gaps, winner and tail."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.stats import linregress
+
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed, slope
+from attnlab.simulation import Simulation
+from attnlab.theory import Check, Hypothesis
+from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING
+
+from .. import runs, theory
+from ..task import Direction, Distribution, Regression
+
+Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/polarisation/test_theory.py::"
+PAPER = "Polarisation"
+ROUNDING = 1e-6  # of records of a flow solved to 1e-7
+
+
+def in_order(toy: xr.Dataset) -> tuple[NDArray[np.float64], ...]:
+    """Return u, a and sigma, (seed, time, token), with tokens in the order of u_0."""
+    u = toy["scores"].values[:, :, 0, 0]
+    order = np.argsort(-u[:, :1])
+    found = (u, toy["parameters.attention"].values, toy["weights"].values)
+    return tuple(np.take_along_axis(x, order, -1) for x in found)
+
+
+def even_start(found: Found) -> tuple[Hypothesis, ...]:
+    """Ask that attention logits start equal."""
+    spread = float(np.ptp(found["toy"]["parameters.attention"].values[:, 0]))
+    return (Hypothesis(PAPER, "a_0 is uniform: its spread", spread, AT_MOST, 0.0),)
+
+
+TOY = {"toy": runs.toy}
+
+
+@claim(
+    "pol-ntk",
+    sources="Polarisation, re-derived",
+    statement=r"$\dot f = -M g$ with $M = \lvert\sigma\rvert^2 I + \rho V C^2 V^\top$, "
+    r"$C = \operatorname{diag} \sigma - \sigma \sigma^\top$",
+    relation=EQUAL,
+    tolerance=1e-12,
+    runs={},
+    code=("output_kernel", "velocity"),
+    test=TESTS + "test_the_kernel_moves_the_output",
+    number="error below 1e-12 at 20 random states; with C in place of its square off by {:.2g}",
+)
+def ntk(found: Found) -> Measurement:
+    """Compare M g with the velocity of f by the product rule, at 20 random states, n = 6."""
+    moved, kernel, printed = [], [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        V, a, g = rng.normal(size=(3, 6)), rng.normal(size=6), rng.normal(size=3)
+        dV, da = theory.velocity(V, a, g, rho=0.7)
+        moved.append(dV @ theory.attend(a) + theory.pull_back(a, V) @ da)
+        kernel.append(-theory.output_kernel(V, a, rho=0.7) @ g)
+        printed.append(-theory.output_kernel(V, a, rho=0.7, form="printed") @ g)
+    off = np.linalg.norm(np.subtract(printed, moved), axis=1) / np.linalg.norm(moved, axis=1)
+    check = Check("velocity of f", np.array(kernel), np.array(moved), relative=False)
+    return Measurement(check, number=float(np.median(off)))
+
+
+ONE_WAY = {
+    "logistic": partial(runs.one_way, Direction(10)),
+    "square": partial(runs.one_way, Regression(10, norm=8.0)),
+    "one-hot": partial(runs.one_way, Distribution(10, None)),
+}
+
+
+@claim(
+    "pol-one-clock",
+    sources="ours, on Polarisation",
+    statement=r"If $g$ keeps its direction, $u' = \sigma$ and $a' = \rho \sigma (u - \bar u)$ for "
+    "every loss, which is its clock alone",
+    relation=EQUAL,
+    tolerance=1e-8,
+    runs=ONE_WAY,
+    ours=True,
+    code=("one_direction", "logistic_clock", "square_clock", "cross_entropy_clock"),
+    test=TESTS + "test_one_direction_is_the_whole_flow_of_the_logistic_loss",
+    training_number="error of a at most {:.1g} of how far it moves; nothing is fitted",
+)
+def one_clock(found: Found) -> Measurement:
+    """Compare a along the whole flow of V and a with the path, for three losses to t = 100, over
+    how far a moves; beside it the error of `polarisation-even`."""
+    checks, notes, worst = [], [], 0.0
+    for name, result in found.items():
+        run, a = Simulation.of(result), result["parameters.attention"]
+        moved = float(abs(a - a.isel(time=0)).max())
+        path, even = (
+            runs.predicted(run, of)["parameters.attention"]
+            for of in ("polarisation", "polarisation-even")
+        )
+        checks.append(
+            Check(
+                f"a / {moved:.3g}, {name}", path / moved, a / moved, relative=False, training=True
+            )
+        )
+        worst = max(worst, float(abs(path - a).max()) / moved)
+        notes.append(f"{name} {float(abs(even - a).max()) / moved:.2f}")
+    note = "error of a over how far it moves: nothing moves 1; even weights " + ", ".join(notes)
+    return Measurement(*checks, training_number=worst, note=note)
+
+
+@claim(
+    "pol-order",
+    sources=PAPER,
+    statement=r"From $a_0 = 0$ the order of $u_0$ is kept by $u$ and taken up by $a$ (logistic "
+    "loss)",
+    relation=ABOVE,
+    runs=TOY,
+    hypotheses=(even_start,),
+    code=("one_direction", "gap_velocities"),
+    test=TESTS + "test_order_is_kept_and_the_largest_score_wins",
+    figure="evolution",
+    training_number="the smallest gap of a between neighbours is {:.1g} at t = 0.1",
+)
+def order(found: Found) -> Measurement:
+    """Check that all gaps between neighbours in the order of u_0 stay above 0: 20 starts, n = 8."""
+    u, a, _ = in_order(found["toy"])
+    of_u, of_a = (-np.diff(x[:, 1:]) for x in (u, a))
+    return Measurement(
+        Check("gaps of u", 0.0, of_u, training=True),
+        Check("gaps of a", 0.0, of_a, training=True),
+        training_number=float(of_a[:, 0].min()),
+    )
+
+
+RATIOS = (0.3, 1.0, 3.0)
+
+
+def uneven_winners(seeds: int = 40) -> NDArray[np.float64]:
+    """Return who wins, (ratio of spreads of a_0 and u_0, seed, rule), 1 where a rule is right.
+
+    Rules: the largest a_0 + u_0 (`linear_winner`), the most frequent token, the largest u_0.
+    """
+    found = np.empty((len(RATIOS), seeds, 3))
+    for i, ratio in enumerate(RATIOS):
+        for seed in range(seeds):
+            u0, a0 = np.random.default_rng(seed).normal(size=(2, 8)) * [[0.1], [0.1 * ratio]]
+            path = theory.one_direction(u0, a0, 14.0, along="output", rtol=1e-6, atol=1e-9)
+            rules = (theory.linear_winner(u0, a0), a0.argmax(), u0.argmax())
+            found[i, seed] = np.equal(rules, path.weights.argmax())
+    return found
+
+
+@claim(
+    "pol-winner",
+    sources=PAPER,
+    statement=r"The winner is $\operatorname{argmax} u_0$ if $a_0$ is uniform",
+    relation=EQUAL,
+    runs=TOY,
+    hypotheses=(even_start,),
+    code=("predicted_winner", "linear_winner"),
+    test=TESTS + "test_the_fastest_mode_wins_from_uneven_starts",
+    figure="evolution",
+    training_number="in {:.0%} of 20 starts",
+)
+def winner(found: Found) -> Measurement:
+    """Compare the largest weight at t = 10^5 with the largest u_0. The note has who wins from
+    uneven logits: 40 starts of the path, u_0 of 0.1 N, a_0 of the ratio times that."""
+    _, _, sigma = in_order(found["toy"])
+    right = sigma[:, -1].argmax(-1) == 0
+    shares = uneven_winners().mean(1)
+    error = np.sqrt(shares * (1 - shares) / 40)
+    told = "; ".join(
+        f"a_0/u_0 = {ratio:g}: "
+        + ", ".join(f"{x:.2f} +- {e:.2f}" for x, e in zip(row, errors, strict=True))
+        for ratio, row, errors in zip(RATIOS, shares, error, strict=True)
+    )
+    return Measurement(
+        Check("starts in which the largest u_0 wins", 1.0, right.mean(), training=True),
+        training_number=right.mean(),
+        note="uneven a_0, how often the largest a_0 + u_0, the most frequent token and the largest "
+        f"u_0 win, nothing fitted: {told}",
+    )
+
+
+SIZES = (2, 8, 20)
+
+
+@claim(
+    "pol-one-hot",
+    sources=("Polarisation", "the rate is ours"),
+    statement=r"$\sigma \to$ one-hot (logistic): $1 - \max \sigma \to 2(n-1)/(n \rho \tau^2)$, "
+    r"$\tau \approx \ln t$",
+    relation=LEADING,
+    tolerance=0.01,
+    runs=TOY,
+    hypotheses=(even_start,),
+    code=("tail", "one_direction", "remainder"),
+    test=TESTS + "test_the_tail",
+    figure="evolution",
+    number="constant to {:.1g} at tau = 10^6",
+    training_number="at t = 10^5, where published training ends, max sigma is {:.3f}",
+)
+def one_hot(found: Found) -> Measurement:
+    """Check the slope of ln(1 - max sigma) against ln tau over 10^4 to 10^6 (band 0.02), and its
+    constant, for n = 2, 8, 20; 1 - max is a sum over losers. In training: still rising at the end.
+    """
+    tau = np.geomspace(1e4, 1e6, 9)
+    slopes, constants = [], []
+    for n in SIZES:
+        u0 = 0.1 * np.random.default_rng(n).normal(size=n)
+        left = theory.remainder(theory.one_direction(u0, np.zeros(n), tau).logits)
+        slopes.append(slope(tau, left))
+        constants.append(left[-1] / theory.tail(tau[-1], n))
+    top = runs.top(found["toy"])
+    sigma = found["toy"]["weights"].values[:, -1]
+    entropy = runs.estimate(-(sigma * np.log(sigma)).sum(-1))
+    return Measurement(
+        Check("exponent of tau", -2.0, np.array(slopes)),
+        Check("constant at tau = 10^6", 1.0, np.array(constants)),
+        Check("max sigma over the last record", top[:, -2], top[:, -1], ABOVE, training=True),
+        number=float(np.abs(np.subtract(constants, 1)).max()),
+        training_number=float(top[:, -1].mean()),
+        note=f"max sigma {runs.estimate(top[:, -1])} (sd {top[:, -1].std(ddof=1):.3f}), entropy "
+        f"{entropy} of {np.log(8):.2f} over {len(top)} starts; exponents {listed(slopes, '.3f')}",
+    )
+
+
+@claim(
+    "pol-gaps",
+    sources="Polarisation; its text and its proof differ, as we know them",
+    statement="Every gap between tokens grows, of $u$ and of $a$",
+    relation=AT_MOST,
+    tolerance=ROUNDING,
+    runs=TOY,
+    hypotheses=(even_start,),
+    in_parts=True,
+    code=("drawdown", "gap_velocities"),
+    test=TESTS + "test_gaps_of_losers_shrink_and_no_others",
+    figure="evolution",
+    training_number="gaps of a between losers shrink again by up to {:.2f}",
+)
+def gaps(found: Found) -> Measurement:
+    """Check how far each gap falls below its maximum up to t = 10^5, over all pairs: those of u,
+    the winner's of a, and those of a between losers."""
+    u, a, sigma = in_order(found["toy"])
+    i, j = np.triu_indices(u.shape[-1], 1)
+
+    def fell(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return theory.drawdown(np.moveaxis(x[..., i] - x[..., j], 1, 0))  # (seed, pair)
+
+    of_a = fell(a)
+    losers = of_a[:, i > 0]
+    peak = (a[..., i] - a[..., j])[..., i > 0].argmax(1)
+    at = np.take_along_axis(sigma.max(-1), peak, 1)
+    return Measurement(
+        Check("gaps of u", 0.0, fell(u), training=True),
+        Check("the winner's gaps of a", 0.0, of_a[:, i == 0], training=True),
+        Check("gaps of a between losers", 0.0, losers, training=True),
+        training_number=float(losers.max()),
+        note=f"{(losers > ROUNDING).mean():.0%} of the pairs of losers shrink, the most in a start "
+        f"by {runs.estimate(losers.max(1))}; they begin when max sigma is "
+        f"{runs.estimate(at.mean(1))} ({at.min():.2f} to {at.max():.2f} over pairs)",
+    )
+
+
+@claim(
+    "pol-entropy-falls",
+    sources=PAPER,
+    statement="The entropy of attention falls monotonically (logistic loss)",
+    relation=BELOW,
+    runs=TOY,
+    hypotheses=(even_start,),
+    code=("one_direction",),
+    test=TESTS + "test_order_is_kept_and_the_largest_score_wins",
+    figure="evolution",
+    training_number="in {:.0f} of 20 starts",
+)
+def entropy_falls(found: Found) -> Measurement:
+    """Check that entropy falls from record to record: 20 starts, 121 records to t = 10^5."""
+    sigma = found["toy"]["weights"].values
+    steps = np.diff(-(sigma * np.log(sigma)).sum(-1))
+    falls = int((steps < 0).all(1).sum())
+    return Measurement(
+        Check("change of entropy between records", 0.0, steps, training=True), training_number=falls
+    )
+
+
+MASSIVE = 3.0  # times the median; we know no number of the paper's
+
+
+@claim(
+    "pol-massive",
+    sources=PAPER,
+    statement="The winner's value grows without bound and the others stay: a massive activation",
+    relation=ABOVE,
+    runs={
+        **TOY,
+        "one-hot": partial(runs.distribution, None),
+        **{f"tied {D}": partial(runs.tied, D) for D in (10, 50)},
+    },
+    code=("one_direction",),
+    test=TESTS + "test_the_published_toy",
+    figure="tied",
+    training_number="u of the winner is {:.1f} at t = 10^5, where ln t is 11.5",
+)
+def massive(found: Found) -> Measurement:
+    """Check the slope of the winner's u against ln t over the last decade (1, band 0.1), that other
+    scores move by less than a tenth of it there, and that norms of values over their median are
+    above 3 (ours): cross entropy with a one-hot target, and the tied model.
+    """
+    u, _, _ = in_order(found["toy"])
+    t = found["toy"]["time"].values
+    late = t > t[-1] / 10
+    growth = np.array([linregress(np.log(t[late]), each).slope for each in u[:, late, 0]])
+    moved = np.abs(u[:, -1] - u[:, late][:, 0])
+    ratios = {name: _over_median(of) for name, of in found.items() if name != "toy"}
+    winners = {name: runs.top(of)[:, -1] for name, of in found.items() if name != "toy"}
+    told = "; ".join(
+        f"{name}: norm over median {ratio.min():.1f} to {ratio.max():.1f}, max sigma "
+        f"{winners[name].min():.3f} to {winners[name].max():.3f}"
+        for name, ratio in ratios.items()
+    )
+    return Measurement(
+        Check("d u_win / d ln t", 1.0, growth, LEADING, tolerance=0.1, training=True),
+        Check("others over it", 0.1, moved[:, 1:].max(1) / moved[:, 0], BELOW, training=True),
+        *(
+            Check(f"norm over median, {name}", MASSIVE, ratio, training=True)
+            for name, ratio in ratios.items()
+        ),
+        training_number=float(u[:, -1, 0].mean()),
+        note=f"u of the winner {runs.estimate(u[:, -1, 0])}; {told}",
+    )
+
+
+def _over_median(result: xr.Dataset) -> Any:
+    norms = result["value_norms"].values[:, -1]
+    return norms.max(-1) / np.median(norms, axis=-1)

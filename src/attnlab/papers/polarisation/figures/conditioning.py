@@ -1,0 +1,125 @@
+"""Regression of growing condition, and, ours, where the square loss polarises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.cells import over_cells
+from attnlab.files.progress import Progress
+from attnlab.plots import style
+from attnlab.simulation import simulate
+
+from .. import runs
+from ..claims.losses import boundary, ends, solution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """conditions: kappa of X. seeds: targets. norms, spreads: b and the scale of a_0 of the map,
+    ends of geometric ranges of `cells` values, of which each has `starts`."""
+
+    conditions: tuple[float, ...]
+    seeds: int
+    norms: tuple[float, float]
+    spreads: tuple[float, float]
+    cells: int
+    starts: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return loss, largest weight and norm of the solution along condition, seed and time; and the
+    mean largest weight where the square loss stops, over spread and b."""
+
+    def one(condition: float, report: Progress) -> xr.Dataset:
+        run = runs.regression(condition, recipe.seeds)
+        found = simulate(run, progress=report)
+        norm = np.linalg.norm(solution(found), axis=-1)
+        return xr.Dataset({"loss": found["loss"], "top": found["weights"].max("token")}).assign(
+            norm=("seed", norm)
+        )
+
+    norms = np.linspace(*recipe.norms, recipe.cells)
+    spreads = np.geomspace(*recipe.spreads, recipe.cells)
+    map_ = [ends(float(spread), norms, recipe.starts).mean(0) for spread in spreads]
+    beyond = boundary(recipe.spreads, recipe.starts) + np.log(recipe.spreads)[:, None]
+    return over_cells(one, progress, condition=recipe.conditions).assign(
+        map=xr.DataArray(map_, {"spread": spreads, "b": norms}, ("spread", "b")),
+        beyond=("start", beyond.mean(0)),
+    )
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge whether the largest weight rises with the condition, and where it passes 1/2."""
+    top = found["top"].isel(time=-1)
+    ends_ = {float(k): runs.estimate(top.sel(condition=k).values) for k in top["condition"]}
+    values = list(ends_.values())
+    beyond = runs.estimate(found["beyond"].values)
+    numbers = {
+        key: value
+        for k, of in ends_.items()
+        for key, value in of.numbers(f"top_{k:g}".replace(".", "_")).items()
+    }
+    rises = bool((top.diff("condition") > 0).mean("seed").min() > 0.5)
+    first, last = values[0], values[-1]
+    headline = (
+        f"The largest of 20 weights is {first} at kappa = {min(ends_):g} and {last} at kappa = "
+        f"{max(ends_):g}: the square loss polarises where the solution is long."
+    )
+    return Judgement(
+        Standing.of(rises and first.above(0.5), rises),
+        headline,
+        f"{headline} In one direction it passes 1/2 at b = ln(1/spread) + {beyond}, nothing "
+        "fitted.",
+        "Loss and largest weight against time for each condition; the largest weight against the "
+        f"norm of the solution; and a map over norm and spread whose boundary is {beyond} beyond "
+        "ln(1/spread).",
+        {**numbers, **beyond.numbers("boundary")},
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw loss and largest weight in time, the weight against the norm, and the map."""
+    with style.page(4.6) as figure:
+        axes = figure.subplots(2, 2).ravel()
+        colours = style.ordered(found.sizes["condition"])
+        for k, colour in zip(found["condition"].values, colours, strict=True):
+            of = found.sel(condition=k)
+            label = rf"$\kappa$ = {k:g}"
+            axes[0].plot(of["time"], of["loss"].mean("seed"), color=colour, label=label)
+            axes[1].plot(of["time"], of["top"].mean("seed"), color=colour)
+            axes[2].plot(of["norm"], of["top"].isel(time=-1), "o", color=colour, markersize=3)
+        axes[0].set(xscale="log", yscale="log", xlabel="flow time", ylim=(1e-6, None))
+        axes[1].set(xscale="log", xlabel="flow time")
+        axes[2].set(xlabel="norm of the solution")
+        grid = found["map"]
+        shown = axes[3].pcolormesh(
+            grid["b"], grid["spread"], grid, cmap="viridis", vmin=0, vmax=1, rasterized=True
+        )
+        figure.colorbar(shown, ax=axes[3], label=r"mean $\max\sigma$ where it stops")
+        line = grid["b"] - float(found["beyond"].mean())
+        axes[3].plot(grid["b"], np.exp(-line), color="white", linestyle="--")
+        ends_ = [float(of) for of in (grid["spread"].min(), grid["spread"].max())]
+        axes[3].set(yscale="log", xlabel=r"$b=|\beta|$", ylabel="spread of $a_0$", ylim=ends_)
+        axes[3].set_xlim(float(grid["b"].min()), float(grid["b"].max()))
+        style.y_labels(axes[:3], ["square loss", r"$\max\sigma$", r"$\max\sigma$ at the end"])
+        style.panel_titles(axes, ["loss", "largest weight", "at the end", "where it polarises"])
+        style.legend_above(figure, axes[0])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="conditioning",
+    kind="figure",
+    title="Ill-conditioned regression, and where the square loss polarises",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="Polarisation, as we know it",
+)

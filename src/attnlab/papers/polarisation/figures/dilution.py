@@ -1,0 +1,129 @@
+"""Focus and dilution: attention by query, and the levels at which the loss rests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.files.progress import Progress, in_turn
+from attnlab.plots import style
+from attnlab.simulation import simulate
+
+from .. import runs, theory
+from ..claims.chain import PI, STICKINESS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """seeds, time: of the chain at width 16. late_seeds, late_time: of width 4, to its end."""
+
+    seeds: int
+    time: float
+    late_seeds: int
+    late_time: float
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return attention to the frequent token and the loss along seed and time, both runs; the loss
+    of stage I as predicted for the first seed; and the levels of the loss."""
+    settings = {
+        "": runs.chain(time=recipe.time, seeds=recipe.seeds),
+        "late_": runs.chain_end(recipe.late_time, recipe.late_seeds),
+    }
+    found: dict[str, xr.DataArray] = {}
+    for (name, run), report in in_turn(list(settings.items()), progress):
+        result = simulate(run, progress=report)
+        dims = {"seed": f"{name}seed", "time": f"{name}time", "sequence": "query"}
+        attention = result["attention"].isel(token=0).rename(dims)
+        del dims["sequence"]
+        found |= {f"{name}attention": attention, f"{name}loss": result["loss"].rename(dims)}
+    first = runs.chain(time=recipe.time, seeds=1)
+    found["stage_one"] = runs.predicted(first, "dilution-stage-one")["loss"].isel(seed=0, drop=True)
+    levels = {
+        r"$\ln d$": np.log(len(PI)),
+        r"$H(\pi)$": theory.group_loss(PI, STICKINESS, [0] * 4),
+        "rank one": theory.rank_loss(PI, STICKINESS, 1),
+        "Bayes": theory.group_loss(PI, STICKINESS, range(4)),
+    }
+    return xr.Dataset(found).assign(
+        level=xr.DataArray(list(levels.values()), {"name": list(levels)}, ("name",))
+    )
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge focus, its loss, and whether it goes on."""
+    attention, late = found["attention"], found["late_attention"]
+    peaks = [runs.estimate(attention.max("time").isel(query=q).values) for q in range(len(PI))]
+    middle = runs.estimate(attention.isel(query=1, time=-1).values)
+    frequent = runs.estimate(late.isel(query=0, late_time=-1).values)
+    left = runs.estimate((found["late_loss"].isel(late_time=-1) - found["level"][-1]).values)
+    turned = np.mean([runs.turns(x) for x in attention.isel(query=1).values])
+    numbers = {
+        **peaks[0].numbers("peak_frequent"),
+        **peaks[1].numbers("peak_middle"),
+        **middle.numbers("end_middle"),
+        **frequent.numbers("late_frequent"),
+        "left": left.value,
+        "turns_middle": float(turned),
+    }
+    focused, diluted = peaks[0].value > 0.9, middle.value < peaks[1].value - 0.1
+    cycles = left.value > 1e-3
+    headline = (
+        f"The frequent query focuses ({peaks[0].value:.4f} at its peak), the next one hardly "
+        f"({peaks[1]} of 0.75) and falls to {middle}; the loss ends {left.value:.1g} above Bayes."
+    )
+    return Judgement(
+        Standing.of(focused and diluted and cycles, focused and diluted),
+        headline,
+        f"{headline} At the end the frequent query has {frequent} on the frequent token. Attention "
+        f"of the next query turns {turned:.1f} times: cycles, but not without end.",
+        f"Attention of 4 queries to the frequent token against time: one rises to "
+        f"{peaks[0].value:.2f} and falls late; and the loss, which rests at levels.",
+        numbers,
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw attention of each query to the frequent token, and the loss with its levels."""
+    with style.page(3.0) as figure:
+        axes = figure.subplots(1, 2)
+        for q, colour in enumerate(style.ordered(len(PI))):
+            for name, look in (("", {"linewidth": 1.0}), ("late_", {"linestyle": ":"})):
+                of = found[f"{name}attention"].isel({"query": q, f"{name}seed": 0})
+                label = rf"query of $\pi$ = {PI[q]:g}" if not name else None
+                axes[0].plot(of[f"{name}time"][1:], of[1:], color=colour, label=label, **look)
+        axes[1].plot(found["time"][1:], found["loss"].isel(seed=0)[1:], color=style.DISTINCT)
+        late = found["late_loss"].isel(late_seed=0)
+        axes[1].plot(late["late_time"][1:], late[1:], ":", color=style.DISTINCT)
+        axes[1].plot(
+            found["time"][1:], found["stage_one"][1:], "--", color=style.ACCENT, linewidth=1
+        )
+        axes[1].annotate(
+            "stage I", (60, float(found["level"][1]) + 0.015), color=style.ACCENT, fontsize=7
+        )
+        for name, level in zip(found["name"].values, found["level"].values, strict=True):
+            axes[1].axhline(level, color=style.OUTLINE, linewidth=0.6)
+            axes[1].annotate(str(name), (1.2, level + 0.008), fontsize=7)
+        for ax in axes:
+            ax.set(xscale="log", xlabel="flow time", xlim=(1, float(found["late_time"][-1])))
+        style.y_labels(axes, ["attention to the frequent token", "loss"])
+        style.panel_titles(axes, ["attention", "loss and its levels"])
+        style.legend_above(figure, axes[0], title="dotted: width 4, to the end")
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="dilution",
+    kind="figure",
+    title="Focus comes, goes, and comes again for a while",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="Focus and dilution, as we know it",
+)

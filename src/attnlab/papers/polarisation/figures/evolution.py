@@ -1,0 +1,133 @@
+"""The published toy: attention and scores to 10^6 steps, and, ours, the law of what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.auditing.fit import slope
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.files.progress import Progress
+from attnlab.plots import style
+from attnlab.simulation import simulate
+
+from .. import runs, theory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """seeds: starts. time: of the flow; 10^5 are the published 10^6 steps of 0.1. tokens: of the
+    law, which is drawn up to `tau`. records: of either."""
+
+    seeds: int
+    time: float
+    tokens: tuple[int, ...]
+    tau: float
+    records: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return weights and scores, tokens in the order of u_0, beside `polarisation` for the first
+    seed; and what is left, 1 - max sigma, over its law, along tau for each number of tokens."""
+    run = runs.toy(recipe.seeds, recipe.time, recipe.records)
+    result, first = simulate(run, progress=progress), runs.toy(1, recipe.time, recipe.records)
+    u = result["scores"].values[:, :, 0, 0]
+    order = np.argsort(-u[:, :1])
+    path = runs.predicted(first, "polarisation")["weights"].isel(seed=0)
+    tau = np.geomspace(1.0, recipe.tau, recipe.records)
+    left = []
+    for n in recipe.tokens:
+        u0 = 0.1 * np.random.default_rng(n).normal(size=n)
+        found = theory.one_direction(u0, np.zeros(n), tau)
+        left.append(theory.remainder(found.logits) / theory.tail(tau, n))
+    dims = ("seed", "time", "token")
+    return xr.Dataset(
+        {
+            "weights": (dims, np.take_along_axis(result["weights"].values, order, -1)),
+            "scores": (dims, np.take_along_axis(u, order, -1)),
+            "predicted": (("time", "token"), path.values[:, order[0, 0]]),
+            "left": (("tokens", "tau"), left),
+        },
+        {"time": result["time"].values, "tokens": list(recipe.tokens), "tau": tau},
+    )
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge the order, the winner's share at the end, and the constant of the law."""
+    end = found["weights"].isel(time=-1)
+    share = runs.estimate(end.isel(token=0).values)
+    ordered = bool((found["scores"].diff("token") < 0).all())
+    entropy = runs.estimate(-(end * np.log(end)).sum("token").values)
+    late = found["tau"] > found["tau"].max() / 100
+    power = [slope(found["tau"][late], of[late.values]) for of in found["left"].values]
+    numbers = {
+        **share.numbers("winner_share"),
+        **entropy.numbers("entropy"),
+        "order_kept": float(ordered),
+        "path_error": float(abs(found["predicted"] - found["weights"].isel(seed=0)).max()),
+        "law_constant": float(found["left"].isel(tau=-1).max()),
+        "law_exponent": float(np.mean(power)) - 2.0,
+    }
+    polarised = share.above(1.5 / end.sizes["token"])
+    headline = (
+        f"The largest score wins and has {share} of attention at t = {float(end['time']):g} "
+        f"({end.sizes['seed']} starts); what is left falls as tau to the {power[-1] - 2:.2f}, tau "
+        "being about ln t."
+    )
+    return Judgement(
+        Standing.of(polarised and ordered, polarised),
+        headline,
+        f"{headline} The path in one direction is right to {numbers['path_error']:.1g}, nothing "
+        f"fitted; at the largest tau its remainder is {numbers['law_constant']:.3f} of the law.",
+        f"Attention of 8 tokens against time: one rises to {end.isel(seed=0, token=0).item():.2f}, "
+        "the others fall; their scores; and what is left times tau squared, which comes to 1.",
+        numbers,
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw weights (log-log), scores (log time), and what is left over its law."""
+    one = found.isel(seed=0, time=slice(1, None))
+    with style.page(2.6) as figure:
+        axes = figure.subplots(1, 3)
+        for token, colour in enumerate(style.ordered(one.sizes["token"])):
+            of = one.isel(token=token)
+            axes[0].plot(one["time"], of["weights"], color=colour)
+            axes[0].plot(one["time"][::12], of["predicted"][::12], "o", color=colour, markersize=2)
+            axes[1].plot(one["time"], of["scores"], color=colour)
+        late = one["time"] > 1
+        axes[1].plot(one["time"][late], np.log(one["time"][late]), ":", color=style.OUTLINE)
+        axes[1].annotate(r"$\ln t$", (0.33, 0.5), xycoords="axes fraction", color=style.OUTLINE)
+        of_sizes = zip(found["tokens"].values, style.DASHES, strict=False)
+        for n, dash in of_sizes:
+            left = found["left"].sel(tokens=n)
+            axes[2].plot(found["tau"], left, color=style.DISTINCT, linestyle=dash, label=f"n = {n}")
+        axes[2].axhline(1.0, color=style.OUTLINE, linewidth=0.8)
+        axes[2].legend()
+        axes[0].set_yscale("log")
+        axes[2].set_ylim(0, 4)
+        for ax in axes:
+            ax.set_xscale("log")
+        for ax, label in zip(axes, ["flow time $t$", "flow time $t$", r"$\tau$"], strict=True):
+            ax.set_xlabel(label)
+        style.y_labels(
+            axes, [r"$\sigma_i$", r"$u_i=\beta\cdot v_i$", r"$(1-\max\sigma)\, n\tau^2/(2(n-1))$"]
+        )
+        style.panel_titles(axes, ["attention; dots: the path", "scores", "what is left, by law"])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="evolution",
+    kind="figure",
+    title="Attention polarises, at the pace of a logarithm",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="Polarisation, as we know it",
+)

@@ -1,0 +1,51 @@
+"""Markdown of results: texts are escaped, formulas are set, and cells name their columns."""
+
+import pytest
+
+from attnlab.files.markdown import html, page, table, template, words
+from attnlab.files.mathematics import mathml
+
+HOSTILE = r"<b> & [a](b) *x* `c` a_b | \d $e$"
+
+
+@pytest.fixture
+def rendered(tmp_path, monkeypatch):
+    (tmp_path / "own_pages").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def render(text, terminal=False, **values):
+        (tmp_path / "own_pages" / "page.md").write_text(text)
+        return template("own_pages:page.md", terminal=terminal).render(values)
+
+    return render
+
+
+@pytest.mark.parametrize("place", ["{}", "| a |\n|---|\n| {} |\n", "- {}"])
+def test_words_arrive_as_they_are(place):
+    shown = html(place.format(words(HOSTILE)))
+    assert "&lt;b&gt; &amp; [a](b) *x* `c` a_b | \\d $e$" in shown
+
+
+def test_a_template_escapes_texts_and_sets_formulas(rendered):
+    text = "{{ a }} {{ b | letters }} {{ c | formulas }}\n\n| n |\n|---|\n| {{ a }} |\n"
+    values = {"a": "<a>\x1b", "b": "<t_0>", "c": "<$x$>"}
+    shown = html(rendered(text, **values))
+    assert shown.count("&lt;") == 4
+    assert r"\x1b" in shown
+    assert mathml("t_0") in shown
+    assert mathml("x") in shown
+    assert "t_0" in html(rendered("{{ b | letters }}", terminal=True, **values))
+
+
+def test_a_cell_names_its_column_and_keeps_its_lines():
+    shown = html(table([["n", "what"], ["1", "one\nline"]]))
+    assert '<th scope="col">what</th>' in shown
+    assert table([["a"], ["|x|\ny"]]) == "| a |\n| --- |\n| \\|x\\|<br>y |"
+    assert '<td data-label="what">one<br>line</td>' in shown
+
+
+def test_a_page_needs_nothing_beside_itself():
+    shown = page("<t>", "# Title")
+    assert "<title>&lt;t&gt;</title>" in shown
+    assert "<h1>Title</h1>" in shown
+    assert "http" not in shown

@@ -1,0 +1,76 @@
+"""Claims of polarisation: whose they are, formulas that could be wrong, and classes by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from attnlab.auditing import Verdict, claims_of, select
+from attnlab.papers.polarisation import runs, theory
+from attnlab.papers.polarisation.claims import classes, losses
+
+
+def test_every_row_of_the_notes_is_a_claim_that_says_how_we_know_it():
+    claims = claims_of("polarisation")
+    assert len(claims) == 20
+    assert {claim.reading for claim in claims} == {"as we know it"}
+    assert {claim.id for claim in claims if claim.ours} == {
+        "pol-one-clock",
+        "pol-against-snap",
+        "pol-rate-ratio",
+    }
+    assert {claim.origin for claim in claims if claim.id.startswith("fd-")} == {
+        "Focus and dilution, as we know it"
+    }
+    assert all(claim.sources and claim.how and claim.test for claim in claims)
+
+
+def test_a_wrong_formula_is_noticed(monkeypatch):
+    (chosen,) = select(["pol-ntk"])
+    right = theory.output_kernel
+    monkeypatch.setattr(
+        theory, "output_kernel", lambda V, a, **of: right(V, a, **{**of, "form": "printed"})
+    )
+    assert chosen.examine().verdict is Verdict.FAILS
+
+
+def test_the_boundary_is_where_half_is_passed():
+    (b,) = losses.boundary((0.1,), 1)[0]
+    assert losses.ends(0.1, np.array([b]), 1)[0, 0] == pytest.approx(losses.HALF, abs=1e-3)
+    norm, top = np.array([4.0, 6.0, 8.0, 10.0]), 1 / (1 + np.exp(-np.array([-3.5, -1.5, 0.5, 2.5])))
+    assert losses.crossing(norm, top) == pytest.approx(7.5)
+
+
+def test_turns_of_a_series():
+    assert runs.turns([0.0, 1.0, 0.99, 2.0, 0.0, 1.0]) == 2
+    assert runs.turns([1.0, 1.0]) == 0
+
+
+@pytest.mark.parametrize("norm", ["none", "l2"])
+def test_two_classes_follow_the_definition(norm):
+    """The shares of `pol-against-snap` at t = 100, by a flow written down from the model."""
+    P = np.zeros((2, 6))
+    P[0, [0, 1, 2, 3]] = P[1, [0, 1, 4, 5]] = [0.2, 0.2, 0.4, 0.2]
+    targets = np.array([4, 5])
+
+    def attention(z):
+        weights = P * jnp.exp(z)
+        return weights / weights.sum(1, keepdims=True)
+
+    def loss(x):
+        Y, z = x[:36].reshape(6, 6), x[36:]
+        f = attention(z)
+        if norm == "l2":
+            f = f / jnp.sqrt((f**2).sum(1, keepdims=True))
+        return -jax.nn.log_softmax(f @ Y)[jnp.arange(2), targets].mean()
+
+    with jax.enable_x64(True):
+        slope = jax.jit(jax.grad(loss))
+        end = solve_ivp(
+            lambda _, x: -np.asarray(slope(x)), (0, 100), np.zeros(42), rtol=1e-8, atol=1e-10
+        ).y[:, -1]
+        share = np.asarray(attention(end[36:]))[0]
+    expected = {"none": 0.932, "l2": 0.495}[norm]
+    assert share[2] == pytest.approx(expected, abs=1e-3)
+    assert classes.TIMES[0] == 100
