@@ -315,7 +315,7 @@ def constant_mean(found: Found) -> Measurement:
     nearby = (0.15, 0.2, 0.25, 0.3)
     short = np.interp(0, [self_over_parent(r) for r in nearby], nearby)
     half = found["0.5"]["first_attention"].values[:, :, 1:-1]
-    itself = np.diagonal(half, axis1=-2, axis2=-1)
+    itself = np.diagonal(half, 1, axis1=-2, axis2=-1)  # the first row is that of position 1
     chosen = half[:, 1].argmax(-1) == np.arange(1, half.shape[2] + 1)
     kept = {name: _measured(each)["parent_attention"].isel(step=-1) for name, each in found.items()}
     return Measurement(
