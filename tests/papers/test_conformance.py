@@ -10,7 +10,15 @@ import pytest
 
 from attnlab.authoring import requirements
 
-OWN = ("scan_and_snap", "max_margin", "joma", "polarisation", "linear_icl", "studies")
+OWN = (
+    "scan_and_snap",
+    "max_margin",
+    "joma",
+    "polarisation",
+    "linear_icl",
+    "causal_structure",
+    "studies",
+)
 QUICK = (
     "lemma-1",
     "lemma-2",
@@ -22,6 +30,7 @@ QUICK = (
     "mm-gradient",
     "pol-ntk",
     "icl-heads",
+    "causal-siblings",
 )
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {
