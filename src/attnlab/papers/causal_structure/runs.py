@@ -83,13 +83,7 @@ def stage_one(
 
 
 def full(
-    task: Forest,
-    *,
-    steps: int = 4000,
-    seeds: int = SEEDS,
-    batch: int = 256,
-    constant: bool = False,
-    at: Sequence[int] | None = None,
+    task: Forest, *, steps: int = 4000, seeds: int = SEEDS, batch: int = 256, constant: bool = False
 ) -> Simulation:
     """Return the disentangled model from zero, by SGD at learning rate 1."""
     even = {round(steps * i / 16) for i in range(17)}
@@ -102,7 +96,7 @@ def full(
         seeds=seeds,
         record=Record(
             ("first_attention", "parameters", "probe_loss", "counts_loss", "released_loss"),
-            at=sorted({0, 1, 50, *even}) if at is None else at,
+            at=sorted(at for at in {0, 1, 50, *even} if at <= steps),
             probe=PROBE,
         ),
     )
