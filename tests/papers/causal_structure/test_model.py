@@ -10,13 +10,15 @@ from attnlab.files.errors import InputError
 from attnlab.papers.causal_structure import runs, theory
 from attnlab.papers.causal_structure.model import Disentangled, Reduced
 from attnlab.papers.causal_structure.task import Forest, TwoParents
+from attnlab.tasks import Batch
 
 KEY = jax.random.key(0)
 
 
 def drawn(task, size=4000):
     data = task.draw(KEY)
-    return data, task.batch(data, KEY, 0, size)
+    batch = jax.jit(lambda data: tuple(task.batch(data, KEY, 0, size))[:2])
+    return data, Batch(*batch(data))
 
 
 @pytest.mark.parametrize("graph", ["chain", "pairs", "random", "half"])
@@ -87,7 +89,7 @@ def test_the_full_model_is_its_torch_twin():
     task, model = Forest(length=6), Disentangled(heads=(2, 1))
     _, batch = drawn(task, 5)
     params = random_params(model, task)
-    outputs, seen = model.apply(params, batch.inputs)
+    outputs, seen = jax.jit(model.apply)(params, batch.inputs)
     A1, A2, W = (torch.tensor(np.asarray(params[name])) for name in ("first", "second", "output"))
     tokens = torch.tensor(np.asarray(batch.inputs)).long()
     position = torch.eye(6).expand(5, 6, 6)
@@ -120,7 +122,8 @@ def test_the_reduced_model_is_its_torch_twin():
     f = torch.einsum("bi,bis->bs", a, e)
     loss = -(torch.tensor(np.asarray(batch.target)) * torch.log((f + 0.1) / 1.3)).sum(-1).mean()
     loss.backward()
-    value, gradient = jax.value_and_grad(lambda of: model.loss(of, batch, "cross_entropy"))(params)
+    loss_and_grad = jax.value_and_grad(lambda of: model.loss(of, batch, "cross_entropy"))
+    value, gradient = jax.jit(loss_and_grad)(params)
     assert float(value) == pytest.approx(loss.item(), rel=1e-5)
     for name, twin in (("first", A1), ("second", A2)):
         np.testing.assert_allclose(gradient[name], twin.grad.numpy(), atol=1e-6)
@@ -130,7 +133,7 @@ def test_the_full_model_moves_its_output_first():
     task, model = Forest(length=6), Disentangled()
     _, batch = drawn(task, 50)
     start = model.init(KEY, task, {})
-    gradient = jax.grad(lambda of: model.loss(of, batch, "cross_entropy"))(start)
+    gradient = jax.jit(jax.grad(lambda of: model.loss(of, batch, "cross_entropy")))(start)
     assert not jnp.any(gradient["first"]) and not jnp.any(gradient["second"])
     assert jnp.abs(gradient["output"]).max() > 1e-3
 
