@@ -10,15 +10,13 @@ from attnlab.files.errors import InputError
 from attnlab.papers.causal_structure import runs, theory
 from attnlab.papers.causal_structure.model import Disentangled, Reduced
 from attnlab.papers.causal_structure.task import Forest, TwoParents
-from attnlab.tasks import Batch
 
 KEY = jax.random.key(0)
 
 
 def drawn(task, size=4000):
     data = task.draw(KEY)
-    batch = jax.jit(lambda data: tuple(task.batch(data, KEY, 0, size))[:2])
-    return data, Batch(*batch(data))
+    return data, task.batch(data, KEY, 0, size)
 
 
 @pytest.mark.parametrize("graph", ["chain", "pairs", "random", "half"])

@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from importlib.resources import files
 
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from attnlab.files.errors import InputError

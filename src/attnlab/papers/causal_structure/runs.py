@@ -29,9 +29,8 @@ PROBE = 4096
 def cosine(rate: float, steps: int, pieces: int = 64) -> Piecewise:
     """Return a learning rate that decays to 0 along half a cosine, in pieces."""
     middle = (np.arange(pieces) + 0.5) / pieces
-    return Piecewise(
-        at=np.arange(pieces) * steps / pieces, values=rate * (1 + np.cos(np.pi * middle)) / 2
-    )
+    values = rate * (1 + np.cos(np.pi * middle)) / 2
+    return Piecewise((np.arange(pieces) * steps / pieces).tolist(), values.tolist())
 
 
 def stages(

@@ -53,7 +53,9 @@ def first(
     return theory.first_gradient(drawn, np.zeros((T, T)), beta0=beta0, eps=eps)
 
 
-def against(T: int, S: int, alpha: float, of: str, beta0: float, eps: float, seed: int = 0):
+def against(
+    T: int, S: int, alpha: float, of: str, beta0: float, eps: float, seed: int = 0
+) -> tuple[float, float]:
     """Return slope and correlation of the gradient against its leading term, but the last row."""
     low = np.tril_indices(T - 1)
     chains = theory.sample_chains(S, alpha, 2 * CHAINS, seed=100 + seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -37,13 +38,13 @@ class Recipe(ExperimentRecipe):
 def published() -> np.ndarray:
     """Return the published attention to the parent, one number for each graph."""
     text = files(__package__.rpartition(".")[0]).joinpath("published/graphs.csv")
-    return 1 - np.loadtxt(text.open(), delimiter=",", skiprows=2)[:, 1]  # type: ignore[arg-type]
+    return 1 - np.loadtxt(text.open(), delimiter=",", skiprows=2)[:, 1]
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return attention to the parent by model, graph and position; NaN at roots."""
     task = Forest(recipe.symbols, recipe.length, recipe.concentration, "half")
-    of = {"seeds": recipe.graphs, "batch": recipe.batch}
+    of: dict[str, Any] = {"seeds": recipe.graphs, "batch": recipe.batch}
     models = {
         "reduced": runs.stage_one(task, steps=recipe.reduced_steps, **of),
         "full": runs.full(task, steps=recipe.full_steps, constant=True, **of),
@@ -72,7 +73,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge recovery by model; the mean attention of each graph stands beside the published."""
-    numbers, told = {}, []
+    numbers: dict[str, float] = {}
+    told = []
     for name in found["model"].values:
         of = found.sel(model=name)
         attention = runs.estimate(of["attention"].mean("position").values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -87,9 +88,8 @@ def judge(found: xr.Dataset) -> Judgement:
 def draw(found: xr.Dataset) -> Figure:
     """Draw A_1, the blocks of A_2 and W, the loss with both lines, recovery and attention."""
     with style.page(5.4) as figure:
-        top, below = figure.subfigures(2, 1)
-        wide = top.subplots(1, 3)
-        curves = below.subplots(1, 2)
+        halves: Any = figure.subfigures(2, 1)
+        wide, curves = halves[0].subplots(1, 3), halves[1].subplots(1, 2)
         for ax, name in zip(wide, ("A1", "A2", "W"), strict=True):
             low, high = np.percentile(found[name], (15, 100))  # as published
             ax.imshow(found[name], cmap="Blues", vmin=low, vmax=high)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
@@ -39,7 +40,8 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return what the parent does not get, and the entropy of roots, by graph, seed and step; the
     levels on the first graph; and weights and graph of the first seed of the last graph."""
-    measured, said = [], []
+    measured: list[xr.Dataset] = []
+    said: list[NDArray[np.float64]] = []
     for name in recipe.graphs:
         task = Forest(recipe.symbols, recipe.length, recipe.concentration, name)
         run = runs.stage_one(task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)

@@ -9,13 +9,10 @@ $$
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-Kinship = Literal["parent", "grandparent", "great-grandparent", "sibling", "self"]
 KINSHIPS: dict[str, tuple[int, int]] = {  # edges from the common ancestor to j, and to i
     "parent": (0, 1),
     "grandparent": (0, 2),
@@ -73,8 +70,8 @@ def kernel(pi: ArrayLike, joint: ArrayLike) -> Floats:
     return np.nan_to_num(terms).sum((-1, -2)) - 1.0  # what never occurs adds nothing
 
 
-def kinship_kernel(pi: ArrayLike, kinship: Kinship) -> Floats:
-    """Return g of two positions by kinship: of key j as seen from query i."""
+def kinship_kernel(pi: ArrayLike, kinship: str) -> Floats:
+    """Return g of two positions by kinship, a name of `KINSHIPS`: of key j as seen from query i."""
     return kernel(pi, joint_law(pi, *KINSHIPS[kinship]))
 
 
