@@ -62,6 +62,7 @@ class SourceLinks(SphinxTransform):
         value = getattr(import_module(signature["module"]), name, None)
         if not (inspect.isclass(value) or inspect.isfunction(value)):
             return
+        value = inspect.unwrap(value)  # a decorator's wrapper stands in another file
         path, line = Path(inspect.getsourcefile(value) or ""), inspect.getsourcelines(value)[1]
         link = nodes.reference("", "", internal=True, refuri=f"{self._page(path)}#line-{line}")
         link += nodes.inline("", "[source]", classes=["viewcode-link"])

@@ -30,13 +30,7 @@ def square(case):
     return Check("z at the end", said, z, training=True)
 
 
-@claim(
-    "own-paper-distinct-first",
-    "Distinct tokens gain attention",
-    ABOVE,
-    sources="Own Paper",
-    case=CASE,
-)
+@claim("own-paper-distinct-first", "Distinct tokens gain", ABOVE, sources="Own Paper", case=CASE)
 def distinct_first(case):
     """Compare the pushes on distinct tokens with 0, and the negative of that on the common one."""
     push = early_push(case)[0]

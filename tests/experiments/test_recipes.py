@@ -16,7 +16,7 @@ from attnlab.shelf import single as single_of
 @pytest.mark.parametrize("name", figures(ours=False))
 def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     recipe = recipe_for(name)
-    short = name.partition("/")[2]
+    of, _, short = name.partition("/")
     assert recipe.figure == short
     assert recipe.hardware
     assert recipe.minutes < 5
@@ -24,7 +24,8 @@ def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     assert recipe.about.endswith(".")
     text = recipe_file(name).read_text()
     assert f"./lab reproduce {short}" in text or f"./lab reproduce {name}" in text
-    assert text.startswith("# Fig. " if short.startswith("fig") else "# JoMA, ")
+    own = next(paper.short for paper in shelf().papers if paper.name == of)
+    assert text.startswith("# Fig. " if short.startswith("fig") else (f"# {own}, ", f"# {own}: "))
 
 
 def test_there_is_no_recipe_without_a_figure():

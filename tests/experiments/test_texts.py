@@ -16,7 +16,7 @@ headline: >-
   It falls by {slope}, that is {slope.value:.1f},
   in {part:.2f} of the {layers} layers.
 summary: "{headline} Or {percent[part]:.0f} %, at {half}."
-alt: A line.
+alt: "A line. {summary}"
 caption: "Over {seeds} seeds."
 heading: [layer, slope]
 """
@@ -29,6 +29,7 @@ def test_a_judgement_is_in_the_words_of_its_file(tmp_path):
     told = texts.judgement(Standing.HOLDS, found, layers=8)
     assert told.headline == "It falls by -2 ± 0.5, that is -2.0, in 0.25 of the 8 layers."
     assert told.summary.startswith(told.headline + " Or 25 %")
+    assert told.alt == "A line. " + told.summary
     half = {"half": 3.0, "half_low": 1.0, "half_high": 4.0}
     assert told.numbers == {"slope": -2.0, "slope_error": 0.5, "part": 0.25, **half}
     with pytest.raises(KeyError, match="layers"):
@@ -40,7 +41,7 @@ def test_a_judgement_is_in_the_words_of_its_file(tmp_path):
 def test_an_unknown_text_is_refused(tmp_path):
     (tmp_path / "fall.yaml").write_text(YAML + "headlines: two\n")
     with pytest.raises(InputError, match="headlines"):
-        Texts.beside(str(tmp_path / "fall.py"))
+        Texts.beside(str(tmp_path / "rise.py"), "fall")  # one of several in a module
 
 
 def test_draws_are_in_the_order_of_their_axes():

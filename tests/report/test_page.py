@@ -211,8 +211,12 @@ def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
 def test_its_subtitle_counts_what_it_has(whole):
     lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
     assert lead.startswith(f"{len(NAMES)} experiments about what")
-    first, *others = (f"{len(claims_of(of.name))} claims of {of.short}" for of in audited_papers())
-    counted = " and ".join([first, *(f"{words} as we know it" for words in others)])
+    counted = [
+        f"{len(claims_of(of.name))} claims of {of.short}"
+        + (" as we know it" if of.reading == "as we know it" else "")
+        for of in audited_papers()
+    ]
+    counted = f"{', '.join(counted[:-1])} and {counted[-1]}"
     assert f"and {counted}, examined one by one" in lead
     of_one = {"scan_and_snap": claims()["papers"]["scan_and_snap"]}
     some = {"papers": of_one, "claims": claims()["claims"][:3]}

@@ -27,7 +27,8 @@ class Texts:
 
     They have fields for values, as `str.format` fills them in. In those of a judgement `{name}` is
     what was found under this name (an estimate shows its error) or one of the other values,
-    `{percent[name]}` is 100 times a number, and `{headline}` in the summary is the headline.
+    and `{percent[name]}` is 100 times a number. A summary may have `{headline}` as a field, and
+    `alt` both.
 
     Parameters
     ----------
@@ -59,9 +60,9 @@ class Texts:
     parts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def beside(cls, module: str) -> Texts:
-        """Read the texts of the module with this `__file__`."""
-        return read_recipe(Path(module).with_suffix(".yaml"), cls)
+    def beside(cls, module: str, name: str | None = None) -> Texts:
+        """Read the texts of the module with this `__file__`, or those in NAME.yaml beside it."""
+        return read_recipe(Path(module).with_name(f"{name or Path(module).stem}.yaml"), cls)
 
     def judgement(
         self, standing: Standing, found: Mapping[str, float | Estimate | Median], **values: Any
@@ -71,10 +72,11 @@ class Texts:
         for name, one in found.items():
             numbers |= one.numbers(name) if isinstance(one, Estimate | Median) else {name: one}
         percent = {name: 100 * number for name, number in numbers.items()}
-        given = {**numbers, **found, "percent": percent, **values}
-        headline = self.headline.format_map(given)
-        summary = self.summary.format_map({**given, "headline": headline})
-        return Judgement(standing, headline, summary, self.alt.format_map(given), numbers)
+        given: dict[str, Any] = {**numbers, **found, "percent": percent, **values}
+        given["headline"] = self.headline.format_map(given)
+        given["summary"] = self.summary.format_map(given)
+        alt = self.alt.format_map(given)
+        return Judgement(standing, given["headline"], given["summary"], alt, numbers)
 
     def table(
         self, rows: Sequence[Mapping[str, float]], cells: Sequence[Sequence[str]], **values: Any

@@ -50,10 +50,23 @@ def descent(
     )
 
 
+def even_ratios(first: int, last: int, count: int) -> tuple[int, ...]:
+    """Return at most `count` steps in even ratios."""
+    return tuple(np.unique(np.geomspace(first, last, count).round().astype(int)).tolist())
+
+
 @lru_cache(maxsize=64)
 def instances(run: Simulation) -> tuple[dict[str, NDArray[Any]], ...]:
     """Return the tokens, queries and scores of each seed."""
     return tuple(facts.data for _, facts in sorted(dict(facts_of(run)).items()))
+
+
+def late_training(run: Simulation) -> list[theory.Late]:
+    """Return late training towards the tokens of highest score, by seed."""
+    return [
+        theory.late_training(of["x"], of["z"], of["scores"], of["scores"].argmax(-1))
+        for of in instances(run)
+    ]
 
 
 def solution(

@@ -162,6 +162,16 @@ def estimate(values: ArrayLike) -> Estimate:
     return mean(xr.DataArray(np.asarray(values, dtype=np.float64), dims="seed"))
 
 
+def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the entropy of attention weights along the last axis."""
+    return np.asarray(-(sigma * np.log(sigma)).sum(-1))
+
+
+def with_range(values: NDArray[np.float64]) -> str:
+    """Return the mean of a number for each seed with its error, and its range in brackets."""
+    return f"{estimate(values)} ({values.min():.2f} to {values.max():.2f})"
+
+
 def top(result: xr.Dataset) -> NDArray[np.float64]:
     """Return the largest attention weight, (seed, record)."""
     return np.asarray(result["weights"].max("token").values)

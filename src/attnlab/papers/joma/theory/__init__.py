@@ -40,8 +40,6 @@ sharpness
     c; 1/2 in the paper, 0 without attention.
 normalised
     Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
-
-`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
 import lazy_loader

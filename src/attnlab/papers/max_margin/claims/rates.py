@@ -13,7 +13,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, LEADING
 
 from .. import theory
 from ..model import CrossAttention
-from ..runs import EQUAL, ETA, compared, descent, equal_scores, factors, instances, local
+from ..runs import EQUAL, ETA, compared, descent, equal_scores, factors, late_training, local
 
 Found = dict[str, xr.Dataset]
 RATE = 1.0  # of plain descent
@@ -23,13 +23,6 @@ def plain() -> Simulation:
     """Equal scores from W = 0 by plain gradient descent."""
     model = CrossAttention(scale=0)
     return descent(EQUAL, model, at=(1000, 3000, 10_000), seeds=20, optimizer="sgd", rate=RATE)
-
-
-def _late(run: Simulation) -> list[theory.Late]:
-    return [
-        theory.late_training(of["x"], of["z"], of["scores"], of["scores"].argmax(-1))
-        for of in instances(run)
-    ]
 
 
 def _exponents(error: xr.DataArray) -> xr.DataArray:
@@ -59,7 +52,7 @@ def mm_sparsify(found: Found) -> Measurement:
     others = compared(run)["others"]
     ends = others.sel(step=[3000, 10_000])
     slopes = ends.diff("step").squeeze("step") / 7000
-    said = [-ETA / late.norm for late in _late(run)]
+    said = [-ETA / late.norm for late in late_training(run)]
     logs = [f"{float(others.sel(step=t).mean()):.0f} at {t}" for t in others["step"].values]
     return Measurement(
         Check("slope over steps", said, slopes.values, training=True),
@@ -88,7 +81,7 @@ def mm_rate(found: Found) -> Measurement:
     late = of.sel(step=slice(1000, None))
     slopes = _exponents(late["error"])
     last = late.isel(step=-1)
-    said = [float(np.linalg.norm(of.offset)) for of in _late(equal_scores())]
+    said = [float(np.linalg.norm(of.offset)) for of in late_training(equal_scores())]
     ratio = last["error"] * last["size"] / said
     pace = float((last["size"] / last["step"]).mean())
     return Measurement(
@@ -121,7 +114,7 @@ def mm_gd_slow(found: Found) -> Measurement:
     run = plain()
     of, fast = compared(run, best=True), compared(equal_scores(), best=True)
     projection = (of["size"] * of["correlation"]).sel(step=[1000, 10_000])
-    norms = np.array([late.norm for late in _late(run)])
+    norms = np.array([late.norm for late in late_training(run)])
     grown = projection.diff("step").squeeze("step") / (norms * np.log(10))
     errors = [f"{mean(of['error'].sel(step=t))} at {t}" for t in (1000, 10_000)]
     sizes = [f"{float(of['size'].sel(step=t).mean()):.1f} at {t}" for t in (1000, 10_000)]

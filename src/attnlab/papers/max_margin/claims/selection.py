@@ -140,6 +140,13 @@ def stable_wrong(instance: dict[str, NDArray[Any]]) -> NDArray[np.float64] | Non
     return None
 
 
+SELECTING = {
+    (scores, scale): partial(selecting, scores, scale)
+    for scores in ("equal", "random")
+    for scale in (0.0, FAR)
+}
+
+
 @claim(
     "mm-equal-scores",
     sources="T24",
@@ -147,11 +154,7 @@ def stable_wrong(instance: dict[str, NDArray[Any]]) -> NDArray[np.float64] | Non
     r"$W^{mm}_{opt}$",
     relation=EQUAL,
     in_parts=True,
-    runs={
-        f"{scores}, {scale:g}": partial(selecting, scores, scale)
-        for scores in ("equal", "random")
-        for scale in (0.0, FAR)
-    },
+    runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
     code=("stays_selected", "pulled_margin"),
     test="tests/papers/max_margin/test_theory.py::test_not_every_start_leads_to_the_best_tokens",
     training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
@@ -161,11 +164,7 @@ def mm_equal_scores(found: Found) -> Measurement:
     times the usual start. Then look for a stable selection with a wrong token, in a sequence that
     the programme of the others decides, and train from far out along it.
     """
-    reached = {
-        (scores, scale): all_optimal(compared(selecting(scores, scale)))
-        for scores in ("equal", "random")
-        for scale in (0.0, FAR)
-    }
+    reached = {setting: all_optimal(compared(run())) for setting, run in SELECTING.items()}
     run = selecting("equal", 0.0)
     starts = {seed: stable_wrong(of) for seed, of in enumerate(instances(run))}
     stays = {

@@ -10,17 +10,18 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.auditing.fit import slope
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, jackknife, mean
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, jackknife, mean
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import numbers_of
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
 from .. import theory
 from ..model import CrossAttention, normalised, released
-from ..runs import ETA, FROM_ZERO, compared, descent, instances
+from ..runs import ETA, FROM_ZERO, compared, descent, even_ratios, late_training
 from ..task import TokenSelection
 
+TEXTS = Texts.beside(__file__)
 HOW = {
     "accurate": (FROM_ZERO, normalised),
     "naive": (CrossAttention(scale=0, arithmetic="usual"), normalised),
@@ -44,19 +45,16 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """error and size, |W|, over (how, seed, step); offset, over seed."""
     task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size, scores="equal")
-    steps = np.unique(np.geomspace(30, recipe.steps, recipe.records).round().astype(int))
+    at = even_ratios(30, recipe.steps, recipe.records)
     runs = {
-        how: descent(task, model, at=tuple(steps.tolist()), seeds=recipe.seeds, optimizer=optimizer)
+        how: descent(task, model, at=at, seeds=recipe.seeds, optimizer=optimizer)
         for how, (model, optimizer) in HOW.items()
     }
     found = [
         compared(run, best=True)[["error", "size"]]
         for run, _ in in_turn([*runs.values()], progress)
     ]
-    late = [
-        theory.late_training(of["x"], of["z"], of["scores"], of["scores"].argmax(-1))
-        for of in instances(runs["accurate"])
-    ]
+    late = late_training(runs["accurate"])
     offset = ("seed", [float(np.linalg.norm(of.offset)) for of in late])
     return xr.concat(found, "how").assign_coords(how=list(runs)).assign(offset=offset)
 
@@ -91,38 +89,17 @@ def judge(found: xr.Dataset) -> Judgement:
     exponent = jackknife(lambda of: slope(of["step"], of.mean("seed")), late)
     ends = {f"{how}_error": mean(error.sel(how=how).isel(step=-1)) for how in HOW}
     sizes = {f"{how}_size": mean(found["size"].sel(how=how).isel(step=-1)) for how in HOW}
-    numbers = numbers_of({"exponent": exponent, **ends, **sizes})
-    size = {name: f"{of.value:.0f} (s.e. {of.error:.1g})" for name, of in sizes.items()}
     bounded = exponent.value <= theory.BOUND
     fails = ends["naive_error"].above(ends["accurate_error"].value)
     steps = int(found["step"][-1])
-    headline = (
-        f"In accurate arithmetic the error falls as t^{exponent.value:.2f} (s.e. "
-        f"{exponent.error:.2g}), to {ends['accurate_error']} at {steps} steps; in the naive form "
-        f"it is {ends['naive_error']} there, and as released {ends['released_error']}."
-    )
-    summary = (
-        f"{headline} |W| is {size['accurate_size']} ({ETA} t is {ETA * steps:g}), "
-        f"{size['naive_size']} in the naive form, and {size['released_size']} where the released "
-        f"2.2e-16 beside |g| ends the steps. Nothing is fitted; {found.sizes['seed']} seeds."
-    )
-    alt = (
-        f"The direction's error and |W| against steps, logarithmic: the accurate curve falls to "
-        f"{ends['accurate_error'].value:.1e}, the naive one turns up to "
-        f"{ends['naive_error'].value:.1e} and its |W| stays near {sizes['naive_size'].value:.0f}."
-    )
-    return Judgement(
-        Standing.of(bounded and fails, in_part=bounded), headline, summary, alt, numbers
+    return TEXTS.judgement(
+        Standing.of(bounded and fails, in_part=bounded),
+        {"exponent": exponent, **ends, **sizes},
+        steps=steps,
+        eta=ETA,
+        travelled=ETA * steps,
+        seeds=found.sizes["seed"],
     )
 
 
-EXPERIMENT = Experiment(
-    name="arithmetic",
-    kind="figure",
-    title="What arithmetic does to the late direction",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="V24, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -9,15 +9,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Estimate, Experiment, ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments import Estimate, ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import numbers_of
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
 from ..runs import kinds, ranks, wide
 from . import published
 
+TEXTS = Texts.beside(__file__)
 KINDS = ("global", "local", "neither")
 
 
@@ -123,33 +124,21 @@ def judge(found: xr.Dataset) -> Judgement:
     first, *_, last = best.values()
     lower = found["rank"].sel(norm="nuclear") <= found["rank"].sel(norm="frobenius")
     everywhere = bool((lower | found["rank"].isnull().any("norm")).all())
-    headline = (
-        f"At n = {n}, d = {d} the nuclear solution has the mean rank {low} and the Frobenius one "
-        f"{short}; from W = 0 all tokens are optimal in {first.value:.0%} of the runs at d = "
-        f"{int(found['width'][0])} and {last.value:.0%} at d = {int(found['width'][-1])}."
+    return TEXTS.judgement(
+        Standing.of(everywhere and last.above(first.value), in_part=everywhere),
+        rank | best,
+        n=n,
+        d=d,
+        low=low,
+        short=short,
+        first=first,
+        last=last,
+        narrow=int(found["width"][0]),
+        wide=int(found["width"][-1]),
+        infeasible=float(infeasible.max()),
+        instances=found.sizes["instance"],
+        runs=found.sizes["seed"],
     )
-    summary = (
-        f"{headline} Up to {float(infeasible.max()):.0%} of the instances at small d have no "
-        f"solution; they are left out here, and count as rank 1 in the released figure (circles). "
-        f"Rank counts {found.sizes['instance']} instances a point, training "
-        f"{found.sizes['seed']} runs a bar."
-    )
-    alt = (
-        f"Left: ranks grow with d, to {short.value:.1f} for the Frobenius norm and to "
-        f"{low.value:.1f} for the nuclear one. Middle: the share of instances with a solution "
-        f"rises to 1. Right: bars of runs that are globally optimal, up to {last.value:.0%}."
-    )
-    standing = Standing.of(everywhere and last.above(first.value), in_part=everywhere)
-    return Judgement(standing, headline, summary, alt, numbers_of(rank | best))
 
 
-EXPERIMENT = Experiment(
-    name="dimension",
-    kind="figure",
-    title="What the dimension decides: rank, feasibility and selection",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="T24, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, mean
-from attnlab.experiments.estimate import numbers_of
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
 from ..model import CrossAttention, released_factors
-from ..runs import EXACT, compared, descent
+from ..runs import EXACT, compared, descent, even_ratios
 from ..task import TokenSelection
 from . import published
 
+TEXTS = Texts.beside(__file__)
 NORMS = ("frobenius", "nuclear")
 NAMES = {"W": "$W$", "KQ": "$K, Q$"}
 NEAR = 0.98  # correlation at which a direction is that of a solution
@@ -41,8 +41,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """correlation over (trained, norm, seed, step) with the solution of the tokens selected at the
     end, and weight, the mean over sequences of the largest attention weight."""
     task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size)
-    steps = np.geomspace(1, recipe.steps, recipe.records).round().astype(int)
-    at = (0, *np.unique(steps).tolist())
+    at = (0, *even_ratios(1, recipe.steps, recipe.records))
     factors = CrossAttention(width=recipe.vocab_size)
     runs = {
         "W": descent(task, EXACT, at=at, seeds=recipe.instances),
@@ -109,29 +108,12 @@ def judge(found: xr.Dataset) -> Judgement:
     }
     weight = {f"{of}_weight": mean(found["weight"].isel(step=-1).sel(trained=of)) for of in NAMES}
     own = ends["W_frobenius"].value > NEAR, ends["KQ_nuclear"].value > NEAR
-    steps, count = int(found["step"][-1]), found.sizes["seed"]
-    headline = (
-        f"After {steps} steps W has the correlation {ends['W_frobenius']} with the Frobenius "
-        f"solution of the tokens that it selects and {ends['W_nuclear']} with the nuclear one; "
-        f"K, Q have {ends['KQ_nuclear']} with this one, {ends['KQ_frobenius']} with the other."
+    return TEXTS.judgement(
+        Standing.of(all(own), in_part=any(own)),
+        ends | weight,
+        steps=int(found["step"][-1]),
+        instances=found.sizes["seed"],
     )
-    summary = f"{headline} Means over {count} instances; circles are read off the released figures."
-    alt = (
-        f"Largest attention weight and correlations against steps, logarithmic: all rise; W's with "
-        f"the Frobenius solution to {ends['W_frobenius'].value:.2f}, that of K, Q with the nuclear "
-        f"one to {ends['KQ_nuclear'].value:.2f}, and the others stay near 0.86."
-    )
-    standing = Standing.of(all(own), in_part=any(own))
-    return Judgement(standing, headline, summary, alt, numbers_of(ends | weight))
 
 
-EXPERIMENT = Experiment(
-    name="local",
-    kind="figure",
-    title="The direction of the weights, and the solution of what they select",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="T24, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -10,13 +10,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.auditing.runs import trained_run
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
-from ..runs import FROM_ZERO, compared, descent, instances
+from ..runs import FROM_ZERO, compared, descent, even_ratios, instances
 from ..task import TokenSelection
 
+TEXTS = Texts.beside(__file__)
 NEAR = 0.1  # error of the direction at the end
 
 
@@ -33,9 +35,9 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """path, W z_i over (panel, step, sequence, axis), margin, W_mm z_i, error over (panel, step);
     tokens over (panel, sequence, token, axis), selected over (panel, sequence)."""
-    steps = np.unique(np.geomspace(1, recipe.steps, recipe.records).round().astype(int))
+    at = even_ratios(1, recipe.steps, recipe.records)
     panels = list(zip(recipe.lengths, recipe.seeds, strict=True))
-    found = [_panel(T, seed, tuple(steps.tolist())) for (T, seed), _ in in_turn(panels, progress)]
+    found = [_panel(T, seed, at) for (T, seed), _ in in_turn(panels, progress)]
     return xr.concat(found, "panel", join="outer").assign_coords(T=("panel", list(recipe.lengths)))
 
 
@@ -86,30 +88,15 @@ def draw(found: xr.Dataset) -> Figure:
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether W's direction is near the solution of what it selects at the end."""
     last = found["error"].isel(step=-1).values
-    told = " and ".join(f"{e:.3f} (T = {T})" for e, T in zip(last, found["T"].values, strict=True))
-    headline = f"After {int(found['step'][-1])} steps the direction's error is {told}."
-    alt = (
-        f"{found.sizes['panel']} panels in the plane: two curves leave the origin and turn to "
-        f"dashed rays; the errors of W's direction at the end are {told}."
-    )
-    numbers = {f"error_T{T}": float(e) for e, T in zip(last, found["T"].values, strict=True)}
+    errors = dict(zip(found["T"].values, map(float, last), strict=True))
     near = last < NEAR
-    return Judgement(
+    return TEXTS.judgement(
         Standing.of(near.all(), in_part=near.any()),
-        headline,
-        f"{headline} n = d = 2, from W = 0, one instance a panel, which is ours.",
-        alt,
-        numbers,
+        {f"error_T{T}": error for T, error in errors.items()},
+        steps=int(found["step"][-1]),
+        errors=" and ".join(f"{error:.3f} (T = {T})" for T, error in errors.items()),
+        panels=found.sizes["panel"],
     )
 
 
-EXPERIMENT = Experiment(
-    name="planar",
-    kind="figure",
-    title="Paths in the plane",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="T24, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

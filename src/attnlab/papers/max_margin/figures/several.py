@@ -9,15 +9,18 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import number_name, numbers_of
+from attnlab.experiments.estimate import number_name
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
+from ..runs import even_ratios
 from ..several import BY, several_tokens, several_tokens_run
 from . import published
 
+TEXTS = Texts.beside(__file__)
 COLUMNS = dict(zip(BY, ("several", "several_margin", "one_token"), strict=True))
 
 
@@ -34,9 +37,9 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """gap, 1 - correlation, over (d, by, seed, step), NaN where the filter drops an instance; kept,
     over (d, seed)."""
-    steps = np.unique(np.geomspace(10, recipe.steps, recipe.records).round().astype(int))
+    at = even_ratios(10, recipe.steps, recipe.records)
     found = [
-        several_tokens(several_tokens_run(d, at=tuple(steps.tolist()), seeds=recipe.instances))
+        several_tokens(several_tokens_run(d, at=at, seeds=recipe.instances))
         for d, _ in in_turn(recipe.dimensions, progress)
     ]
     return xr.concat(found, "d").assign_coords(d=list(recipe.dimensions))
@@ -74,38 +77,24 @@ def judge(found: xr.Dataset) -> Judgement:
         ends[d, BY[0]].value < min(ends[d, by].value for by in BY[1:]) for d in last["d"].values
     ]
     kept = found["kept"].mean("seed")
-    numbers = numbers_of({number_name(f"{by} d{d}"): of for (d, by), of in ends.items()})
-    numbers |= {f"kept_d{d}": float(kept.sel(d=d)) for d in found["d"].values}
-    told = "; ".join(
-        f"{ends[d, BY[0]]}, {ends[d, BY[1]]} and {ends[d, BY[2]]} at d = {d}"
-        for d in found["d"].values
-    )
-    headline = (
-        f"1 - correlation of W with both parts, with W_mm alone and with the programme of one "
-        f"token: {told}."
-    )
-    summary = (
-        f"{headline} The released filter keeps {float(kept.min()):.0%} to {float(kept.max()):.0%} "
-        f"of {found.sizes['seed']} instances a panel. Bars: standard errors; circles: ends of the "
-        f"released figure, whose number of ReLUs is not known to us (ours: 4)."
-    )
-    alt = (
-        f"1 - correlation over steps in {found.sizes['d']} panels: the programme of one token "
-        f"stays at {ends[int(found['d'][0]), BY[2]].value:.2f}, both parts come down to "
-        f"{ends[int(found['d'][0]), BY[0]].value:.2f} at the smallest d."
-    )
-    return Judgement(
-        Standing.of(all(nearest), in_part=any(nearest)), headline, summary, alt, numbers
+    first = int(found["d"][0])
+    return TEXTS.judgement(
+        Standing.of(all(nearest), in_part=any(nearest)),
+        {
+            **{number_name(f"{by} d{d}"): of for (d, by), of in ends.items()},
+            **{f"kept_d{d}": float(kept.sel(d=d)) for d in found["d"].values},
+        },
+        gaps="; ".join(
+            f"{ends[d, BY[0]]}, {ends[d, BY[1]]} and {ends[d, BY[2]]} at d = {d}"
+            for d in found["d"].values
+        ),
+        least_kept=float(kept.min()),
+        most_kept=float(kept.max()),
+        instances=found.sizes["seed"],
+        panels=found.sizes["d"],
+        one_token=ends[first, BY[2]],
+        both=ends[first, BY[0]],
     )
 
 
-EXPERIMENT = Experiment(
-    name="several",
-    kind="figure",
-    title="Several tokens keep attention: the two parts of W",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="T24, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -24,68 +24,10 @@ selected
     alpha, (n,): the token that each sequence selects.
 W
     Attention weights before the softmax, (d, k): s = softmax(X W z).
+
+`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
-from .margin import (
-    Margin,
-    SeveralTokens,
-    least_distance,
-    locally_optimal,
-    margin_rows,
-    max_margin,
-    nuclear_margin,
-    one_hot_margin,
-    pulled_margin,
-    rank,
-    several_tokens,
-    stays_selected,
-    sufficient_dimension,
-    support,
-    token_scores,
-)
-from .training import (
-    BOUND,
-    Late,
-    ScaledGradient,
-    correlation,
-    direction_error,
-    factor_gradients,
-    late_training,
-    log_attention,
-    log_excess,
-    loss_gradient,
-    polyak_step,
-    regularisation_path,
-    saturated_gradient,
-)
+import lazy_loader
 
-__all__ = [
-    "BOUND",
-    "Late",
-    "Margin",
-    "ScaledGradient",
-    "SeveralTokens",
-    "correlation",
-    "direction_error",
-    "factor_gradients",
-    "late_training",
-    "least_distance",
-    "locally_optimal",
-    "log_attention",
-    "log_excess",
-    "loss_gradient",
-    "margin_rows",
-    "max_margin",
-    "nuclear_margin",
-    "one_hot_margin",
-    "polyak_step",
-    "pulled_margin",
-    "rank",
-    "regularisation_path",
-    "saturated_gradient",
-    "several_tokens",
-    "stays_selected",
-    "sufficient_dimension",
-    "support",
-    "token_scores",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

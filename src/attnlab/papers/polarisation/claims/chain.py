@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -34,24 +36,27 @@ def to_frequent(result: xr.Dataset) -> NDArray[np.float64]:
     return np.asarray(result["attention"].values[..., 0])
 
 
-def half_time(result: xr.Dataset) -> NDArray[np.float64]:
-    """Return the time of half the first drop of the loss, from ln d to H(pi), by seed."""
+def turn_counts(result: xr.Dataset) -> NDArray[np.int64]:
+    """Count the turns of attention to the most frequent token, (seed, query)."""
+    return np.array([[runs.turns(of) for of in each.T] for each in to_frequent(result)])
+
+
+def half_time(t: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the time of half the first drop of each loss, from ln d to H(pi)."""
     level = (np.log(len(PI)) + theory.group_loss(PI, STICKINESS, [0] * len(PI))) / 2.0
-    t = result["time"].values
-    return np.array([np.interp(-level, -loss, t) for loss in result["loss"].values])
+    return np.array([np.interp(-level, -loss, t) for loss in losses])
 
 
 CHAIN = {"chain": runs.chain}
+small_start_claim = partial(claim, sources=PAPER, hypotheses=(small_start,))
 START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_start(1e-3)}
 
 
-@claim(
+@small_start_claim(
     "fd-condense",
-    sources=PAPER,
     statement=r"First $W_0$ condenses to rank one along $\pi$ while attention stands still",
     relation=ABOVE,
     runs={"start": START["0.01"]},
-    hypotheses=(small_start,),
     code=("stage_one", "start_gradient"),
     test=TESTS + "test_stage_one_is_the_flow_with_attention_still",
     figure="dilution",
@@ -62,7 +67,8 @@ def condense(found: Found) -> Measurement:
     (above 0.999), its share of the squares (above 0.99) and the change of W_Q (below 0.02), over 5
     starts; the note has the error of `dilution-stage-one`."""
     result = found["start"]
-    at = np.abs(result["time"].values - half_time(result)[:, None]).argmin(1)
+    half = half_time(result["time"].values, result["loss"].values)
+    at = np.abs(result["time"].values - half[:, None]).argmin(1)
     rows = np.arange(at.size)
     W0 = result["parameters.embedding"].values
     W_Q = result["parameters.query"].values
@@ -85,13 +91,11 @@ def condense(found: Found) -> Measurement:
     )
 
 
-@claim(
+@small_start_claim(
     "fd-focus",
-    sources=PAPER,
     statement="Then all queries focus on the frequent token",
     relation=ABOVE,
     runs=CHAIN,
-    hypotheses=(small_start,),
     in_parts=True,
     code=("focus_rate", "focused_attention"),
     test=TESTS + "test_focus_then_dilution",
@@ -124,13 +128,11 @@ def focus(found: Found) -> Measurement:
     )
 
 
-@claim(
+@small_start_claim(
     "fd-dilute",
-    sources=PAPER,
     statement="Focus is lost again, without any schedule",
     relation=BELOW,
     runs={**CHAIN, "end": runs.chain_end},
-    hypotheses=(small_start,),
     code=("group_loss", "rank_loss"),
     test=TESTS + "test_focus_then_dilution",
     figure="dilution",
@@ -146,19 +148,16 @@ def dilute(found: Found) -> Measurement:
             for name, x in (("query 1", middle), ("query 0", end))
         ),
         training_number=float(middle[:, -1].mean()),
-        note=f"query 1 from {runs.estimate(middle.max(1))} to {runs.estimate(middle[:, -1])} "
-        f"({middle[:, -1].min():.2f} to {middle[:, -1].max():.2f}); query 0 from "
-        f"{end.max():.3f} to {listed(end[:, -1], '.2f')} at t = 10^4",
+        note=f"query 1 from {runs.estimate(middle.max(1))} to {runs.with_range(middle[:, -1])}; "
+        f"query 0 from {end.max():.3f} to {listed(end[:, -1], '.2f')} at t = 10^4",
     )
 
 
-@claim(
+@small_start_claim(
     "fd-cycles",
-    sources=PAPER,
     statement="Focus and dilution repeat, cycle after cycle",
     relation=AT_LEAST,
     runs={**CHAIN, "end": runs.chain_end},
-    hypotheses=(small_start,),
     in_parts=True,
     code=("group_loss",),
     test=TESTS + "test_the_loss_rests_at_the_levels",
@@ -169,8 +168,7 @@ def cycles(found: Found) -> Measurement:
     """Check the turns of attention to the frequent token by more than 0.02 up to t = 600, 2 at
     least for queries 1 and 2 (5 starts); and check that something is left to learn at t = 10^4: a
     loss 0.001 above that of Bayes (2 starts, width 4)."""
-    counts = np.array([[runs.turns(of) for of in each.T] for each in to_frequent(found["chain"])])
-    late = np.array([[runs.turns(of) for of in each.T] for each in to_frequent(found["end"])])
+    counts, late = (turn_counts(found[name]) for name in ("chain", "end"))
     left = found["end"]["loss"].values[:, -1] - theory.group_loss(PI, STICKINESS, range(4))
     return Measurement(
         Check("turns of queries 1 and 2", 2.0, counts[:, 1:3], training=True),
@@ -182,14 +180,12 @@ def cycles(found: Found) -> Measurement:
     )
 
 
-@claim(
+@small_start_claim(
     "fd-degenerate",
-    sources=PAPER,
     statement="With equal rare tokens training gets stuck",
     relation=LEADING,
     tolerance=1e-3,
     runs={"equal": lambda: runs.chain(EQUAL_RARE)},
-    hypotheses=(small_start,),
     code=("group_loss",),
     test=TESTS + "test_equal_rare_tokens_get_stuck",
     training_number="loss {:.4f} at t = 600",
@@ -201,23 +197,21 @@ def degenerate(found: Found) -> Measurement:
     stuck, bayes = (
         theory.group_loss(EQUAL_RARE, STICKINESS, groups) for groups in ([0, 1, 1, 1], range(4))
     )
-    most = max(runs.turns(of) for each in to_frequent(found["equal"]) for of in each.T)
     return Measurement(
         Check("loss from t = 200 on", stuck, loss, training=True),
         training_number=float(loss[:, -1].mean()),
-        note=f"levels: stuck {stuck:.4f}, Bayes {bayes:.4f}; at most {most} turns of attention",
+        note=f"levels: stuck {stuck:.4f}, Bayes {bayes:.4f}; at most "
+        f"{turn_counts(found['equal']).max()} turns of attention",
     )
 
 
-@claim(
+@small_start_claim(
     "fd-log-time",
-    sources=PAPER,
     statement=r"Stage I lasts $\Theta(\ln 1/\epsilon)$: by "
     r"$1/(\lvert\pi\rvert\lvert\pi - 1/d\rvert)$ for each unit of the logarithm",
     relation=LEADING,
     tolerance=0.01,
     runs=START,
-    hypotheses=(small_start,),
     code=("condensation_rate", "stage_one"),
     test=TESTS + "test_stage_one_lasts_longer_by_the_logarithm",
     training_number="{:.2f} longer for a start ten times as small",
@@ -228,11 +222,10 @@ def log_time(found: Found) -> Measurement:
     rate = theory.condensation_rate(PI)
     rng, t = np.random.default_rng(0), np.linspace(0.0, 30.0, 601)
     W0, W1 = rng.normal(size=(4, 16)), rng.normal(size=(16, 4))
-    level = (np.log(4) + theory.group_loss(PI, STICKINESS, [0] * 4)) / 2.0
     scales = np.array([1e-2, 1e-3, 1e-4, 1e-5])
-    halves = [np.interp(-level, -theory.stage_one(PI, e * W0, e * W1, t).loss, t) for e in scales]
+    halves = half_time(t, np.array([theory.stage_one(PI, e * W0, e * W1, t).loss for e in scales]))
     slope = np.polyfit(-np.log(scales), halves, 1)[0]
-    first, later = (half_time(of) for of in found.values())
+    first, later = (half_time(of["time"].values, of["loss"].values) for of in found.values())
     gap = later - first
     return Measurement(
         Check("slope against ln 1/epsilon", 1.0 / rate, slope),

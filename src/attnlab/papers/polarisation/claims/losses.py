@@ -75,8 +75,7 @@ def square(found: Found) -> Measurement:
     a = published["parameters.attention"].values
     b = np.linalg.norm(solution(published), axis=-1)
     grown = a[:, -1].std(-1) / a[:, 0].std(-1)
-    sigma = found["norm 1"]["weights"].values[:, -1]
-    entropy = runs.estimate(-(sigma * np.log(sigma)).sum(-1))
+    entropy = runs.estimate(runs.entropy(found["norm 1"]["weights"].values[:, -1]))
     tops = {name: runs.top(of)[:, -1] for name, of in found.items()}
     told = [str(runs.estimate(each)) for each in by_norm.T]
     return Measurement(
@@ -145,10 +144,7 @@ def condition(found: Found) -> Measurement:
     without = [crossing(np.delete(norm, i), np.delete(top, i)) for i in range(norm.size)]
     error = np.sqrt((norm.size - 1) * np.var(without))
     alone = boundary((1e-3,), runs.SEEDS, 20)[0]
-    told = "; ".join(
-        f"kappa {name}: {runs.estimate(each)} ({each.min():.2f} to {each.max():.2f})"
-        for name, each in tops.items()
-    )
+    told = "; ".join(f"kappa {name}: {runs.with_range(each)}" for name, each in tops.items())
     return Measurement(
         Check("kappa = 5 less 1", 0.0, tops["5"] - tops["1"], training=True),
         Check("kappa = 50 less 5", 0.0, tops["50"] - tops["5"], training=True),
@@ -222,10 +218,6 @@ def softmax_only(found: Found) -> Measurement:
     for name, result in found.items():
         alpha = np.abs(result["weights"].values[:, -1])
         shares[name] = alpha.max(-1) / alpha.sum(-1)
-    told = "; ".join(
-        f"{name} {runs.estimate(each)} ({each.min():.2f} to {each.max():.2f})"
-        for name, each in shares.items()
-    )
     least = shares["softmax"].min()
     return Measurement(
         Check("softmax", 0.9, shares["softmax"].mean(), training=True),
@@ -234,5 +226,5 @@ def softmax_only(found: Found) -> Measurement:
             for name in OTHERS
         ),
         training_number=float(shares["square"].mean()),
-        note=told,
+        note="; ".join(f"{name} {runs.with_range(each)}" for name, each in shares.items()),
     )

@@ -40,6 +40,7 @@ def even_start(found: Found) -> tuple[Hypothesis, ...]:
 
 
 TOY = {"toy": runs.toy}
+toy_claim = partial(claim, sources=PAPER, runs=TOY, hypotheses=(even_start,), figure="evolution")
 
 
 @claim(
@@ -111,17 +112,13 @@ def one_clock(found: Found) -> Measurement:
     return Measurement(*checks, training_number=worst, note=note)
 
 
-@claim(
+@toy_claim(
     "pol-order",
-    sources=PAPER,
     statement=r"From $a_0 = 0$ the order of $u_0$ is kept by $u$ and taken up by $a$ (logistic "
     "loss)",
     relation=ABOVE,
-    runs=TOY,
-    hypotheses=(even_start,),
     code=("one_direction", "gap_velocities"),
     test=TESTS + "test_order_is_kept_and_the_largest_score_wins",
-    figure="evolution",
     training_number="the smallest gap of a between neighbours is {:.1g} at t = 0.1",
 )
 def order(found: Found) -> Measurement:
@@ -153,16 +150,12 @@ def uneven_winners(seeds: int = 40) -> NDArray[np.float64]:
     return found
 
 
-@claim(
+@toy_claim(
     "pol-winner",
-    sources=PAPER,
     statement=r"The winner is $\operatorname{argmax} u_0$ if $a_0$ is uniform",
     relation=EQUAL,
-    runs=TOY,
-    hypotheses=(even_start,),
     code=("predicted_winner", "linear_winner"),
     test=TESTS + "test_the_fastest_mode_wins_from_uneven_starts",
-    figure="evolution",
     training_number="in {:.0%} of 20 starts",
 )
 def winner(found: Found) -> Measurement:
@@ -188,18 +181,15 @@ def winner(found: Found) -> Measurement:
 SIZES = (2, 8, 20)
 
 
-@claim(
+@toy_claim(
     "pol-one-hot",
     sources=("Polarisation", "the rate is ours"),
     statement=r"$\sigma \to$ one-hot (logistic): $1 - \max \sigma \to 2(n-1)/(n \rho \tau^2)$, "
     r"$\tau \approx \ln t$",
     relation=LEADING,
     tolerance=0.01,
-    runs=TOY,
-    hypotheses=(even_start,),
     code=("tail", "one_direction", "remainder"),
     test=TESTS + "test_the_tail",
-    figure="evolution",
     number="constant to {:.1g} at tau = 10^6",
     training_number="at t = 10^5, where published training ends, max sigma is {:.3f}",
 )
@@ -215,8 +205,7 @@ def one_hot(found: Found) -> Measurement:
         slopes.append(slope(tau, left))
         constants.append(left[-1] / theory.tail(tau[-1], n))
     top = runs.top(found["toy"])
-    sigma = found["toy"]["weights"].values[:, -1]
-    entropy = runs.estimate(-(sigma * np.log(sigma)).sum(-1))
+    entropy = runs.estimate(runs.entropy(found["toy"]["weights"].values[:, -1]))
     return Measurement(
         Check("exponent of tau", -2.0, np.array(slopes)),
         Check("constant at tau = 10^6", 1.0, np.array(constants)),
@@ -228,18 +217,15 @@ def one_hot(found: Found) -> Measurement:
     )
 
 
-@claim(
+@toy_claim(
     "pol-gaps",
     sources="Polarisation; its text and its proof differ, as we know them",
     statement="Every gap between tokens grows, of $u$ and of $a$",
     relation=AT_MOST,
     tolerance=ROUNDING,
-    runs=TOY,
-    hypotheses=(even_start,),
     in_parts=True,
     code=("drawdown", "gap_velocities"),
     test=TESTS + "test_gaps_of_losers_shrink_and_no_others",
-    figure="evolution",
     training_number="gaps of a between losers shrink again by up to {:.2f}",
 )
 def gaps(found: Found) -> Measurement:
@@ -266,22 +252,17 @@ def gaps(found: Found) -> Measurement:
     )
 
 
-@claim(
+@toy_claim(
     "pol-entropy-falls",
-    sources=PAPER,
     statement="The entropy of attention falls monotonically (logistic loss)",
     relation=BELOW,
-    runs=TOY,
-    hypotheses=(even_start,),
     code=("one_direction",),
     test=TESTS + "test_order_is_kept_and_the_largest_score_wins",
-    figure="evolution",
     training_number="in {:.0f} of 20 starts",
 )
 def entropy_falls(found: Found) -> Measurement:
     """Check that entropy falls from record to record: 20 starts, 121 records to t = 10^5."""
-    sigma = found["toy"]["weights"].values
-    steps = np.diff(-(sigma * np.log(sigma)).sum(-1))
+    steps = np.diff(runs.entropy(found["toy"]["weights"].values))
     falls = int((steps < 0).all(1).sum())
     return Measurement(
         Check("change of entropy between records", 0.0, steps, training=True), training_number=falls
@@ -317,7 +298,7 @@ def massive(found: Found) -> Measurement:
     growth = np.array([linregress(np.log(t[late]), each).slope for each in u[:, late, 0]])
     moved = np.abs(u[:, -1] - u[:, late][:, 0])
     ratios = {name: _over_median(of) for name, of in found.items() if name != "toy"}
-    winners = {name: runs.top(of)[:, -1] for name, of in found.items() if name != "toy"}
+    winners = {name: runs.top(found[name])[:, -1] for name in ratios}
     told = "; ".join(
         f"{name}: norm over median {ratio.min():.1f} to {ratio.max():.1f}, max sigma "
         f"{winners[name].min():.3f} to {winners[name].max():.3f}"

@@ -9,14 +9,17 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
-from ..claims.losses import boundary, ends, solution
+from ..claims import losses
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +42,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     def one(condition: float, report: Progress) -> xr.Dataset:
         run = runs.regression(condition, recipe.seeds)
         found = simulate(run, progress=report)
-        norm = np.linalg.norm(solution(found), axis=-1)
+        norm = np.linalg.norm(losses.solution(found), axis=-1)
         return xr.Dataset({"loss": found["loss"], "top": found["weights"].max("token")}).assign(
             norm=("seed", norm)
         )
 
     norms = np.linspace(*recipe.norms, recipe.cells)
     spreads = np.geomspace(*recipe.spreads, recipe.cells)
-    map_ = [ends(float(spread), norms, recipe.starts).mean(0) for spread in spreads]
-    beyond = boundary(recipe.spreads, recipe.starts) + np.log(recipe.spreads)[:, None]
+    map_ = [losses.ends(float(spread), norms, recipe.starts).mean(0) for spread in spreads]
+    beyond = losses.boundary(recipe.spreads, recipe.starts) + np.log(recipe.spreads)[:, None]
     return over_cells(one, progress, condition=recipe.conditions).assign(
         map=xr.DataArray(map_, {"spread": spreads, "b": norms}, ("spread", "b")),
         beyond=("start", beyond.mean(0)),
@@ -57,29 +60,17 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether the largest weight rises with the condition, and where it passes 1/2."""
     top = found["top"].isel(time=-1)
-    ends_ = {float(k): runs.estimate(top.sel(condition=k).values) for k in top["condition"]}
-    values = list(ends_.values())
-    beyond = runs.estimate(found["beyond"].values)
-    numbers = {
-        key: value
-        for k, of in ends_.items()
-        for key, value in of.numbers(f"top_{k:g}".replace(".", "_")).items()
-    }
+    tops = {float(k): runs.estimate(top.sel(condition=k).values) for k in top["condition"]}
+    first, *_, last = tops.values()
     rises = bool((top.diff("condition") > 0).mean("seed").min() > 0.5)
-    first, last = values[0], values[-1]
-    headline = (
-        f"The largest of 20 weights is {first} at kappa = {min(ends_):g} and {last} at kappa = "
-        f"{max(ends_):g}: the square loss polarises where the solution is long."
-    )
-    return Judgement(
+    boundary = runs.estimate(found["beyond"].values)
+    return TEXTS.judgement(
         Standing.of(rises and first.above(0.5), rises),
-        headline,
-        f"{headline} In one direction it passes 1/2 at b = ln(1/spread) + {beyond}, nothing "
-        "fitted.",
-        "Loss and largest weight against time for each condition; the largest weight against the "
-        f"norm of the solution; and a map over norm and spread whose boundary is {beyond} beyond "
-        "ln(1/spread).",
-        {**numbers, **beyond.numbers("boundary")},
+        {f"top_{k:g}".replace(".", "_"): of for k, of in tops.items()} | {"boundary": boundary},
+        first=first,
+        last=last,
+        low=min(tops),
+        high=max(tops),
     )
 
 
@@ -104,8 +95,8 @@ def draw(found: xr.Dataset) -> Figure:
         figure.colorbar(shown, ax=axes[3], label=r"mean $\max\sigma$ where it stops")
         line = grid["b"] - float(found["beyond"].mean())
         axes[3].plot(grid["b"], np.exp(-line), color="white", linestyle="--")
-        ends_ = [float(of) for of in (grid["spread"].min(), grid["spread"].max())]
-        axes[3].set(yscale="log", xlabel=r"$b=|\beta|$", ylabel="spread of $a_0$", ylim=ends_)
+        limits = [float(of) for of in (grid["spread"].min(), grid["spread"].max())]
+        axes[3].set(yscale="log", xlabel=r"$b=|\beta|$", ylabel="spread of $a_0$", ylim=limits)
         axes[3].set_xlim(float(grid["b"].min()), float(grid["b"].max()))
         style.y_labels(axes[:3], ["square loss", r"$\max\sigma$", r"$\max\sigma$ at the end"])
         style.panel_titles(axes, ["loss", "largest weight", "at the end", "where it polarises"])
@@ -113,13 +104,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="conditioning",
-    kind="figure",
-    title="Ill-conditioned regression, and where the square loss polarises",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Polarisation, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -9,13 +9,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs, theory
 from ..claims.chain import PI, STICKINESS
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,28 +66,18 @@ def judge(found: xr.Dataset) -> Judgement:
     frequent = runs.estimate(late.isel(query=0, late_time=-1).values)
     left = runs.estimate((found["late_loss"].isel(late_time=-1) - found["level"][-1]).values)
     turned = np.mean([runs.turns(x) for x in attention.isel(query=1).values])
-    numbers = {
-        **peaks[0].numbers("peak_frequent"),
-        **peaks[1].numbers("peak_middle"),
-        **middle.numbers("end_middle"),
-        **frequent.numbers("late_frequent"),
-        "left": left.value,
-        "turns_middle": float(turned),
-    }
     focused, diluted = peaks[0].value > 0.9, middle.value < peaks[1].value - 0.1
     cycles = left.value > 1e-3
-    headline = (
-        f"The frequent query focuses ({peaks[0].value:.4f} at its peak), the next one hardly "
-        f"({peaks[1]} of 0.75) and falls to {middle}; the loss ends {left.value:.1g} above Bayes."
-    )
-    return Judgement(
+    return TEXTS.judgement(
         Standing.of(focused and diluted and cycles, focused and diluted),
-        headline,
-        f"{headline} At the end the frequent query has {frequent} on the frequent token. Attention "
-        f"of the next query turns {turned:.1f} times: cycles, but not without end.",
-        f"Attention of 4 queries to the frequent token against time: one rises to "
-        f"{peaks[0].value:.2f} and falls late; and the loss, which rests at levels.",
-        numbers,
+        {
+            "peak_frequent": peaks[0],
+            "peak_middle": peaks[1],
+            "end_middle": middle,
+            "late_frequent": frequent,
+            "left": left.value,
+            "turns_middle": float(turned),
+        },
     )
 
 
@@ -117,13 +110,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="dilution",
-    kind="figure",
-    title="Focus comes, goes, and comes again for a while",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Focus and dilution, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -10,12 +10,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.auditing.fit import slope
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs, theory
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,31 +64,24 @@ def judge(found: xr.Dataset) -> Judgement:
     end = found["weights"].isel(time=-1)
     share = runs.estimate(end.isel(token=0).values)
     ordered = bool((found["scores"].diff("token") < 0).all())
-    entropy = runs.estimate(-(end * np.log(end)).sum("token").values)
+    entropy = runs.estimate(runs.entropy(end.transpose("seed", "token").values))
     late = found["tau"] > found["tau"].max() / 100
     power = [slope(found["tau"][late], of[late.values]) for of in found["left"].values]
-    numbers = {
-        **share.numbers("winner_share"),
-        **entropy.numbers("entropy"),
-        "order_kept": float(ordered),
-        "path_error": float(abs(found["predicted"] - found["weights"].isel(seed=0)).max()),
-        "law_constant": float(found["left"].isel(tau=-1).max()),
-        "law_exponent": float(np.mean(power)) - 2.0,
-    }
     polarised = share.above(1.5 / end.sizes["token"])
-    headline = (
-        f"The largest score wins and has {share} of attention at t = {float(end['time']):g} "
-        f"({end.sizes['seed']} starts); what is left falls as tau to the {power[-1] - 2:.2f}, tau "
-        "being about ln t."
-    )
-    return Judgement(
+    return TEXTS.judgement(
         Standing.of(polarised and ordered, polarised),
-        headline,
-        f"{headline} The path in one direction is right to {numbers['path_error']:.1g}, nothing "
-        f"fitted; at the largest tau its remainder is {numbers['law_constant']:.3f} of the law.",
-        f"Attention of 8 tokens against time: one rises to {end.isel(seed=0, token=0).item():.2f}, "
-        "the others fall; their scores; and what is left times tau squared, which comes to 1.",
-        numbers,
+        {
+            "winner_share": share,
+            "entropy": entropy,
+            "order_kept": float(ordered),
+            "path_error": float(abs(found["predicted"] - found["weights"].isel(seed=0)).max()),
+            "law_constant": float(found["left"].isel(tau=-1).max()),
+            "law_exponent": float(np.mean(power)) - 2.0,
+        },
+        time=float(end["time"]),
+        starts=end.sizes["seed"],
+        power=power[-1] - 2,
+        shown=end.isel(seed=0, token=0).item(),
     )
 
 
@@ -121,13 +117,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="evolution",
-    kind="figure",
-    title="Attention polarises, at the pace of a logarithm",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Polarisation, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

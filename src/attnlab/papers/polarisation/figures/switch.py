@@ -8,14 +8,16 @@ from pathlib import Path
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
 
+TEXTS = Texts.beside(__file__)
 NORMS = {"none": "no norm", "l2": r"$\ell_2$ norm (Scan and Snap)"}
 TOKENS = ("common", "common", "distinct, 0.4", "distinct, 0.2")
 COLOURS = (style.COMMON, style.COMMON, style.DISTINCT, style.GREEN)
@@ -59,28 +61,19 @@ def judge(found: xr.Dataset) -> Judgement:
     kept = float(end.sel(norm="l2").isel(token=2) / end.sel(norm="l2").isel(token=3))
     off = abs(found["alone"] - found["attention"]).sel(norm="none", ratio=first)
     moved = abs(found["attention"] - found["attention"].isel(time=0)).sel(norm="none", ratio=first)
-    numbers = {
-        "free_winner": free,
-        "held_winner": held,
-        "held_ratio": kept,
-        "alone_error": float(off.max()),
-    }
-    slow = float(found["attention"].isel(time=-1, token=2).sel(norm="none")[-1])
-    numbers["slow_winner"] = slow
-    t = float(found["time"][-1])
-    headline = (
-        f"At t = {t:.0e} and equal rates the frequent distinct token has {free:.3f} of attention "
-        f"without the norm and {held:.3f} with it, where the distinct tokens keep a ratio of "
-        f"{kept:.2f} (at the start 2)."
-    )
-    return Judgement(
+    return TEXTS.judgement(
         Standing.of(free > 0.99 and held < 0.6, free > held),
-        headline,
-        f"{headline} With a decoder {float(found['ratio'][-1]):g} times as fast it has {slow:.3f} "
-        f"without the norm. A class alone (`polarisation-class`) is off by at most "
-        f"{numbers['alone_error']:.2f} of attention, which moves by {float(moved.max()):.2f}.",
-        f"Attention of 4 tokens against time in {found['attention'].sizes['ratio'] * 2} panels.",
-        numbers,
+        {
+            "free_winner": free,
+            "held_winner": held,
+            "held_ratio": kept,
+            "alone_error": float(off.max()),
+            "slow_winner": float(found["attention"].isel(time=-1, token=2).sel(norm="none")[-1]),
+        },
+        time=float(found["time"][-1]),
+        fastest=float(found["ratio"][-1]),
+        moved=float(moved.max()),
+        panels=2 * found.sizes["ratio"],
     )
 
 
@@ -94,7 +87,7 @@ def table(found: xr.Dataset) -> Table:
             kept = float(of.isel(token=2, time=-1) / of.isel(token=3, time=-1))
             rows.append({"ratio": float(ratio), "last": float(shares[-1]), "kept": kept})
             cells.append([norm, f"{ratio:g}", *(f"{x:.3f}" for x in shares), f"{kept:.2f}"])
-    return Table(rows, "Attention to the frequent distinct token of a class.", cells)
+    return Table(rows, TEXTS.caption, cells)
 
 
 def draw(found: xr.Dataset) -> Figure:
@@ -119,14 +112,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="switch",
-    title="Freeze or winner takes all: one switch",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-    kind="figure",
-    source="ours",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

@@ -8,14 +8,16 @@ from pathlib import Path
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
 
+TEXTS = Texts.beside(__file__)
 MASSIVE = 3.0  # times the median norm
 
 
@@ -47,28 +49,20 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the largest weight and the norm of its column over the median."""
-    last = found.isel(step=-1)
-    numbers: dict[str, float] = {}
-    told = []
-    for D in found["dim"].values:
-        of = last.sel(dim=D)
-        top = runs.estimate(of["top"].values)
-        ratio = runs.estimate((of["largest"] / of["median"]).values)
-        numbers |= {**top.numbers(f"top_{D}"), **ratio.numbers(f"ratio_{D}")}
-        told.append(f"{ratio} at D = {D}")
+    last = found.isel(step=-1).assign(ratio=lambda of: of["largest"] / of["median"])
+    ends = {
+        f"{name}_{D}": runs.estimate(last[name].sel(dim=D).values)
+        for D in found["dim"].values
+        for name in ("top", "ratio")
+    }
     top = last["top"].min().item()
-    massive = bool((last["largest"] / last["median"] > MASSIVE).all())
-    headline = (
-        f"One token has at least {top:.3f} of attention, and its column is longer than the median "
-        f"by a factor of {', '.join(told)}."
-    )
-    return Judgement(
+    massive = bool((last["ratio"] > MASSIVE).all())
+    return TEXTS.judgement(
         Standing.of(massive and top > 0.9, massive or top > 0.9),
-        headline,
-        f"{headline} The loss, and the start of a, are our assumptions.",
-        f"Loss, largest weight and norms of columns against steps for {found.sizes['dim']} sizes: "
-        "one column grows and the median stays near 1.",
-        numbers,
+        ends,
+        top=top,
+        ratios=", ".join(f"{ends[f'ratio_{D}']} at D = {D}" for D in found["dim"].values),
+        sizes=found.sizes["dim"],
     )
 
 
@@ -91,13 +85,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="tied",
-    kind="figure",
-    title="Tied values and keys: a massive column",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Polarisation, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

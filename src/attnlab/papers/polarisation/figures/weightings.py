@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import Record, simulate
@@ -19,6 +20,7 @@ from .. import runs
 from ..model import WEIGHTINGS, ValueAttention
 from ..task import Direction, Regression
 
+TEXTS = Texts.beside(__file__)
 DASHED = {"relu": (0, (3, 2))}  # on top of l1, which it equals while logits are positive
 RECORDS = 30
 TASKS = {"logistic": Direction(10), "square": Regression(10)}
@@ -86,46 +88,34 @@ def judge(found: xr.Dataset) -> Judgement:
     """Judge whether softmax alone puts attention on one token: more of it than all other maps."""
     last = found["share"].isel(record=-1)
     ends = {
-        (loss, name): runs.estimate(last.sel(loss=loss, weighting=name).values)
+        f"{loss}_{name}": runs.estimate(last.sel(loss=loss, weighting=name).values)
         for loss in TASKS
         for name in found["weighting"].values
     }
-    numbers = {
-        key: value
-        for (loss, name), of in ends.items()
-        for key, value in of.numbers(f"{loss}_{name}").items()
-    }
-    softmax = ends["logistic", "softmax"]
+    softmax = ends["logistic_softmax"]
     others = {
-        name: ends["logistic", name] for name in found["weighting"].values if name != "softmax"
+        name: ends[f"logistic_{name}"] for name in found["weighting"].values if name != "softmax"
     }
     best = max(others, key=lambda name: others[name].value)
-    headline = (
-        f"With the logistic loss softmax puts {softmax} of attention on one token, and {best} "
-        f"puts {others[best]}."
-    )
-    told = ", ".join(f"{name} {of}" for name, of in others.items())
-    squared = ends["square", "softmax"]
-    alone = softmax.value > others[best].value
-    return Judgement(
-        Standing.of(alone, softmax.above(0.2)),
-        headline,
-        f"{headline} Others: {told}. With the square loss softmax has {squared} and stops.",
-        f"The largest weight's share against steps for {last.sizes['weighting']} maps and two "
-        "losses, and below it the range of the logits.",
-        numbers,
+    return TEXTS.judgement(
+        Standing.of(softmax.value > others[best].value, softmax.above(0.2)),
+        ends,
+        best=best,
+        best_share=others[best],
+        others=", ".join(f"{name} {of}" for name, of in others.items()),
+        maps=last.sizes["weighting"],
     )
 
 
 def table(found: xr.Dataset) -> Table:
     """Return the share of the largest weight at the end, with its error over seeds."""
     last = found["share"].isel(record=-1)
-    rows, cells = [], [["map", *TASKS]]
+    rows, cells = [], []
     for name in found["weighting"].values:
         of = {loss: runs.estimate(last.sel(loss=loss, weighting=name).values) for loss in TASKS}
         rows.append({loss: each.value for loss, each in of.items()})
         cells.append([name, *map(str, of.values())])
-    return Table(rows, "Share of the largest weight at the end, means over starts.", cells)
+    return TEXTS.table(rows, cells)
 
 
 def draw(found: xr.Dataset) -> Figure:
@@ -150,14 +140,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="weightings",
-    kind="figure",
-    title="Is it softmax alone that polarises?",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    table=table,
-    source="Polarisation, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

@@ -10,12 +10,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import Judgement, Standing, Table
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from . import figure, judgement, sentence, text_runs
+from . import text_runs
 from .text_runs import TextRecipe
 
+TEXTS = Texts.beside(__file__)
 MEASURED = ("entropy", "loss", "best_loss")
 COLUMNS = (*(f"{of}_{end}" for of in MEASURED for end in ("mean", "std")), "best_step", "finite")
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
@@ -55,11 +57,7 @@ def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = 
 def table(cells: xr.Dataset) -> Table:
     """One row per depth and rate."""
     frame = cells[list(COLUMNS)].to_dataframe(dim_order=["layers", "rate"]).reset_index()
-    caption = (
-        "After training, by the number of layers and the rate; entropy in nats. best_loss: the "
-        "lowest of a training, at best_step on average."
-    )
-    return Table(frame[["layers", "rate", *COLUMNS]].to_dict("records"), caption)
+    return Table(frame[["layers", "rate", *COLUMNS]].to_dict("records"), TEXTS.caption)
 
 
 def draw(cells: xr.Dataset) -> Figure:
@@ -114,22 +112,20 @@ def judge(cells: xr.Dataset) -> Judgement:
             "steps": len(steps),
             "best": float(rates[int(loss.sel(layers=depth).argmin("rate"))]),
         }
-        each.append(sentence("fig10", "depth", counts[depth]))
+        each.append(TEXTS.part("depth", **counts[depth]))
     span = f"from rate {rates[0]:g} to {rates[-1]:g}"
     if PAPERS_DEPTH in depths:
         whole = _change(cells.sel(layers=PAPERS_DEPTH), 0, -1)
         standing = _standing(whole, counts[PAPERS_DEPTH]["rises"])
         in_words = ("does not change beyond noise", "rises", "falls")[whole]
-        values = {**counts[PAPERS_DEPTH], "span": span, "whole": in_words}
-        headline = sentence("fig10", "headline", values)
+        trend = TEXTS.part("trend", **counts[PAPERS_DEPTH], span=span, whole=in_words)
     else:
-        standing, headline = Standing.OPEN, sentence("fig10", "no_headline", {"span": span})
+        standing, trend = Standing.OPEN, TEXTS.part("no_trend", span=span)
     lost = int(cells.attrs["seeds"] * cells["finite"].size - cells["finite"].sum())
-    return judgement(
-        "fig10",
+    return TEXTS.judgement(
         standing,
         numbers,
-        headline=headline,
+        trend=trend,
         each="; ".join(each),
         seeds=cells.attrs["seeds"],
         iterations=cells.attrs["steps"],
@@ -159,12 +155,4 @@ def _standing(whole: int, rises: int) -> Standing:
     return Standing.FAILS if whole > 0 or rises else Standing.OPEN
 
 
-EXPERIMENT = figure(
-    "fig10",
-    "Sparsity of attention on text against the learning rate",
-    TextRecipe,
-    data,
-    judge,
-    draw,
-    table=table,
-)
+EXPERIMENT = TEXTS.experiment(recipe=TextRecipe, data=data, judge=judge, draw=draw, table=table)

@@ -17,14 +17,14 @@ from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure, judgement, sentence
-
+TEXTS = Texts.beside(__file__)
 STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
 
@@ -198,7 +198,7 @@ def judge(frames: xr.Dataset) -> Judgement:
             "pairs": first.size // frames.sizes["eta_z"],
             "after": _after(run),
         }
-        runs.append(sentence("fig2", "run", {**values, **others}))
+        runs.append(TEXTS.part("run", **values, **others))
     in_order = not bool((reached & ~first).any())
     if not in_order:
         order = "suppression and winning go together: which is first depends on the thresholds"
@@ -208,8 +208,7 @@ def judge(frames: xr.Dataset) -> Judgement:
         order = "no pair of thresholds is reached"
     as_drawn = bool(lose.all()) and wins.all()
     stages_of_each = "; ".join(short)
-    return judgement(
-        "fig2",
+    return TEXTS.judgement(
         Standing.of(as_drawn and in_order and passed.all(), in_part=as_drawn),
         numbers,
         stages=stages_of_each[0].upper() + stages_of_each[1:],
@@ -248,4 +247,4 @@ def _first(passed: xr.DataArray) -> float:
     return float(steps[0]) if steps.size else np.nan
 
 
-EXPERIMENT = figure("fig2", "The four stages of training", Recipe, data, judge, draw)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -12,14 +12,15 @@ from matplotlib.figure import Figure
 
 from attnlab import formulas, measures
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
 from .. import theory
-from . import figure, judgement, sentence
 from . import joint_runs as joint
 
+TEXTS = Texts.beside(__file__)
 ROUTES = {
     "printed": "Theorem 4 as printed: $e^{2B_n}$",
     "corrected": "Theorem 4 corrected: $e^{2B_n}$",
@@ -199,7 +200,7 @@ def judge(curves: xr.Dataset) -> Judgement:
             "low": low,
         }
         orders.append("{order} at {side}".format(**others))
-        each.append(sentence("fig3", "overlap", {**found, **others}))
+        each.append(TEXTS.part("overlap", **found, **others))
     values = [
         f"{name} {float(first[name][0]):.4g} and {float(end[name][0, -1]):.4g}" for name in ROUTES
     ]
@@ -208,8 +209,7 @@ def judge(curves: xr.Dataset) -> Judgement:
     else:
         inside = weak.any() and kept[weak].all()
         standing = Standing.CORRECTED if inside else Standing.PARTLY
-    return judgement(
-        "fig3",
+    return TEXTS.judgement(
         standing,
         numbers,
         has="has" if in_theory else "does not have",
@@ -235,4 +235,4 @@ def _order(kept: np.ndarray, reversed_: np.ndarray, times: list[float]) -> str:
     return f"keeps it at t = {', '.join(when)} only" if when else f"does not keep it {span}"
 
 
-EXPERIMENT = figure("fig3", "Growth factor of the dominant token", Recipe, data, judge, draw)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

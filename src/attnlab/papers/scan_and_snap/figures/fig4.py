@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure, judgement
+TEXTS = Texts.beside(__file__)
 
 
 def data(
@@ -108,8 +109,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     }
     agree = bool((favoured == likeliest).all())
     sparser, faster = entropy[0] < entropy[-1] < first, early[-1] > early[0]
-    return judgement(
-        "fig4",
+    return TEXTS.judgement(
         Standing.HOLDS if agree and sparser and faster else Standing.FAILS,
         numbers,
         wins="wins" if agree else "does not always win",
@@ -118,8 +118,6 @@ def judge(frames: xr.Dataset) -> Judgement:
         low=float(frames["eta_y"][0]),
         high=float(frames["eta_y"][-1]),
         step=int(frames["step"][-2]),
-        early_small=100 * early[0],
-        early_large=100 * early[-1],
         shown=", ".join(str(moment) for moment in frames["step"].values),
     )
 
@@ -129,6 +127,4 @@ def _ends(name: str, by_rate: np.ndarray) -> dict[str, float]:
     return {f"{name}_small_eta_y": float(by_rate[0]), f"{name}_large_eta_y": float(by_rate[-1])}
 
 
-EXPERIMENT = figure(
-    "fig4", "Attention while Syn-Small is learnt", SimulationRecipe, data, judge, draw
-)
+EXPERIMENT = TEXTS.experiment(recipe=SimulationRecipe, data=data, judge=judge, draw=draw)

@@ -11,13 +11,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure, judgement
-
+TEXTS = Texts.beside(__file__)
 IMAGE: dict[str, Any] = {
     "aspect": "auto",
     "origin": "lower",
@@ -106,8 +106,7 @@ def judge(frames: xr.Dataset) -> Judgement:
         f"eta = {eta}: {', '.join(map(str, own))}" for eta, own in zip(etas, sets, strict=True)
     )
     differ = numbers["different_subsets"] == len(sets)
-    return judgement(
-        "fig5",
+    return TEXTS.judgement(
         Standing.HOLDS if differ else Standing.PARTLY,
         numbers,
         relation="differ between the rates" if differ else "coincide at some of the rates",
@@ -127,6 +126,4 @@ def _entropy(attention: np.ndarray) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-EXPERIMENT = figure(
-    "fig5", "Adam picks different tokens at different rates", Recipe, data, judge, draw
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -16,19 +16,16 @@ from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table
 from attnlab.experiments.estimate import count_of
 from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure, judgement, published, sentence
+from . import published
 from .recall import by_size, size_titles
 
+TEXTS = Texts.beside(__file__)
 AXES = tuple(published.FIG6_AXES)
-CAPTION = (
-    "Entropy over distinct tokens, mean ± standard deviation over seeds: ours, the published "
-    "value, and the deviation in standard errors (both sides' noise counted). Cells with the same "
-    "number of queries see the same random numbers, so they deviate together."
-)
 # Marks of our cells, and open ones of the published cells.
 OPEN: dict[str, Any] = {"color": "black", "markerfacecolor": "none", "linestyle": "none"}
 OURS = {"capsize": 2, "linewidth": 1.2, "elinewidth": 0.8}
@@ -113,7 +110,7 @@ def table(cells: xr.Dataset) -> Table:
         for n, eta_z in product(queries, rates)
     ]
     heading = ["queries", "eta_Z", *(f"ratio {ratio:.4g}" for ratio in ratios)]
-    return Table(frame.to_dict("records"), CAPTION, [heading, *shown] if shown else ())
+    return Table(frame.to_dict("records"), TEXTS.caption, [heading, *shown] if shown else ())
 
 
 def _beside(cell: xr.Dataset) -> str:
@@ -169,7 +166,7 @@ def judge(cells: xr.Dataset) -> Judgement:
         "cells_falling_with_eta_z": float(falls.mean()),
         "cells_rising_with_ratio_from_2": float(rises.mean()) if rises.size else float("nan"),
     }
-    trends = sentence("fig6", "trends", {"falls": count_of(falls), "rises": count_of(rises)})
+    trends = TEXTS.part("trends", falls=count_of(falls), rises=count_of(rises))
     panels, joint = by_panel(cells), _agreement(cells)
     agrees = all(
         min(of.shift_chance, of.rest_chance) > LEAST_CHANCE
@@ -184,14 +181,14 @@ def judge(cells: xr.Dataset) -> Judgement:
         numbers |= {"joint_p_shift": joint.shift_chance, "joint_p_rest": joint.rest_chance}
         headline, match = _match(cells, panels, joint, agrees)
     else:
-        headline, match = trends, sentence("fig6", "no_match", {"fewest": FEWEST_SEEDS})
+        headline, match = trends, TEXTS.part("no_match", fewest=FEWEST_SEEDS)
     in_trend = bool(falls.all()) and numbers["cells_rising_with_ratio_from_2"] > 0.9
-    return judgement(
-        "fig6",
+    return TEXTS.judgement(
         Standing.of(agrees and in_trend, in_part=agrees),
         numbers,
-        headline=headline,
-        summary=f"{match} {trends}",
+        agreement=headline,
+        match=match,
+        trends=trends,
         panels=cells.sizes["num_last"],
         lowest_eta_z=float(cells["eta_z"].min()),
         highest_eta_z=float(cells["eta_z"].max()),
@@ -222,16 +219,8 @@ def _match(
         "their_seeds": published.FIG6_SEEDS,
         "file": published.FIG6_FILE,
     }
-    headline = sentence("fig6", "headline", values)
-    return headline, sentence("fig6", "match", {**values, "headline": headline})
+    headline = TEXTS.part("agreement", **values)
+    return headline, TEXTS.part("match", **values, agreement=headline)
 
 
-EXPERIMENT = figure(
-    "fig6",
-    "Sparsity of attention against the learning rates",
-    Recipe,
-    data,
-    judge,
-    draw,
-    table=table,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw, table=table)

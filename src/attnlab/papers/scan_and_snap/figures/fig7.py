@@ -11,15 +11,16 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style, words
 
-from . import figure, judgement, sentence, text_runs
+from . import text_runs
 from .text_runs import SLOWED, TextRecipe
 
+TEXTS = Texts.beside(__file__)
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
-FEW = " That is too few seeds for a rate at which training is chaotic."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,19 +116,18 @@ def judge(frames: xr.Dataset) -> Judgement:
             "first_change": _over_seeds(changes.isel(moment=0), ".0f"),
             "last_change": _over_seeds(changes.isel(moment=-1), ".0f"),
         }
-        each.append(sentence("fig7", "depth", values))
+        each.append(TEXTS.part("depth", **values))
     trained = " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
     few = seeds < FEWEST_SEEDS
     standing = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
-    return judgement(
-        "fig7",
+    return TEXTS.judgement(
         Standing.OPEN if few else standing,
         numbers,
         steps=int(frames["step"][-1]),
         sparse=int(sparse.sum()),
         slowed=int(slowed.sum()),
         runs=f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {trained})",
-        few_seeds=FEW if few else "",
+        few_seeds=" " + TEXTS.part("few_seeds") if few else "",
         rate=frames.attrs["rate"],
         corpus=frames.attrs["corpus"],
         each="; ".join(each),
@@ -146,6 +146,4 @@ def _over_seeds(values: xr.DataArray, digits: str) -> str:
     return f"{mean:{digits}} ({low:{digits}} to {high:{digits}})"
 
 
-EXPERIMENT = figure(
-    "fig7", "Attention to the words of a text while it is learnt", Recipe, data, judge, draw
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -12,13 +12,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from . import figure, judgement
 from . import joint_runs as joint
 
+TEXTS = Texts.beside(__file__)
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
 
 
@@ -113,15 +114,12 @@ def judge(curves: xr.Dataset) -> Judgement:
         "last_training_error": float(error.isel(time=-1).max()),
     }
     within = bool((gap <= 1).all()) and bool((gap >= 0).all())
-    return judgement(
-        "fig8",
+    return TEXTS.judgement(
         Standing.HOLDS if within and last < peak else Standing.FAILS,
         numbers,
         where="nowhere" if within else "somewhere",
         visits=int(curves["visits"][-1]),
-        error=100 * numbers["largest_training_error"],
-        last_error=100 * numbers["last_training_error"],
     )
 
 
-EXPERIMENT = figure("fig8", "Growth of the decoder: steps and flow", Recipe, data, judge, draw)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

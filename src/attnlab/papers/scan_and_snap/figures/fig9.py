@@ -11,13 +11,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from . import figure, judgement
 from . import joint_runs as joint
 
+TEXTS = Texts.beside(__file__)
 ROUTES = {
     "printed": "Theorem 4 as printed",
     "corrected": "Theorem 4 corrected",
@@ -109,8 +110,7 @@ def judge(curves: xr.Dataset) -> Judgement:
     spread = max(numbers[f"{name}_spread_at_t0"] for name in ROUTES)
     alike = spread < 1e-3
     ends = [f"{name} {float(end[name][0]):.3g} and {float(end[name][-1]):.3g}" for name in ROUTES]
-    return judgement(
-        "fig9",
+    return TEXTS.judgement(
         Standing.CORRECTED if rise and alike else Standing.FAILS,
         numbers,
         alike="the same" if alike else "not the same",
@@ -125,6 +125,4 @@ def judge(curves: xr.Dataset) -> Judgement:
     )
 
 
-EXPERIMENT = figure(
-    "fig9", "The growth bound at a fixed ratio of the rates", Recipe, data, judge, draw
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from attnlab import measures
 from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing
 from attnlab.experiments.estimate import count_of
+from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.formulas.checks import FloatArray
@@ -25,8 +26,7 @@ from attnlab.measures.roles import in_play
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import figure, judgement
-
+RATIO_TEXTS, ETA_Z_TEXTS = (Texts.beside(__file__, name) for name in ("fig11", "fig12"))
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
 RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
@@ -166,7 +166,7 @@ def judge_ratio(recalls: xr.Dataset) -> Judgement:
     }
     standing = Standing.of(slower.all(), in_part=(first > last).all())
     counts = {"slower": count_of(slower), "beyond": count_of(beyond)}
-    return judgement("fig11", standing, numbers, **values, **counts)
+    return RATIO_TEXTS.judgement(standing, numbers, **values, **counts)
 
 
 def judge_eta_z(recalls: xr.Dataset) -> Judgement:
@@ -179,7 +179,7 @@ def judge_eta_z(recalls: xr.Dataset) -> Judgement:
         "fall_largest_eta_z": float(last.mean()),
     }
     standing = Standing.of(slower.all(), in_part=(last > first).all())
-    return judgement("fig12", standing, numbers, **values, slower=count_of(slower))
+    return ETA_Z_TEXTS.judgement(standing, numbers, **values, slower=count_of(slower))
 
 
 def _ends(recalls: xr.Dataset, varied: str) -> tuple[xr.DataArray, xr.DataArray, dict[str, Any]]:
@@ -196,16 +196,14 @@ def _ends(recalls: xr.Dataset, varied: str) -> tuple[xr.DataArray, xr.DataArray,
 
 
 FIG11, FIG12 = (
-    figure(
-        name,
-        title,
-        RecallRecipe,
-        partial(curves, varied=varied),
-        judge,
-        partial(draw_curves, varied=varied),
+    texts.experiment(
+        recipe=RecallRecipe,
+        data=partial(curves, varied=varied),
+        judge=judge,
+        draw=partial(draw_curves, varied=varied),
     )
-    for name, title, varied, judge in (
-        ("fig11", "Recall of distinct tokens and the ratio of the rates", "ratio", judge_ratio),
-        ("fig12", "Recall of distinct tokens and eta_Z", "eta_z", judge_eta_z),
+    for texts, varied, judge in (
+        (RATIO_TEXTS, "ratio", judge_ratio),
+        (ETA_Z_TEXTS, "eta_z", judge_eta_z),
     )
 )

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
@@ -23,8 +24,7 @@ from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
 
-from . import figure, judgement
-
+TEXTS = Texts.beside(__file__)
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
 
@@ -142,8 +142,7 @@ def judge(frames: xr.Dataset) -> Judgement:
         **{name: frames[name] for name in ("moved_since_snap", "t0_prime", "t0")},
     }
     as_told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
-    return judgement(
-        "story",
+    return TEXTS.judgement(
         Standing.HOLDS if as_told else Standing.FAILS,
         {name: float(value) for name, value in numbers.items()},
         word=str(frames["token"].values[winner]),
@@ -152,4 +151,4 @@ def judge(frames: xr.Dataset) -> Judgement:
     )
 
 
-EXPERIMENT = figure("story", "Scan, then snap", StoryRecipe, data, judge, draw, source="attnlab")
+EXPERIMENT = TEXTS.experiment(recipe=StoryRecipe, data=data, judge=judge, draw=draw)

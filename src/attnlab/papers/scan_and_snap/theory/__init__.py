@@ -2,8 +2,7 @@
 
 Read in this order: `growth` (the decoder's clock and the phase transition), `decoder` (what it
 learns and sends back), `attention` (what attention does with that), `concentration` and
-`extensions`. `__init__.pyi` lists the names. Symbols that are not here are those of
-`attnlab.formulas`.
+`extensions`. Symbols that are not here are those of `attnlab.formulas`.
 
 Symbols
 -------
