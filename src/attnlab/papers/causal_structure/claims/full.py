@@ -119,8 +119,8 @@ def blocks(found: Found) -> Measurement:
     figure="graphs",
 )
 def recovery(found: Found) -> Measurement:
-    """Report attention to the parent on 10 random forests (S = 3, T = 20, alpha = 0.1), 3,000 steps
-    of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a fifth of
+    """Measure attention to the parent on 10 random forests (S = 3, T = 20, alpha = 0.1), 3,000
+    steps of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a fifth of
     the steps this decides nothing about the end."""
     of = evidence.read("graphs").isel(step=-1)
     names = ("parent_attention", "recovery", "excess")
@@ -139,7 +139,7 @@ def recovery(found: Found) -> Measurement:
     figure="graphs",
 )
 def two_parents(found: Found) -> Measurement:
-    """Report the attention of both heads to either parent (S = 3, T = 16, alpha = 0.1, AdamW, 10
+    """Measure the attention of both heads to either parent (S = 3, T = 16, alpha = 0.1, AdamW, 10
     seeds on file) after 1,500 of the published 65,536 steps: nothing is decided about the end."""
     of = evidence.read("two_parents").isel(step=-1)
     att = of["attention"].values  # seed head parent

@@ -287,7 +287,7 @@ STICKY = {f"{r:g}": partial(runs.stage_one, Forest(stickiness=r), steps=100) for
 @claim(
     "causal-constant-mean",
     sources=FORMULA,
-    statement="Without E[pi] constant the first step may choose the position itself",
+    statement=r"Without $E[\pi]$ constant the first step may choose the position itself",
     relation=LEADING,
     tolerance=0.02,
     runs=STICKY,
