@@ -120,8 +120,8 @@ def blocks(found: Found) -> Measurement:
 )
 def recovery(found: Found) -> Measurement:
     """Measure attention to the parent on 10 random forests (S = 3, T = 20, alpha = 0.1), 3,000
-    steps of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a fifth of
-    the steps this decides nothing about the end."""
+    steps of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a
+    fifth of the steps this decides nothing about the end."""
     of = evidence.read("graphs").isel(step=-1)
     names = ("parent_attention", "recovery", "excess")
     told = [f"{name} {runs.estimate(of[name].values)}" for name in names]
