@@ -49,7 +49,7 @@ def test_a_sequence_follows_its_chain():
 def test_references_are_the_theorys():
     task = Forest(graph="random", length=8, concentration=0.5)
     data, batch = drawn(task, 200)
-    of = theory.Sequences(np.asarray(batch.inputs), np.asarray(batch.target))
+    of = theory.Sample(np.asarray(batch.inputs), np.asarray(batch.target))
     logs = task.references(data, batch)
     for name, released in (("counts", False), ("released", True)):
         law = theory.count_predictor(of, data["parents"], 0.5, released=released)

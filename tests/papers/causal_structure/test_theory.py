@@ -122,7 +122,7 @@ def test_descent_begins_with_the_gradient():
 
 
 def test_counts_by_hand():
-    of = theory.Sequences(np.array([[0, 1, 0, 2, 0]]), np.full((1, 3), 1 / 3))
+    of = theory.Sample(np.array([[0, 1, 0, 2, 0]]), np.full((1, 3), 1 / 3))
     parents = np.array([-1, 0, 1, 2])
     np.testing.assert_allclose(
         theory.count_predictor(of, parents, 0.5), [[0.5 / 3.5, 1.5 / 3.5] * 1 + [1.5 / 3.5]]
@@ -130,16 +130,16 @@ def test_counts_by_hand():
     roots = np.array([-1, 0, -1, 2])
     right = theory.count_predictor(of, roots, 1.0)
     np.testing.assert_allclose(right, [[1 / 5, 2 / 5, 2 / 5]])
-    last = theory.Sequences(np.array([[0, 1, 2, 0, 0]]), of.target)  # ends in the test symbol
+    last = theory.Sample(np.array([[0, 1, 2, 0, 0]]), of.target)  # ends in the test symbol
     released = theory.count_predictor(last, np.array([-1, 0, -1, 2]), 1.0, released=True)
     np.testing.assert_allclose(released, [[2 / 6, 2 / 6, 2 / 6]])  # roots 0 and 2 and the child 1
 
 
 def test_the_ideal_end_counts_children_and_what_reads_itself():
     parents = np.array([-1, 0, 1, 2])
-    of = theory.Sequences(np.array([[1, 0, 2, 0, 0]]), np.full((1, 3), 1 / 3))
+    of = theory.Sample(np.array([[1, 0, 2, 0, 0]]), np.full((1, 3), 1 / 3))
     np.testing.assert_allclose(theory.ideal_outputs(of, parents), [[0, 0, 1]])
-    of = theory.Sequences(np.array([[0, 1, 2, 1, 0]]), np.full((1, 3), 1 / 3))
+    of = theory.Sample(np.array([[0, 1, 2, 1, 0]]), np.full((1, 3), 1 / 3))
     np.testing.assert_allclose(theory.ideal_outputs(of, parents), [[0.5, 0.5, 0]])
     large = theory.sample_sequences(CHAIN, 3, 1.0, 200)
     rows = np.tri(5) / np.tri(5).sum(-1, keepdims=True)

@@ -25,7 +25,7 @@ eps
 """
 
 from .gradient import (
-    Sequences,
+    Sample,
     count_predictor,
     cross_entropy,
     descend,
@@ -57,7 +57,7 @@ from .kernel import (
 __all__ = [
     "KINSHIPS",
     "ROOT",
-    "Sequences",
+    "Sample",
     "chi_squared",
     "chi_squared_from_spectrum",
     "count_predictor",

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Sequences:
+class Sample:
     """Sequences of one graph: tokens (count, T), the last one the test token, and pi(.|s_T)."""
 
     tokens: Ints
@@ -38,7 +38,7 @@ def sample_sequences(
     *,
     stickiness: float = 0.0,
     seed: int = 0,
-) -> Sequences:
+) -> Sample:
     """Return `count` sequences along a graph, each of a chain of its own."""
     chains = sample_chains(symbols, alpha, count, stickiness=stickiness, seed=seed)
     rng = np.random.default_rng((seed, 1))
@@ -48,7 +48,7 @@ def sample_sequences(
         law = mu if parent == ROOT else chains[every, tokens[:, parent]]
         tokens[:, i] = (rng.random((count, 1)) > law.cumsum(-1)[:, :-1]).sum(-1)
     tokens[:, -1] = rng.integers(0, symbols, count)
-    return Sequences(tokens, chains[every, tokens[:, -1]])
+    return Sample(tokens, chains[every, tokens[:, -1]])
 
 
 def softmax_rows(A1: ArrayLike) -> Floats:
@@ -61,21 +61,21 @@ def softmax_rows(A1: ArrayLike) -> Floats:
     return weights / weights.sum(-1, keepdims=True)
 
 
-def second_weights(of: Sequences, weights: ArrayLike, beta0: float) -> Floats:
+def second_weights(of: Sample, weights: ArrayLike, beta0: float) -> Floats:
     """Return a, the second layer's attention at the last position, (count, T)."""
     scores = beta0 * of.alike @ np.asarray(weights).T
     a = np.exp(scores - scores.max(-1, keepdims=True))
     return a / a.sum(-1, keepdims=True)
 
 
-def outputs(of: Sequences, a: ArrayLike) -> Floats:
+def outputs(of: Sample, a: ArrayLike) -> Floats:
     """Return f = sum_i a_i e_{s_i}, (count, S)."""
     one_hot = np.eye(of.target.shape[1])[of.tokens]
     return np.einsum("ni,nis->ns", np.asarray(a), one_hot)
 
 
 def softmax_gradient(
-    of: Sequences, weights: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0
+    of: Sample, weights: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0
 ) -> Floats:
     """Return x = -dL/dS at the weights S of layer 1.
 
@@ -89,19 +89,19 @@ def softmax_gradient(
     return beta0 / len(a) * np.tril(pull.T @ of.alike)
 
 
-def _ratio(of: Sequences, a: Floats) -> Floats:
+def _ratio(of: Sample, a: Floats) -> Floats:
     f = outputs(of, a)
     return np.divide(of.target, f, out=np.zeros_like(f), where=f > 0)  # only s_i in context count
 
 
-def first_gradient(of: Sequences, A1: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0) -> Floats:
+def first_gradient(of: Sample, A1: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0) -> Floats:
     """Return -dL/dA1 at any A1, with A2 = beta0 I."""
     weights = softmax_rows(A1)
     return through_softmax(softmax_gradient(of, weights, beta0=beta0, eps=eps), weights)
 
 
 def descend(
-    of: Sequences,
+    of: Sample,
     A1: ArrayLike,
     steps: Sequence[int],
     *,
@@ -119,7 +119,7 @@ def descend(
     return np.stack([found[int(step)] for step in steps])
 
 
-def ideal_outputs(of: Sequences, parents: ArrayLike) -> Floats:
+def ideal_outputs(of: Sample, parents: ArrayLike) -> Floats:
     """Return f at the ideal end: A1 one-hot at parents and even at roots, A2 = beta I, beta -> inf.
 
     The empirical law of the children of s_T's symbol; position 0, which can read only itself,
@@ -136,7 +136,7 @@ def ideal_outputs(of: Sequences, parents: ArrayLike) -> Floats:
 
 
 def count_predictor(
-    of: Sequences, parents: ArrayLike, alpha: float, *, released: bool = False
+    of: Sample, parents: ArrayLike, alpha: float, *, released: bool = False
 ) -> Floats:
     """Return (n_b + alpha) / (n + S alpha), n_b = #{i not a root: s_p(i) = s_T, s_i = b}.
 
@@ -152,6 +152,6 @@ def count_predictor(
     return (n + alpha) / (n.sum(-1, keepdims=True) + S * alpha)
 
 
-def cross_entropy(of: Sequences, law: ArrayLike) -> float:
+def cross_entropy(of: Sample, law: ArrayLike) -> float:
     """Return the mean of -sum_b pi(b|s_T) ln law_b over the sequences."""
     return float(-(of.target * np.log(law)).sum(-1).mean())
