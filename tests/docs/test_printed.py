@@ -66,7 +66,15 @@ def test_pages_that_print_are_found_and_differences_are_seen():
     named = [page.stem if page.stem != "page" else page.parent.name for page in PAGES]
     guides = ["audit", "own_paper", "own_task", "text", "start"]
     theory = ["common-tokens", "gamma", "snap"]
-    papers = ["causal_structure", "joma", "max_margin", "polarisation", "scan_and_snap", "studies"]
+    papers = [
+        "causal_structure",
+        "joma",
+        "max_margin",
+        "polarisation",
+        "scan_and_snap",
+        "statistical_induction",
+        "studies",
+    ]
     assert named == [*guides, *theory, *papers]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None

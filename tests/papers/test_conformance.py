@@ -17,6 +17,7 @@ OWN = (
     "polarisation",
     "linear_icl",
     "causal_structure",
+    "statistical_induction",
     "studies",
 )
 QUICK = (
@@ -31,6 +32,7 @@ QUICK = (
     "pol-ntk",
     "icl-heads",
     "causal-siblings",
+    "si-silent",
 )
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {

@@ -81,8 +81,11 @@ class Named:
     """
 
     @classmethod
-    def kinds(cls) -> dict[str, type[Self]]:
-        """Return the classes that can stand in for this base, by name."""
+    def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
+        """Return the classes that can stand in for this base, by name.
+
+        wanted: import no more than it takes to know this one.
+        """
         found: dict[str, type[Self]] = {}
         for kind in cls.__subclasses__():
             found.update(kind.kinds())
@@ -198,12 +201,14 @@ class _Reader:
 
     def named(self, where: str, value: Any, base: type[Named]) -> Any:
         """One of the base's kinds: `{name: ..., its fields}`, or the name alone."""
-        kinds = base.kinds()
         item = {"name": value} if isinstance(value, str) else value
         if not isinstance(item, dict) or "name" not in item:
             raise InputError(f"{where}: expected a mapping with name, got {shown(value)}")
+        kinds = base.kinds(str(item["name"]))
         name = self.value(within(where, "name"), item["name"], Literal[*kinds])
         given = {key: of for key, of in item.items() if key != "name"}
+        if given.keys() - {field.name for field in fields(kinds[name])}:  # type: ignore[arg-type]
+            kinds = base.kinds()  # for the error: whose field is it?
         homes = {kind: [field.name for field in fields(kinds[kind])] for kind in kinds}  # type: ignore[arg-type]
         for key in given:
             right = [repr(kind) for kind, known in homes.items() if key in known]

@@ -1,6 +1,7 @@
 from . import maps as maps
 from . import places as places
 from . import received as received
+from . import sinks as sinks
 from .attention import clock_of as clock_of
 from .attention import common_mass as common_mass
 from .attention import distinct_entropy as distinct_entropy

@@ -37,13 +37,13 @@ class Model(Named, ABC):
     symbols: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
-    def kinds(cls) -> dict[str, type[Self]]:
+    def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
         """Return models by name; those that papers on the shelf offer are imported here."""
         import attnlab.models as shipped
 
         for name in dir(shipped):
             getattr(shipped, name)  # a class is known once it is imported
-        if cls is Model:
+        if cls is Model and wanted not in super().kinds():
             import_offered("models")
         return super().kinds()
 

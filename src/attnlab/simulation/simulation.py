@@ -58,7 +58,8 @@ def read_task(where: str, document: Any) -> Any:
     if isinstance(document, Task):
         return document
     if isinstance(document, dict) and isinstance(document.get("name"), str):
-        of_learner = document["name"] in Learner.kinds() and document["name"] not in Task.kinds()
+        name = document["name"]
+        of_learner = name in Learner.kinds() and name not in Task.kinds(name)
         return as_value(where, document, Learner if of_learner else Task)
     return read_sets(where, document)
 

@@ -388,8 +388,9 @@ def label(value: Any) -> Any:
 def _kind_of_task(task: Any) -> type:
     """Return the class of a task, as it is given."""
     if isinstance(task, Mapping):
-        kinds: dict[str, type] = {**Learner.kinds(), **Task.kinds()}
-        return kinds[as_value("task.name", task.get("name"), Literal[*kinds])]
+        name = task.get("name")
+        kinds: dict[str, type] = {**Learner.kinds(), **Task.kinds(str(name))}
+        return kinds[as_value("task.name", name, Literal[*kinds])]
     return Sequences if _classes_in(task) is not None else type(task)
 
 

@@ -54,13 +54,13 @@ class Task(Named):
     usual_model: ClassVar[str] = ""
 
     @classmethod
-    def kinds(cls) -> dict[str, type[Self]]:
+    def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
         """Return tasks by name; those that papers on the shelf offer are imported here."""
         import attnlab.tasks as shipped
 
         for name in dir(shipped):
             getattr(shipped, name)  # a class is known once it is imported
-        if cls is Task:
+        if cls is Task and wanted not in super().kinds():
             import_offered("tasks")
         return super().kinds()
 

@@ -356,8 +356,8 @@ def first_escape(found: Results) -> Measurement:
 )
 def theories(found: Results) -> Measurement:
     """Compare predictions with training by the mean error of how far components are learned, over
-    records, seeds and components, beside that of "nothing moves". Separate key and query in the population, from
-    t = 50 in log time; merged on 5000 sequences, over 6001 steps.
+    records, seeds and components, beside that of "nothing moves". Separate key and query in the
+    population, from t = 50 in log time; merged on 5000 sequences, over 6001 steps.
     """
     runs = {"separate": staircases(0.01, 1e5, 5), "merged": of_size(5000)}
     of = {

@@ -1,0 +1,121 @@
+"""BackcopyLearner: a transformer on Bigram-Backcopy, with measures of sinks, drains and peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.measures import places, sinks
+from attnlab.models.base import Params
+from attnlab.models.losses import cross_entropy
+from attnlab.simulation.learner import PER_HEAD, TaskLearner
+from attnlab.tasks import Batch
+
+from .task import BigramBackcopy
+
+if TYPE_CHECKING:
+    from attnlab.simulation import Simulation
+
+EARLY = 8  # queries with fewer tokens before them are left out: their attention to <s> is large
+BY_HEAD = (
+    "sink_at_triggers",
+    "sink_at_others",
+    "active_score",
+    "previous_at_triggers",
+    "on_triggers_at_others",
+    "sink_logit",
+    "sink_logit_spread",
+)
+BY_LAYER = ("drain", "peak", "first_value", "first_residual")
+
+
+def learner_of(run: Simulation) -> BackcopyLearner:
+    """Return the learner of a run on Bigram-Backcopy."""
+    return BackcopyLearner(run.task, run.model, run.loss, run.precision)
+
+
+@dataclass(frozen=True)
+class BackcopyLearner(TaskLearner):
+    """A transformer on Bigram-Backcopy; measures are means over a probe.
+
+    copy_risk: cross entropy at triggers; bigram_kl: KL(P(v, .) || model) at ordinary queries v that
+    are not triggers. Of attention, by layer and head, without the first 8 queries: mass on the
+    first position at triggers and at other tokens, the difference of these (active_score), mass on
+    the token before a trigger, mass that other tokens give to triggers, and the logit of the first
+    position above the mean of the others
+    (sink_logit): its mean and its standard deviation over query tokens that are not triggers.
+    By layer: the norm of the first position's value and residual stream, and their ratios to the
+    mean of the other positions (drain and peak).
+    """
+
+    task: BigramBackcopy
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """Dims of what is captured."""
+        return {
+            **super().labels,
+            **dict.fromkeys(BY_HEAD, PER_HEAD),
+            **dict.fromkeys(BY_LAYER, ("layer",)),
+        }
+
+    def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
+        """Return what any model captures, and the measures of sinks, drains and peaks."""
+        found = super().capture(data, params, probe)
+        outputs, seen = self.model.apply(params, probe.inputs)
+        x = probe.inputs
+        copies, ordinary = x < self.task.triggers, x < self.task.tokens
+        expected = jnp.exp(self.task.references(data, probe)["bigram"])
+        lost = cross_entropy(outputs, expected) - cross_entropy(jnp.log(expected), expected)
+        found["copy_risk"] = _mean_where(cross_entropy(outputs, probe.target), copies)
+        found["bigram_kl"] = _mean_where(lost, ordinary & ~copies)
+        return found | self._of_heads(x, copies, seen) | _of_layers(seen)
+
+    def _of_heads(
+        self, x: jax.Array, copies: jax.Array, seen: Mapping[str, jax.Array]
+    ) -> dict[str, jax.Array]:
+        late = jnp.arange(x.shape[1]) >= EARLY
+        at_triggers, at_others = copies & late, ~copies & late
+        sink = seen["attention"][..., 0].swapaxes(1, 2)  # layer head sequence query
+        before = places.previous_mass(seen["attention"]).swapaxes(1, 2)
+        on_triggers = places.mass_on(seen["attention"], copies[:, None, None]).swapaxes(1, 2)
+        gap = sinks.sink_logit(seen["attention_logits"]).swapaxes(1, 2)
+        gap = jnp.where(late, gap, 0.0)  # the first query sees no other key
+        # the mean of each token first: frequent ones count no more than rare ones
+        tokens = jax.nn.one_hot(x, self.task.tokens, dtype=gap.dtype) * at_others[..., None]
+        counts = tokens.sum((0, 1))
+        by_token = jnp.einsum("lhbt,btv->lhv", gap, tokens) / jnp.maximum(counts, 1)
+        there = counts > 0
+        mean = _mean_where(by_token, there)
+        spread = jnp.sqrt(_mean_where((by_token - mean[..., None]) ** 2, there))
+        at = {"triggers": _mean_where(sink, at_triggers), "others": _mean_where(sink, at_others)}
+        return {
+            "sink_at_triggers": at["triggers"],
+            "sink_at_others": at["others"],
+            "active_score": at["others"] - at["triggers"],
+            "previous_at_triggers": _mean_where(before, at_triggers),
+            "on_triggers_at_others": _mean_where(on_triggers, at_others),
+            "sink_logit": mean,
+            "sink_logit_spread": spread,
+        }
+
+
+def _of_layers(seen: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    value, residual = seen["value_norm"], seen["residual_norm"]  # layer sequence position
+    first = {name: of[..., 0].mean(-1) for name, of in (("value", value), ("residual", residual))}
+    return {
+        "first_value": first["value"],
+        "first_residual": first["residual"],
+        "drain": sinks.first_ratio(value.mean(-2)),
+        "peak": sinks.first_ratio(residual.mean(-2)),
+    }
+
+
+def _mean_where(of: jax.Array, there: jax.Array) -> jax.Array:
+    """Return the mean over the last axes, which are those of `there`; NaN if nothing is there."""
+    axes = tuple(range(-there.ndim, 0))
+    return jnp.where(there, of, 0.0).sum(axes) / there.sum()

@@ -1,0 +1,158 @@
+"""Theories of the reparametrised head: from the facts of a `SinkFlow` run.
+
+`DormantSink`: the sink alone, where the value of <s> is kept at 0. `DormantLate`: where the joint
+flow ends with one context, and how it grows with several. `DormantFlow`: the joint flow, solved.
+The growth 1/2 log t is the paper's as we know it; the rest is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.simulation import Simulation
+from attnlab.theory import Facts, Hypothesis, Theory
+from attnlab.theory.relation import ABOVE, AT_MOST
+from attnlab.theory.theory import Labelled, require_descent
+
+from . import theory
+from .head import SinkFlow
+
+SMALL = 0.5  # measured: up to here the sink alone is off by at most about 0.1 in alpha
+
+
+class _OfSinkFlow(Theory):
+    """A level about `SinkFlow`; `_path` returns alpha and beta, (time, V) each."""
+
+    def check(self, run: Simulation) -> None:
+        if not isinstance(run.task, SinkFlow):
+            raise InputError("task: the theory is about the reparametrised head; give SinkFlow()")
+        require_descent(run)
+
+    def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
+        least = float(facts.data["P"].min())
+        says = "every token can follow every other: least entry of P"
+        return (Hypothesis("here", says, least, ABOVE, 0.0),)
+
+    def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+        alpha, beta = self._path(facts, t)
+        return {
+            "parameters.sink": (("time", "parameters.sink_0"), alpha),
+            "parameters.value": (("time", "parameters.value_0"), beta),
+            "sink_mass": (("time", "query"), theory.sink_mass(alpha, facts.run.task.visible)),
+            "value_size": (("time",), np.linalg.norm(beta, axis=-1)),
+        }
+
+    def _path(
+        self, facts: Facts, t: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        raise NotImplementedError
+
+
+class DormantSink(_OfSinkFlow):
+    """The sink alone: <s> keeps the value 0, and changes of the output logits are small."""
+
+    name = "dormant-sink"
+    leans_on = "a value of <s> that stays 0"
+
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        if "value" not in _fixed(run):
+            raise InputError(
+                "learning_rate: the theory keeps the value at 0; give {'sink': 1.0, 'value': None}"
+            )
+
+    def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
+        P, W = facts.data["P"], facts.data["W"]
+        largest = float(np.sqrt(theory.context_variance(P, W).max())) / facts.run.task.visible
+        start = float(abs(facts.start["value"]).max())
+        return (
+            *super().assumptions(facts),
+            Hypothesis("here", "small changes of output logits", largest, AT_MOST, SMALL),
+            Hypothesis("here", "beta(0) = 0: its largest entry", start, AT_MOST, 0.0),
+        )
+
+    def _path(
+        self, facts: Facts, t: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        given = _given(facts)
+        drive = given["pi"] * theory.context_variance(given["P"], given["W"])
+        alpha = theory.sink_logit(
+            t[:, None],
+            start=facts.start["sink"],
+            drive=facts.learning_rates["sink"] * drive,
+            visible=facts.run.task.visible,
+        )
+        return alpha, np.zeros_like(alpha)
+
+
+class DormantLate(_OfSinkFlow):
+    """Late in the joint flow: the end point of one context, or 1/2 log t with several.
+
+    At every time it says what is approached; alpha starts at its start where 1/2 log t is below.
+    """
+
+    name = "dormant-late"
+    leans_on = "long training"
+
+    def check(self, run: Simulation) -> None:
+        super().check(run)
+        _require_both(run)
+
+    def _path(
+        self, facts: Facts, t: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        given, rates, V = _given(facts), facts.learning_rates, facts.run.task.tokens
+        start = {"alpha": facts.start["sink"], "beta": facts.start["value"]}
+        if len(given["W"]) == 1:
+            end = theory.joint_end(
+                given["W"][0],
+                **start,
+                visible=facts.run.task.visible,
+                rates=(rates["sink"], rates["value"]),
+            )
+            return np.full((t.size, V), end.sink_logit), np.tile(end.value, (t.size, 1))
+        drive = given["pi"] * theory.context_variance(given["P"], given["W"], balanced=True)
+        with np.errstate(divide="ignore"):  # of t = 0
+            grown = theory.late_sink_logit(t[:, None], rates["sink"] * drive)
+        alpha = np.maximum(grown, start["alpha"])
+        return alpha, theory.concentrated_value(
+            alpha.mean(-1), given["W"].mean(0), mean=float(np.mean(start["beta"]))
+        )
+
+
+class DormantFlow(_OfSinkFlow):
+    """The joint flow of sink logits and value, solved in numpy without the trainer."""
+
+    name = "dormant-flow"
+
+    def _path(
+        self, facts: Facts, t: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        flow = theory.joint_flow(
+            t,
+            **_given(facts),
+            alpha=facts.start["sink"],
+            beta=facts.start["value"],
+            visible=facts.run.task.visible,
+            rates=(facts.learning_rates.get("sink", 0.0), facts.learning_rates.get("value", 0.0)),
+        )
+        return flow.sink_logits, flow.values
+
+
+def _given(facts: Facts) -> dict[str, Any]:
+    """Return P, pi and W in double precision; rows of P sum to 1 in the run's own."""
+    return {name: np.asarray(facts.data[name], dtype=np.float64) for name in ("P", "pi", "W")}
+
+
+def _fixed(run: Simulation) -> set[str]:
+    return {"sink", "value"} - set(run.grid.rates())
+
+
+def _require_both(run: Simulation) -> None:
+    if _fixed(run):
+        raise InputError("learning_rate: sink and value both move here; give both a number")

@@ -1,0 +1,171 @@
+"""Stages of the transformer, from the shipped survey: ten seeds, 600 or 900 steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.auditing import Measurement, claim
+from attnlab.experiments.estimate import median
+from attnlab.theory import Check
+from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW
+
+from .. import runs
+from ..distances import STAGES, HeldOut, nearest
+from ..survey import survey
+
+Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/statistical_induction/test_survey.py::"
+SOURCE = "Statistical induction"
+PLATEAU = 0.155  # KL at k = 3 between the bigram rule's 0.049 and the unigram rule's 0.174
+LIT, RISEN = 1.15, 0.1  # induction score, and lag-1 attention (0.07 at the start), that have risen
+MOST, NEAR = 60, 0.25  # steps of a sharp transition; share of the way that may be left at the end
+
+
+def transition(found: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the last step, by seed, at which KL is above PLATEAU for good, and how many steps
+    later it has gone 3/4 of the way from there to its end."""
+    kl, steps = found["kl"].transpose("seed", "step").values, found["step"].values
+    leaves, takes = [], []
+    for path in kl:
+        last = int(np.flatnonzero(path > PLATEAU)[-1])
+        low = path[-1] + 0.25 * (path[last] - path[-1])
+        leaves.append(steps[last])
+        takes.append(steps[last + np.argmax(path[last:] < low)] - steps[last])
+    return np.array(leaves, float), np.array(takes, float)
+
+
+def told(values: NDArray[np.float64]) -> str:
+    """Return the median over seeds with its interval."""
+    return median(xr.DataArray(values, dims="seed")).told(".0f")
+
+
+@claim(
+    "si-transformer-stages",
+    sources=SOURCE,
+    statement="The transformer passes uniform, unigram and bigram",
+    relation=AT_LEAST,
+    runs={},
+    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure="stages",
+    training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
+)
+def stages(found: Found) -> Measurement:
+    """Find the nearest rule at the last position, k = 3, T = 50, at every 30th step to 600: these
+    three in this order in each of 10 seeds."""
+    at = nearest(survey()["dirichlet"]).transpose("seed", "step")
+    rising = (at.diff("step") >= 0).all("step").values
+    seen = np.array([len(set(of)) for of in at.values])
+    bigram = runs.first_step(at == STAGES.index("bigram"))
+    return Measurement(
+        Check("stages", 3.0, np.where(rising, seen, 0), training=True),
+        training_number=float(bigram.mean()),
+        note=f"unigram from step 30 on; bigram from {told(bigram)} on (median of 10 seeds)",
+    )
+
+
+@claim(
+    "si-transition",
+    sources=SOURCE,
+    statement="A plateau at unigram, then a sharp transition",
+    relation=AT_MOST,
+    runs={},
+    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure="stages",
+    training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
+)
+def sharp(found: Found) -> Measurement:
+    """Check that KL leaves the plateau after step 120 in each of 10 seeds (k = 3), and that 3/4 of
+    what is left then falls within 60 steps, two records."""
+    leaves, takes = transition(survey()["dirichlet"])
+    return Measurement(
+        Check("plateau", 120.0, leaves, AT_LEAST, training=True),
+        Check("transition", float(MOST), takes, training=True),
+        training_number=float(takes.mean()),
+        note=f"left at step {told(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
+        f"{told(takes)} steps",
+    )
+
+
+@claim(
+    "si-transformer-order",
+    sources=SOURCE,
+    statement="The second layer moves first in the transformer, too",
+    relation=BELOW,
+    runs={},
+    in_parts=True,
+    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure="stages",
+    training_number="{:.0f} steps before layer 1 (mean of 10 seeds)",
+)
+def order(found: Found) -> Measurement:
+    """Compare, in each of 10 seeds (k = 3), the first record with an induction score above 1.15
+    with the first that has lag-1 attention above 0.1 (0.07 at the start)."""
+    of = survey()["dirichlet"]
+    score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
+    return Measurement(
+        *(
+            Check(f"seed {seed}", *pair, training=True)
+            for seed, pair in enumerate(zip(previous, score, strict=True))
+        ),
+        training_number=float((previous - score).mean()),
+        note=f"score at {told(score)}, lag-1 attention at {told(previous)}; first in "
+        f"{(score < previous).sum()} of 10 seeds",
+    )
+
+
+@claim(
+    "si-induction-head",
+    sources=SOURCE,
+    statement="It ends as a statistical induction head, near Bayes",
+    relation=AT_MOST,
+    runs={},
+    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure="stages",
+    training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
+)
+def induction_head(found: Found) -> Measurement:
+    """Check at step 600, k = 3, in each of 10 seeds: lag-1 attention of layer 1 at least 0.5, a
+    score of layer 2 at least 2, and at most a quarter of the way left from the unigram rule's KL to
+    the bigram rule's."""
+    end = survey()["dirichlet"].isel(step=-1)
+    rule = HeldOut.of(3, runs.T, "dirichlet").kl
+    kl = end["kl"].values
+    left = (kl - rule["bigram"]) / (rule["unigram"] - rule["bigram"])
+    return Measurement(
+        Check("lag-1 attention", 0.5, end["previous"].values, AT_LEAST, training=True),
+        Check("score", 2.0, end["score"].values, AT_LEAST, training=True),
+        Check("way left", NEAR, left, training=True),
+        training_number=float(kl.mean()),
+        note=f"KL {runs.estimate(kl)} (bigram {rule['bigram']:.4f}, unigram {rule['unigram']:.4f}):"
+        f" {left.mean():.2f} of the way left; lag-1 {runs.estimate(end['previous'])}, score "
+        f"{runs.estimate(end['score'])}",
+    )
+
+
+@claim(
+    "si-avoids",
+    sources="Statistical induction, our runs",
+    statement="With two symbols layer 1 attends to the previous one, as with three",
+    relation=AT_LEAST,
+    runs={},
+    in_parts=True,
+    ours=True,
+    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    training_number="lag-1 attention rises in {:.0%} of 10 seeds",
+)
+def avoids(found: Found) -> Measurement:
+    """Check lag-1 attention at step 900 at k = 2 in each of 10 seeds, 0.5 at least. Elsewhere layer
+    1 avoids lag 1, and tells the previous symbol by that."""
+    end = survey()["two symbols"].isel(step=-1)
+    previous, kl, score = (end[name].values for name in ("previous", "kl", "score"))
+    rises = previous > 0.5
+    avoided = previous < 0.02
+    return Measurement(
+        *(Check(f"seed {seed}", 0.5, of, training=True) for seed, of in enumerate(previous)),
+        training_number=float(rises.mean()),
+        note=f"rises in {rises.sum()} of 10: KL {runs.estimate(kl[rises])}, score "
+        f"{runs.estimate(score[rises])}; falls below 0.02 in {avoided.sum()}: KL "
+        f"{runs.estimate(kl[avoided])}, score {runs.estimate(score[avoided])}",
+    )

@@ -1,0 +1,121 @@
+"""Distances of a trained model from the true row and from the rules, at the last position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.measures import places
+from attnlab.simulation import Simulation
+
+from . import theory
+
+CHAINS = 768  # as many test chains as the released code takes
+STAGES = ("uniform", "unigram", "bigram")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Chains of a prior that no training saw: true rows at the last position, and the rules there.
+
+    kl: KL(true row || rule), the mean over chains, by rule.
+    """
+
+    tokens: NDArray[np.int64]
+    row: NDArray[np.float64]
+    rules: dict[str, NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, k: int, T: int, prior: str, chains: int = CHAINS) -> HeldOut:
+        """Draw them, always the same."""
+        rng = np.random.default_rng(20240211)
+        P = theory.PRIORS[prior](rng, chains, k)
+        tokens = theory.sample(rng, P, T)
+        return cls(tokens, P[np.arange(chains), tokens[:, -1]], theory.last_rules(tokens, k))
+
+    @property
+    def kl(self) -> dict[str, float]:
+        """KL(true row || rule) by rule."""
+        return {
+            name: float(theory.divergence(self.row, np.log(rule)).mean())
+            for name, rule in self.rules.items()
+        }
+
+
+def distances(result: xr.Dataset, prior: str = "dirichlet", chains: int = CHAINS) -> xr.Dataset:
+    """Return, by seed and step, how far a recorded model is from the truth and from each rule.
+
+    `kl` is KL(true row || model); uniform, unigram and bigram are KL(rule || model); of a
+    transformer `previous` is the attention of layer 1 to the position before, and `score` the
+    attention of layer 2 to what followed earlier occurrences of the symbol, over the share of such
+    positions (1 is chance). All are means over test chains at the last position, `previous` over
+    all positions. The result needs "parameters" on record.
+    """
+    import jax
+
+    run = Simulation.of(result)
+    model, k = run.model, run.task.vocab_size
+    of = HeldOut.of(k, run.task.length, prior, chains)
+    params = _parameters(result)
+    measured = jax.jit(lambda params: _measure(model, params, of))
+
+    def at(seed: int, step: int) -> dict[str, Any]:
+        found = measured(jax.tree.map(lambda x: x[seed, step], params))
+        return dict(jax.device_get(found))
+
+    seeds, steps = result.sizes["seed"], result.sizes["step"]
+    found = [[at(seed, step) for step in range(steps)] for seed in range(seeds)]
+    names = found[0][0]
+    return xr.Dataset(
+        {
+            name: (("seed", "step"), np.array([[float(one[name]) for one in row] for row in found]))
+            for name in names
+        },
+        {"seed": result["seed"], "step": result["step"]},
+    )
+
+
+def nearest(found: xr.Dataset) -> xr.DataArray:
+    """Return the stage of each record: the index in `STAGES` of the rule that is nearest."""
+    return found[list(STAGES)].to_array("rule").argmin("rule")
+
+
+def _parameters(result: xr.Dataset) -> dict[str, Any]:
+    """Return recorded parameters as the model takes them, with seed and step in front."""
+    tree: dict[str, Any] = {}
+    for name in map(str, result.data_vars):
+        kind, *path = name.split(".")
+        if kind == "parameters":
+            branch = tree
+            for part in path[:-1]:
+                branch = branch.setdefault(part, {})
+            branch[path[-1]] = result[name].transpose("seed", "step", ...).values
+    return tree
+
+
+def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
+    import jax
+    import jax.numpy as jnp
+
+    outputs, captured = model.apply(params, jnp.asarray(of.tokens))
+    logs = jax.nn.log_softmax(outputs[:, -1])
+
+    def to(rule: NDArray[np.float64]) -> Any:
+        return (rule * (np.log(np.maximum(rule, 1e-300)) - logs)).sum(-1).mean()
+
+    found = {"kl": to(of.row)} | {name: to(of.rules[name]) for name in STAGES}
+    if "attention" in captured:
+        first, second = captured["attention"][0, :, 0], captured["attention"][1, :, 0, -1:]
+        T = of.tokens.shape[1]
+        where = np.full((len(of.tokens), 1), T - 1)
+        target = places.followers(of.tokens, where)
+        chance = places.chance(target, np.ones_like(target), np.float64)
+        found["previous"] = jnp.nanmean(places.previous_mass(first))
+        found["score"] = jnp.nanmean(places.mass_on(second, target) / chance)
+    else:
+        found["previous"] = captured["lag_mass"][1]
+    return found

@@ -1,0 +1,138 @@
+"""Position weights: the first signal for layer 1 by lag, its lag kernel, and training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.files.progress import Progress
+from attnlab.plots import style
+from attnlab.simulation import simulate
+
+from .. import runs, theory
+from . import published
+
+LAGS = 7
+SYMBOLS = (2, 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """length, chains: of the signal. step, seeds: at which training is read, and how often."""
+
+    length: int
+    chains: int
+    step: int
+    seeds: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return the first signal over w, exact and to leading order, by prior, symbols and lag.
+
+    Beside it v of training on Dirichlet chains by symbols, seed and lag, and released weights.
+    """
+    T = recipe.length
+    exact, leading = np.zeros((2, 2, len(SYMBOLS), LAGS))
+    for i, prior in enumerate(("dirichlet", "doubly")):
+        for j, k in enumerate(SYMBOLS):
+            P = theory.PRIORS[prior](np.random.default_rng(0), recipe.chains, k)
+            exact[i, j] = theory.first_signal(P, T)[:LAGS]
+            leading[i, j] = theory.leading_signal(P, T)[:LAGS]
+    v = []
+    for k in SYMBOLS:
+        run = runs.minimal(k, at=(0, recipe.step), seeds=recipe.seeds, length=T)
+        v.append(simulate(run, progress=False)["parameters.first"].values[:, -1, :LAGS])
+    dims = ("prior", "symbols", "lag")
+    return xr.Dataset(
+        {
+            "exact": (dims, exact),
+            "leading": (dims, leading),
+            "trained": (("symbols", "seed", "lag"), np.array(v)),
+            "published": ("lag", published("position_weights")["weight"].to_numpy()),
+        },
+        {"prior": ["dirichlet", "doubly"], "symbols": list(SYMBOLS), "lag": np.arange(LAGS)},
+    )
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge whether lag 1 wins everywhere and whether signs alternate."""
+    trained = found["trained"].mean("seed")
+    wins = all(
+        (of.argmax("lag") == 1).all() for of in (found["exact"], trained, found["published"])
+    )
+    sign = xr.DataArray([1, -1, 1, -1, 1], {"lag": np.arange(1, 6)}, "lag")
+    alternate = {k: bool((trained.sel(symbols=k) * sign > 0).all()) for k in SYMBOLS}
+    of = found["exact"].sel(prior="dirichlet")
+    numbers = {f"lag_{d}_{k}": float(of.sel(symbols=k, lag=d)) for k in SYMBOLS for d in (0, 1, 2)}
+    numbers["apart"] = float(abs(found["exact"] - found["leading"]).max())
+    text = " and ".join(f"{'do' if alternate[k] else 'do not'} for {k}" for k in SYMBOLS)
+    headline = (
+        f"Lag 1 {'wins' if wins else 'does not win'}; signs of lags 1 to 5 alternate: {text}."
+    )
+    return Judgement(
+        Standing.of(wins and all(alternate.values()), wins),
+        headline,
+        f"{headline} The leading form is within {numbers['apart']:.3f} of the exact signal.",
+        "Bars of the first signal by lag for 2 and 3 symbols: the largest is at lag 1, lag 2 is "
+        "below 0, and odd and even lags alternate for 2 symbols.",
+        numbers,
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw the signals of both priors by lag, over that of lag 1, beside v of training."""
+    with style.page(2.5) as figure:
+        axes = figure.subplots(1, len(SYMBOLS), sharey=True)
+        lag = found["lag"].values
+        for ax, k in zip(axes, SYMBOLS, strict=True):
+            ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
+            for prior, colour, shift in (
+                ("dirichlet", style.DISTINCT, -0.2),
+                ("doubly", style.COMMON, 0.2),
+            ):
+                of = found.sel(prior=prior, symbols=k)
+                name = "doubly stochastic" if prior == "doubly" else "Dirichlet"
+                ax.bar(
+                    lag + shift,
+                    of["exact"] / of["exact"][1],
+                    0.4,
+                    color=colour,
+                    label=f"{name} signal",
+                )
+            v = found["trained"].sel(symbols=k).mean("seed")
+            ax.plot(
+                lag - 0.2, v / v[1], "D", color="black", markersize=4, label="trained (Dirichlet)"
+            )
+            if k == 2:
+                released = found["published"]
+                ax.plot(
+                    lag,
+                    released / released[1],
+                    "o",
+                    markersize=4,
+                    markerfacecolor="none",
+                    color=style.ACCENT,
+                    label="released, an earlier model",
+                )
+            ax.set(xlabel="lag", xticks=lag)
+        style.y_labels(axes, ["over that of lag 1", ""])
+        style.panel_titles(axes, [f"{k} symbols" for k in SYMBOLS])
+        style.legend_above(figure, axes[0])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="lags",
+    kind="figure",
+    title="Position weights: lag 1 wins, and odd and even lags alternate",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="Statistical induction, as we know it",
+)

@@ -1,0 +1,155 @@
+"""The minimal model: W and layer 1 against steps, with mean descent, and where W ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.files.progress import Progress
+from attnlab.plots import style
+from attnlab.simulation import Simulation, simulate
+from attnlab.theory import predict
+
+from .. import runs
+from ..model import First, MinimalInduction
+from ..predict import end_weight
+from . import published
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """symbols, length, seeds, steps: of training. lengths: at which the end is predicted."""
+
+    symbols: int
+    length: int
+    seeds: int
+    steps: int
+    lengths: tuple[int, ...]
+
+
+SHOWN = ("diagonal", "off_diagonal", "lag_one")
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return the diagonal of W, the rest and lag-1 attention along seed and step, as trained, as
+    predicted, and with the released mask; the best w by length; and released ends."""
+    k, T = recipe.symbols, recipe.length
+    at = tuple(step for step in runs.EARLY if step < recipe.steps)
+
+    def run(first: First) -> Simulation:
+        model = MinimalInduction(first=first)
+        return runs.minimal(k, at=(*at, recipe.steps), seeds=recipe.seeds, length=T, model=model)
+
+    def shown(of: xr.Dataset) -> xr.DataArray:
+        found = of.assign(lag_one=of["lag_mass"].isel(lag=1))[list(SHOWN)].to_array("quantity")
+        return found.assign_coords(quantity=list(SHOWN))
+
+    right = run("softmax")
+    said = predict(right, theory="induction-descent")
+    ends = published("end")
+    return xr.Dataset(
+        {
+            "trained": shown(simulate(right, progress=progress)),
+            "predicted": shown(said).isel(seed=0, drop=True),
+            "released_mask": shown(simulate(run("released"), progress=progress)),
+            "end": ("length", [end_weight(runs.chains(k, n)) for n in recipe.lengths]),
+            "published": ("run", ends["diagonal"].to_numpy()),
+        },
+        {"length": list(recipe.lengths)},
+    )
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge the order of layers and the prediction."""
+    lag, said = (found[name].sel(quantity="lag_one") for name in ("trained", "predicted"))
+    error = float(abs(lag - said).max("step").mean())
+    moved = float(abs(lag - lag.isel(step=0)).max("step").mean())
+    end = found["trained"].isel(step=-1).sel(quantity="diagonal").values
+    half = runs.first_step(lag > 0.5)
+    numbers = {
+        **runs.estimate(half).numbers("lag_half"),
+        "released_half": float(
+            runs.first_step(found["released_mask"].sel(quantity="lag_one") > 0.5).mean()
+        ),
+        "error": error,
+        "moved": moved,
+        "diagonal": float(end.mean()),
+    }
+    headline = (
+        f"W goes first; lag 1 has half of attention at step {numbers['lag_half']:.0f}, as "
+        f"mean descent predicts to {error:.2f} at every step."
+    )
+    return Judgement(
+        Standing.of(error < 0.1 * moved, error < moved),
+        headline,
+        f"{headline} With the released mask it is there at step {numbers['released_half']:.0f}.",
+        "Diagonal and other entries of W against steps, then lag-1 attention, which rises after "
+        "them; and the end of W against the sequence length.",
+        numbers,
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw W, lag-1 attention with the prediction and the released mask, and the end of W."""
+    with style.page(2.6) as figure:
+        axes = figure.subplots(1, 3)
+        step = found["step"].values
+        looks = {
+            "diagonal": (0, style.DISTINCT),
+            "off_diagonal": (0, style.COMMON),
+            "lag_one": (1, style.DISTINCT),
+        }
+        for name, (panel, colour) in looks.items():
+            ax = axes[panel]
+            ax.plot(step, found["trained"].sel(quantity=name).T, color=colour, linewidth=0.7)
+            ax.plot(step, found["predicted"].sel(quantity=name), "--", color="black", linewidth=1)
+        mask = found["released_mask"].sel(quantity="lag_one").mean("seed")
+        axes[1].plot(step, mask, ":", color=style.ACCENT)
+        top = found["trained"].sel(quantity="diagonal").values.max()
+        axes[0].annotate(
+            "diagonal", (step[-1], 0.86 * top), ha="right", fontsize=7, color=style.DISTINCT
+        )
+        axes[0].annotate(
+            "off the diagonal", (step[-1], 0.12 * top), ha="right", fontsize=7, color=style.COMMON
+        )
+        for x, y, words, colour in (
+            (0.03, 0.92, "trained", style.DISTINCT),
+            (0.03, 0.83, "-- mean descent", "black"),
+            (0.03, 0.74, "$\\cdots$ released mask", style.ACCENT),
+        ):
+            axes[1].annotate(words, (x, y), xycoords="axes fraction", fontsize=7, color=colour)
+        axes[2].plot(found["length"], found["end"], "--", color="black", label="best w")
+        axes[2].plot(
+            np.full(found.sizes["run"], 100),
+            found["published"],
+            "o",
+            markersize=4,
+            markerfacecolor="none",
+            color=style.ACCENT,
+            label="released",
+        )
+        axes[2].set(xscale="log", xlabel="T", ylim=(0, None))
+        style.log_ticks(axes[2], found["length"].values)
+        axes[2].legend()
+        for ax in axes[:2]:
+            ax.set(xlabel="step", xlim=(0, step[-1]))
+        style.y_labels(axes, ["entries of W", "attention to lag 1", "w at the end"])
+        style.panel_titles(axes, ["layer 2", "layer 1", "the end"])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="minimal",
+    kind="figure",
+    title="The minimal model: the second layer first, then lag 1",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="Statistical induction, as we know it",
+)

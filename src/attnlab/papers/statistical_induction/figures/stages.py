@@ -1,0 +1,139 @@
+"""Stages: distances to the rules of counting, shaded by the nearest one, and which layer moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.files.progress import Progress, in_turn
+from attnlab.plots import style
+from attnlab.simulation import simulate
+
+from .. import runs
+from ..claims.transformer import LIT, RISEN
+from ..distances import STAGES, distances, nearest
+
+COLOURS = dict(zip(STAGES, ("0.55", style.COMMON, style.DISTINCT), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """symbols, length, seeds: of both models. minimal_steps, steps: of each. every: records."""
+
+    symbols: int
+    length: int
+    seeds: int
+    minimal_steps: int
+    steps: int
+    every: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return `distances` of both models along model, seed and a record of steps."""
+    k, T, seeds = recipe.symbols, recipe.length, recipe.seeds
+    at = tuple(step for step in runs.EARLY if step < recipe.minimal_steps)
+    settings = {
+        "minimal": runs.minimal(k, at=(*at, recipe.minimal_steps), seeds=seeds, length=T),
+        "transformer": runs.transformer(
+            runs.chains(k, T), steps=recipe.steps, every=recipe.every, seeds=seeds
+        ),
+    }
+    found: dict[str, xr.DataArray] = {}
+    for (name, run), report in in_turn(list(settings.items()), progress):
+        of = distances(simulate(run, progress=report)).rename(step=f"{name}_step")
+        found |= {f"{name}_{variable}": of[variable] for variable in of.data_vars}
+    return xr.Dataset(found)
+
+
+def _of(found: xr.Dataset, model: str) -> xr.Dataset:
+    """Return the distances of one model, along seed and step."""
+    names = [str(name) for name in found.data_vars if str(name).startswith(model)]
+    shown = found[names].rename({name: name.removeprefix(f"{model}_") for name in names})
+    return shown.rename({f"{model}_step": "step"})
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge the order of stages and of layers."""
+    numbers: dict[str, float] = {}
+    right = []
+    for model in ("minimal", "transformer"):
+        of = _of(found, model)
+        at = nearest(of).transpose("seed", "step")
+        first = runs.first_step(at == STAGES.index("bigram"))
+        stays = (at.diff("step") >= 0).all("step").values
+        right.append(bool((stays & (at == 1).any("step").values & ~np.isnan(first)).all()))
+        numbers |= runs.estimate(first).numbers(f"{model}_bigram")
+        numbers[f"{model}_kl"] = float(of["kl"].isel(step=-1).mean())
+    of = _of(found, "transformer")
+    score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
+    ahead = previous - score
+    numbers["layer_2_ahead"] = float(ahead.mean())
+    headline = (
+        f"Uniform, unigram, bigram: the bigram rule is nearest from step "
+        f"{numbers['minimal_bigram']:.0f} on in the minimal model and from "
+        f"{numbers['transformer_bigram']:.0f} on in the transformer."
+    )
+    return Judgement(
+        Standing.of(all(right) and (ahead > 0).all(), any(right)),
+        headline,
+        f"{headline} Layer 2 of the transformer moves {numbers['layer_2_ahead']:.0f} steps before "
+        f"layer 1; KL to the true row ends at {numbers['minimal_kl']:.3f} and "
+        f"{numbers['transformer_kl']:.3f}.",
+        "KL of three rules to each model against steps, shaded by the nearest rule, and attention "
+        "of the transformer's layers: layer 2 rises first.",
+        numbers,
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw distances of the first seed for both models, and the layers of all seeds."""
+    with style.page(2.6) as figure:
+        axes = figure.subplots(1, 3)
+        for ax, model in zip(axes, ("minimal", "transformer"), strict=False):
+            of = _of(found, model)
+            one = of.isel(seed=0)
+            steps, stage = one["step"].values, nearest(of).isel(seed=0).values
+            edges = np.concatenate([steps[:1], (steps[1:] + steps[:-1]) / 2, steps[-1:]])
+            for i, at in enumerate(stage):
+                ax.axvspan(*edges[i : i + 2], color=COLOURS[STAGES[at]], alpha=0.15, linewidth=0)
+            for name, colour in COLOURS.items():
+                ax.plot(steps, one[name], color=colour, label=name)
+            ax.plot(steps, one["kl"], ":", color="black", label="true row")
+            ax.set(xlabel="step", xlim=(steps[0], steps[-1]), ylim=(0, 0.5))
+        of = _of(found, "transformer")
+        for seed in range(of.sizes["seed"]):
+            line = of.isel(seed=seed)
+            axes[2].plot(of["step"], line["score"] - 1, color=style.ACCENT, linewidth=0.9)
+            axes[2].plot(of["step"], line["previous"], "--", color=style.GREEN, linewidth=0.9)
+        axes[2].annotate(
+            "layer 2: score $-$ 1",
+            (0.03, 0.9),
+            xycoords="axes fraction",
+            fontsize=7,
+            color=style.ACCENT,
+        )
+        axes[2].annotate(
+            "layer 1: lag 1", (0.03, 0.8), xycoords="axes fraction", fontsize=7, color=style.GREEN
+        )
+        axes[2].set(xlabel="step", xlim=(of["step"][0], of["step"][-1]))
+        style.y_labels(axes, ["KL(rule || model)", "", "attention"])
+        style.panel_titles(axes, ["minimal model", "transformer", "its two layers"])
+        style.legend_above(figure, axes[0])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="stages",
+    kind="figure",
+    title="Uniform, unigram, bigram: stages of learning Markov chains in context",
+    recipe=Recipe,
+    data=data,
+    judge=judge,
+    draw=draw,
+    source="Statistical induction, as we know it",
+)
