@@ -67,6 +67,7 @@ def test_pages_that_print_are_found_and_differences_are_seen():
     guides = ["audit", "own_paper", "own_task", "text", "start"]
     theory = ["common-tokens", "gamma", "snap"]
     papers = [
+        "causal_structure",
         "joma",
         "max_margin",
         "polarisation",

@@ -16,6 +16,7 @@ OWN = (
     "joma",
     "polarisation",
     "linear_icl",
+    "causal_structure",
     "statistical_induction",
     "studies",
 )
@@ -30,6 +31,7 @@ QUICK = (
     "mm-gradient",
     "pol-ntk",
     "icl-heads",
+    "causal-siblings",
     "si-silent",
 )
 # requirements that do not apply to a paper; any other that finds nothing to check fails

@@ -16,4 +16,6 @@ from .motion import attention_speed as attention_speed
 from .motion import moved_since as moved_since
 from .motion import slowed_time as slowed_time
 from .motion import snap_time as snap_time
+from .parents import parent_attention as parent_attention
+from .parents import parent_recovery as parent_recovery
 from .turning import turning_points as turning_points

@@ -1,0 +1,1 @@
+"""How a two-layer attention model finds a hidden tree of positions (Nichani, Damian and Lee)."""

@@ -1,0 +1,373 @@
+"""The first gradient of the first layer, and what it measures. No run is needed for most."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.simulation import Simulation
+from attnlab.theory import Check, predict
+from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
+
+from .. import runs, theory
+from ..model import Reduced
+from ..task import Forest
+
+Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/causal_structure/test_theory.py::"
+PAPER = "Causal structure"
+FORMULA = "Causal structure, re-derived here"
+EPS = 0.05
+CHAINS = 2000
+PRIORS = ((3, 1.0), (3, 0.1), (5, 0.5), (10, 1.0), (10, 0.1), (2, 0.3))  # S, alpha
+CASES = tuple(  # S, T, alpha, graph
+    (S, T, alpha, graph)
+    for S, T, alpha in ((3, 10, 1.0), (3, 20, 0.5), (5, 10, 0.5), (10, 20, 0.1))
+    for graph in ("chain", "forest")
+)
+SEQUENCES = 32768
+
+
+def graph(name: str, length: int) -> NDArray[np.int64]:
+    """Return a chain, or one forest drawn as `Forest(graph="random")` draws it."""
+    position = np.arange(length - 1)
+    if name == "chain":
+        return position - 1
+    if name == "pairs":
+        return np.where(position % 2 == 1, position - 1, theory.ROOT)
+    return np.random.default_rng(length).integers(theory.ROOT, np.maximum(position, 0))
+
+
+@cache
+def first(
+    S: int, T: int, alpha: float, of: str, beta0: float, eps: float, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return -dL/dA1 at A1 = 0, over fresh sequences."""
+    count = SEQUENCES if T <= 20 else SEQUENCES // 4
+    drawn = theory.sample_sequences(graph(of, T), S, alpha, count, seed=seed)
+    return theory.first_gradient(drawn, np.zeros((T, T)), beta0=beta0, eps=eps)
+
+
+def against(
+    T: int, S: int, alpha: float, of: str, beta0: float, eps: float, seed: int = 0
+) -> tuple[float, float]:
+    """Return slope and correlation of the gradient against its leading term, but the last row."""
+    low = np.tril_indices(T - 1)
+    chains = theory.sample_chains(S, alpha, 2 * CHAINS, seed=100 + seed)
+    x = theory.leading_gradient(chains, graph(of, T), beta0=beta0)[low]
+    y = first(S, T, alpha, of, beta0, eps, seed)[low]
+    return float(x @ y / (x @ x)), float(np.corrcoef(x, y)[0, 1])
+
+
+@claim(
+    "causal-first-gradient",
+    sources=FORMULA,
+    statement=r"$-\partial L/\partial S_{ij} = "
+    r"\beta_0\,E[a_i(u_i - \sum_k a_k u_k)\,1\{s_j = s_T\}]$",
+    relation=EQUAL,
+    tolerance=1e-11,
+    runs={},
+    ours=True,
+    code=("softmax_gradient", "first_gradient", "through_softmax"),
+    test=TESTS + "test_the_gradient_is_a_finite_difference",
+    figure="kernel",
+)
+def first_gradient(found: Found) -> Measurement:
+    """Compare with automatic differentiation of the reduced model in float64, at A1 = 0 and at
+    random A1: 500 sequences along a chain and along a forest. Relative to the largest entry."""
+    import jax
+    import jax.numpy as jnp
+
+    from attnlab.tasks import Batch
+
+    errors = []
+    for of in ("chain", "forest"):
+        drawn = theory.sample_sequences(graph(of, 10), 3, 1.0, 500)
+        for A1 in (np.zeros((10, 10)), np.random.default_rng(0).normal(size=(10, 10))):
+            with jax.enable_x64(True):
+                batch = Batch(jnp.asarray(drawn.tokens), jnp.asarray(drawn.target))
+                auto = -jax.grad(
+                    lambda first, batch=batch: Reduced(eps=EPS).loss(
+                        {"first": first, "second": jnp.eye(3)}, batch, "cross_entropy"
+                    )
+                )(jnp.asarray(A1))
+            own = theory.first_gradient(drawn, A1, eps=EPS)
+            errors.append(np.abs(own - np.asarray(auto)).max() / np.abs(own).max())
+    return Measurement(Check("relative error", 0.0, np.array(errors)))
+
+
+STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
+
+
+@claim(
+    "causal-parent-first",
+    sources=PAPER,
+    statement="The parent has the largest entry of the first gradient in every row",
+    relation=AT_LEAST,
+    runs=STAGES,
+    code=("first_gradient", "leading_gradient"),
+    test=TESTS + "test_kinship",
+    figure="kernel",
+    number="the smallest margin over the next entry is {:.2g} of the parent's",
+    training_number="recovery {:.3g} after one step",
+)
+def parent_first(found: Found) -> Measurement:
+    """Count the rows whose largest entry, their own position among them, is the parent: 8 cases of
+    32,768 sequences; and after one step of training on a batch of 512, three graphs, 10 seeds."""
+    hits, margins = [], []
+    for S, T, alpha, of in CASES:
+        G, above = first(S, T, alpha, of, 1.0, EPS), graph(of, T)
+        for child in np.flatnonzero(above >= 0):
+            row = G[child, : child + 1]
+            rest = np.delete(row, above[child])
+            hits.append(row[above[child]] > rest.max())
+            margins.append(1 - rest.max() / row[above[child]])
+    after = np.stack([_measured(of)["recovery"].sel(step=1) for of in found.values()])
+    return Measurement(
+        Check("share of rows", 1.0, np.mean(hits)),
+        Check("share of rows after one step", 1.0, after, training=True),
+        number=float(min(margins)),
+        training_number=float(after.mean()),
+        note=f"{np.sum(hits)} of {len(hits)} rows",
+    )
+
+
+def _measured(result: xr.Dataset) -> xr.Dataset:
+    return runs.measured(Simulation.of(result), result)
+
+
+LENGTHS = (10, 20, 40)
+
+
+@claim(
+    "causal-size",
+    sources=FORMULA,
+    statement=r"$-\partial L/\partial S \to \frac{\beta_0}{ST}\,E\,g$ for $T \to \infty$, "
+    r"$\beta_0, \epsilon \to 0$",
+    relation=AT_LEAST,
+    runs={},
+    ours=True,
+    code=("leading_gradient", "expected_kernel"),
+    test=TESTS + "test_the_leading_term_is_the_limit",
+    figure="kernel",
+    number="correlation {:.3f} at T = 40",
+)
+def size(found: Found) -> Measurement:
+    """Check correlations with the leading term over T = 10, 20, 40 (S = 3, alpha = 1, chain and
+    pairs, beta0 = 0.1, eps = 0.005): 1 - correlation falls as a power of T, at least 1/2 (ours).
+    Slopes stand in the note; at S = 10, alpha = 0.1, T = 20 as well."""
+    small = {
+        of: np.array([against(T, 3, 1.0, of, 0.1, 0.005) for T in LENGTHS])
+        for of in ("chain", "pairs")
+    }
+    left = np.array([1 - of[:, 1] for of in small.values()])
+    power = [-np.polyfit(np.log(LENGTHS), np.log(of), 1)[0] for of in left]
+    usual = [against(T, 3, 1.0, of, 1.0, EPS) for of in ("chain", "forest") for T in (10, 40)]
+    sparse = [against(20, 10, 0.1, of, 1.0, EPS) for of in ("chain", "forest")]
+    return Measurement(
+        Check("power with which 1 - correlation falls", 0.5, np.array(power)),
+        number=float(np.min([of[-1, 1] for of in small.values()])),
+        note=f"slopes at T = {LENGTHS}: chain {listed(small['chain'][:, 0], '.2f')}, pairs "
+        f"{listed(small['pairs'][:, 0], '.2f')}; powers {listed(power, '.2f')}; at beta0 = 1, eps "
+        f"= {EPS}, slope (correlation): chain T = 10, 40 "
+        f"{_told(usual[:2])}, forest {_told(usual[2:])}; S = 10, alpha = 0.1 {_told(sparse)}",
+    )
+
+
+def _told(pairs: list[tuple[float, float]]) -> str:
+    return ", ".join(f"{slope:.2f} ({corr:.2f})" for slope, corr in pairs)
+
+
+@claim(
+    "causal-information",
+    sources=PAPER,
+    statement="The gradient encodes the mutual information between tokens",
+    relation=EQUAL,
+    tolerance=1e-8,
+    runs={},
+    in_parts=True,
+    code=("kinship_kernel", "chi_squared", "joint_law"),
+    test=TESTS + "test_the_parents_kernel_is_the_mutual_information_and_the_spectrum",
+    figure="kernel",
+    number="of a grandparent the mean of g is {:.2f} of the mutual information",
+)
+def information(found: Found) -> Measurement:
+    """Compare g with the chi-squared mutual information of the same two positions, by kinship:
+    S = 10, alpha = 0.1, 2,000 chains. True of the parent; for others it is a
+    bound (causal-processing)."""
+    pi = theory.sample_chains(10, 0.1, CHAINS)
+    checks, told, ratio = [], [], 0.0
+    for name, edges in theory.KINSHIPS.items():
+        g = theory.kinship_kernel(pi, name)
+        own = theory.chi_squared(theory.joint_law(pi, *edges))
+        checks.append(Check(f"{name}: g over the information", 1.0, g / own))
+        told.append(
+            f"{name} {runs.estimate(g)} (median {np.median(g):.2f}) against {runs.estimate(own)}"
+        )
+        ratio = g.mean() / own.mean() if name == "grandparent" else ratio
+    return Measurement(*checks, number=float(ratio), note="; ".join(told))
+
+
+@claim(
+    "causal-processing",
+    sources=FORMULA,
+    statement=r"$g_{ij} \le \sqrt{I(s_i;s_j)\,I(\pi)} \le I(\pi)$ "
+    "for every chain and any other position",
+    relation=AT_MOST,
+    tolerance=1e-7,
+    runs={},
+    ours=True,
+    code=("kinship_kernel", "chi_squared"),
+    test=TESTS + "test_kinship",
+    figure="kernel",
+    number="{:.0f} chains of each of 6 priors",
+)
+def processing(found: Found) -> Measurement:
+    """Check both inequalities for grandparent, great-grandparent and sibling: 2,000 chains of each
+    of 6 pairs (S, alpha)."""
+    bounded, ordered = [], []
+    for S, alpha in PRIORS:
+        pi = theory.sample_chains(S, alpha, CHAINS, seed=S)
+        parent = theory.kinship_kernel(pi, "parent")
+        for name in ("grandparent", "great-grandparent", "sibling"):
+            own = theory.chi_squared(theory.joint_law(pi, *theory.KINSHIPS[name]))
+            bound = np.sqrt(np.maximum(own, 0) * parent)
+            bounded.append(theory.kinship_kernel(pi, name) - bound)
+            ordered.append(bound - parent)
+    return Measurement(
+        Check("g - bound", 0.0, np.max(bounded)),
+        Check("bound - I(pi)", 0.0, np.max(ordered)),
+        number=CHAINS,
+    )
+
+
+@claim(
+    "causal-siblings",
+    sources=FORMULA,
+    statement="Grandparent and sibling have the same g",
+    relation=EQUAL,
+    tolerance=1e-10,
+    runs={},
+    ours=True,
+    code=("kinship_kernel",),
+    test=TESTS + "test_kinship",
+    figure="kernel",
+)
+def siblings(found: Found) -> Measurement:
+    """Compare both for 2,000 chains of each of 6 priors; and g of the position itself with
+    tr(pi) - 1."""
+    apart, selves = [], []
+    for S, alpha in PRIORS:
+        pi = theory.sample_chains(S, alpha, CHAINS, seed=S)
+        g, other = (theory.kinship_kernel(pi, name) for name in ("grandparent", "sibling"))
+        apart.append(np.abs(g - other))
+        own = theory.kinship_kernel(pi, "self") - (np.trace(pi, axis1=-2, axis2=-1) - 1)
+        selves.append(np.abs(own))
+    return Measurement(
+        Check("grandparent - sibling", 0.0, np.max(apart)),
+        Check("self - (tr pi - 1)", 0.0, np.max(selves)),
+    )
+
+
+def self_over_parent(r: float) -> float:
+    """Return the first gradient at itself less that at its parent, mean over a chain of T = 10."""
+    drawn = theory.sample_sequences(graph("chain", 10), 3, 1.0, SEQUENCES, stickiness=r)
+    G = theory.first_gradient(drawn, np.zeros((10, 10)), eps=EPS)
+    return float((np.diagonal(G)[1:-1] - np.diagonal(G, -1)[:-1]).mean())
+
+
+STICKY = {f"{r:g}": partial(runs.stage_one, Forest(stickiness=r), steps=100) for r in (0.2, 0.5)}
+
+
+@claim(
+    "causal-constant-mean",
+    sources=FORMULA,
+    statement=r"Without $E[\pi]$ constant the first step may choose the position itself",
+    relation=LEADING,
+    tolerance=0.02,
+    runs=STICKY,
+    ours=True,
+    code=("expected_kernel", "sample_chains"),
+    test="tests/papers/causal_structure/test_claims.py::test_where_the_position_itself_wins",
+    figure="kernel",
+    number="E g of self passes the parent's at a share {:.2f} of the identity (S = 3)",
+    training_number="with half of the identity the parent keeps {:.3f} of attention",
+)
+def constant_mean(found: Found) -> Measurement:
+    """Check E g of self, r (S - 1), for pi = r I + (1 - r) Dirichlet(1), S = 3, and that training
+    follows the larger of self and parent: at r = 0.5 itself, at 0.2 the parent; 10 seeds."""
+    shares = np.linspace(0.05, 0.95, 19)
+    of = {
+        name: np.array(
+            [
+                theory.kinship_kernel(
+                    theory.sample_chains(3, 1.0, 10000, stickiness=r), name
+                ).mean()
+                for r in shares
+            ]
+        )
+        for name in ("self", "parent")
+    }
+    boundary = np.interp(0, of["self"] - of["parent"], shares)
+    nearby = (0.15, 0.2, 0.25, 0.3)
+    short = np.interp(0, [self_over_parent(r) for r in nearby], nearby)
+    half = found["0.5"]["first_attention"].values[:, :, 1:-1]
+    itself = np.diagonal(half, 1, axis1=-2, axis2=-1)  # the first row is that of position 1
+    chosen = half[:, 1].argmax(-1) == np.arange(1, half.shape[2] + 1)
+    kept = {name: _measured(each)["parent_attention"].isel(step=-1) for name, each in found.items()}
+    return Measurement(
+        Check("E g of self - r (S - 1)", 0.0, of["self"] - 2 * shares),
+        Check("rows that choose themselves at step 1", 1.0, chosen.mean(-1), training=True),
+        Check(
+            "attention to itself at the end", 0.9, itself[:, -1].mean(-1), AT_LEAST, training=True
+        ),
+        Check("to the parent", 0.1, kept["0.5"].values, BELOW, training=True),
+        Check("to the parent at a fifth", 0.9, kept["0.2"].values, AT_LEAST, training=True),
+        number=float(boundary),
+        training_number=float(kept["0.5"].mean()),
+        note=f"to itself {runs.estimate(itself[:, -1].mean(-1))}, to the parent "
+        f"{runs.estimate(kept['0.5'].values)}; at r = 0.2 {runs.estimate(kept['0.2'].values)}. "
+        f"The exact gradient at T = 10 turns at r = {short:.2f}",
+    )
+
+
+LEVELS = ("causal-kernel", "causal-gradient")
+
+
+@claim(
+    "causal-levels",
+    sources="here",
+    statement="The exact gradient, on other sequences, predicts the whole of stage 1",
+    relation=AT_MOST,
+    runs={"stage 1": partial(runs.stage_one, Forest(), steps=100, seeds=4)},
+    ours=True,
+    code=("descend", "leading_gradient"),
+    test="tests/papers/causal_structure/test_predict.py::test_levels_come_closer_to_training",
+    figure="stages",
+    training_number="largest error {:.3f} of attention, nothing fitted",
+)
+def levels(found: Found) -> Measurement:
+    """Compare attention with both levels up to step 100, beside the baseline that nothing moves:
+    largest error over children and records, at most a tenth of the baseline's."""
+    trained = found["stage 1"]["first_attention"]
+    run = Simulation.of(found["stage 1"])
+    children = trained.isel(query=slice(1, -1))  # the test token's row does not matter, and drifts
+
+    def error(of: xr.DataArray) -> NDArray[np.float64]:
+        apart = abs(of.isel(query=slice(1, -1)) - children)
+        return np.asarray(apart.max(("step", "query", "key")).values)
+
+    errors = {level: error(predict(run, theory=level)["first_attention"]) for level in LEVELS}
+    still = error(trained.isel(step=0))
+    exact = errors["causal-gradient"]
+    return Measurement(
+        Check("error over the baseline's", 0.1, exact / still, training=True),
+        training_number=float(exact.max()),
+        note="; ".join(f"{name} {runs.estimate(of)}" for name, of in errors.items())
+        + f"; nothing moves {runs.estimate(still)}",
+    )

@@ -1,0 +1,209 @@
+"""Tasks: sequences whose positions hang on earlier ones by a hidden graph, the same in all of them.
+
+The transition probabilities are new in each sequence, so that a model has to read them off the
+context, and has to know the graph to do so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from attnlab.files.errors import InputError, require_whole
+from attnlab.tasks import Batch, Task
+
+if TYPE_CHECKING:
+    import jax
+
+Graph = Literal["chain", "pairs", "random", "half"]
+ROOT = -1
+SQUARINGS = 10  # P^1024 has the stationary distribution in its rows
+
+
+@dataclass(frozen=True)
+class Forest(Task):
+    """Sequences along a forest on the positions 0..T-2, and a test token at T-1.
+
+    Rows of P are (1 - stickiness) Dirichlet(concentration) + stickiness e_a, new in each sequence;
+    roots are drawn from the stationary law of P, others from the row of their parent's token. The
+    test token is uniform, and the target is its whole row of P.
+
+    Parameters
+    ----------
+    vocab_size : int, optional
+        S, symbols.
+    length : int, optional
+        T, positions with that of the test token.
+    concentration : float, optional
+        alpha of the Dirichlet law of each row.
+    graph : str, optional
+        "chain" (the parent is the position before), "pairs" (1 hangs on 0, 3 on 2, ...), "random"
+        (uniform over none and the positions before), "half" (uniform over the positions before,
+        then each is made a root with probability 1/2). Random graphs are drawn by seed.
+    stickiness : float, optional
+        Share of the identity in P; the hypothesis that E[P] is constant asks for 0.
+    """
+
+    vocab_size: int = 3
+    length: int = 10
+    concentration: float = 1.0
+    graph: Graph = "chain"
+    stickiness: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_whole("vocab_size", self.vocab_size, 2)
+        require_whole("length", self.length, 3)
+        if not 0 < self.concentration < float("inf"):
+            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
+        if self.graph not in get_args(Graph):
+            known = ", ".join(map(repr, get_args(Graph)))
+            raise InputError(f"graph: expected one of {known}, got {self.graph!r}")
+        if not 0 <= self.stickiness < 1:
+            raise InputError(f"stickiness: expected 0 <= x < 1, got {self.stickiness}")
+
+    def draw(self, key: jax.Array) -> dict[str, jax.Array]:
+        """Draw the graph: the parent of each position but the last; -1 is a root."""
+        import jax
+        import jax.numpy as jnp
+
+        position = jnp.arange(self.length - 1)
+        if self.graph == "chain":
+            return {"parents": position - 1}
+        if self.graph == "pairs":
+            return {"parents": jnp.where(position % 2 == 1, position - 1, ROOT)}
+        of_parents, of_roots = jax.random.split(key)
+        if self.graph == "random":
+            return {"parents": jax.random.randint(of_parents, position.shape, ROOT, position)}
+        before = jax.random.randint(of_parents, position.shape, 0, jnp.maximum(position, 1))
+        root = jax.random.bernoulli(of_roots, 0.5, position.shape) | (position == 0)
+        return {"parents": jnp.where(root, ROOT, before)}
+
+    def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:
+        """Draw `size` transition matrices and a sequence of each."""
+        import jax
+        import jax.numpy as jnp
+
+        S, T = self.vocab_size, self.length
+        of_rows, of_tokens, of_test = jax.random.split(key, 3)
+        P = _rows(of_rows, (size, S), S, self.concentration)
+        P = (1 - self.stickiness) * P + self.stickiness * jnp.eye(S)
+        power = P
+        for _ in range(SQUARINGS):
+            power = power @ power
+            power = power / power.sum(-1, keepdims=True)  # or rounding would add up
+        u = jax.random.uniform(of_tokens, (T - 1, size, 1))
+        every = jnp.arange(size)
+        tokens = jnp.zeros((size, T), int)
+        for i in range(T - 1):  # a root reads the last column, whatever is there
+            parent = data["parents"][i]
+            row = jnp.where(parent == ROOT, power[:, 0], P[every, tokens[:, parent]])
+            tokens = tokens.at[:, i].set(_choose(u[i], row))
+        test = jax.random.randint(of_test, (size,), 0, S)
+        return Batch(tokens.at[:, -1].set(test), P[every, test])
+
+    def references(self, data: Any, batch: Batch) -> dict[str, jax.Array]:
+        """Return log-probabilities of the count predictor and of what released code compares with.
+
+        `counts` is (n_b + alpha) / (n + S alpha), n_b being the children of the test token's symbol
+        that are b. `released` counts roots as well, as children of the last token of the context.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        S, alpha, parents = self.vocab_size, self.concentration, data["parents"]
+        tokens = jax.nn.one_hot(batch.inputs, S)
+        children = tokens[:, :-1]
+        found = {}
+        for name, of in (
+            ("counts", jnp.where(parents[:, None] == ROOT, 0.0, tokens[:, parents])),
+            ("released", tokens[:, jnp.where(parents == ROOT, self.length - 2, parents)]),
+        ):
+            chosen = jnp.einsum("bis,bs->bi", of, tokens[:, -1])
+            n = jnp.einsum("bi,bis->bs", chosen, children)
+            found[name] = jnp.log((n + alpha) / (n.sum(-1, keepdims=True) + S * alpha))
+        return found
+
+
+@dataclass(frozen=True)
+class TwoParents(Task):
+    """Position i hangs on positions (i - 1) // 2 and i - 1; the target is the law of position T.
+
+    P has a row for each pair of symbols, Dirichlet(concentration), new in each sequence. Position 0
+    is uniform.
+
+    Parameters
+    ----------
+    vocab_size : int, optional
+        S, symbols.
+    length : int, optional
+        T, positions.
+    concentration : float, optional
+        alpha of the Dirichlet law of each row.
+    """
+
+    vocab_size: int = 5
+    length: int = 32
+    concentration: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_whole("vocab_size", self.vocab_size, 2)
+        require_whole("length", self.length, 3)
+        if not 0 < self.concentration < float("inf"):
+            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
+
+    @property
+    def parents(self) -> np.ndarray:
+        """Both parents of positions 1..T, (T, 2)."""
+        position = np.arange(1, self.length + 1)
+        return np.stack([(position - 1) // 2, position - 1], 1)
+
+    def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:
+        """Draw `size` tables of transition probabilities and a sequence of each."""
+        import jax
+        import jax.numpy as jnp
+
+        S, T = self.vocab_size, self.length
+        of_rows, of_tokens, of_root = jax.random.split(key, 3)
+        P = _rows(of_rows, (size, S, S), S, self.concentration)
+        u = jax.random.uniform(of_tokens, (T - 1, size, 1))
+        every = jnp.arange(size)
+        tokens = [jax.random.randint(of_root, (size,), 0, S)]
+        for i, (one, other) in enumerate(self.parents[:-1]):
+            tokens.append(_choose(u[i], P[every, tokens[one], tokens[other]]))
+        one, other = self.parents[-1]
+        return Batch(jnp.stack(tokens, 1), P[every, tokens[one], tokens[other]])
+
+    def references(self, data: Any, batch: Batch) -> dict[str, jax.Array]:
+        """Return log-probabilities from the counts of both parents, and of the nearer one alone."""
+        import jax
+        import jax.numpy as jnp
+
+        S, alpha, parents = self.vocab_size, self.concentration, self.parents
+        tokens = batch.inputs
+        same = [tokens[:, parents[:-1, k]] == tokens[:, parents[-1:, k]] for k in (0, 1)]
+        children = jax.nn.one_hot(tokens[:, 1:], S)
+        found = {}
+        for name, chosen in (("counts", same[0] & same[1]), ("one_parent", same[1])):
+            n = jnp.einsum("bi,bis->bs", chosen.astype(children.dtype), children)
+            found[name] = jnp.log((n + alpha) / (n.sum(-1, keepdims=True) + S * alpha))
+        return found
+
+
+def _rows(key: jax.Array, shape: tuple[int, ...], symbols: int, alpha: float) -> jax.Array:
+    """Draw rows from Dirichlet(alpha)."""
+    import jax
+    import jax.numpy as jnp
+
+    if alpha == 1.0:  # exponentials: no rejection, one pass
+        draws = jax.random.exponential(key, (*shape, symbols))
+        return draws / draws.sum(-1, keepdims=True)
+    return jax.random.dirichlet(key, jnp.full(symbols, alpha), shape)
+
+
+def _choose(u: jax.Array, law: jax.Array) -> jax.Array:
+    """Return the symbol at the quantile u (size, 1) of each law (size, symbols)."""
+    import jax.numpy as jnp
+
+    return (u > jnp.cumsum(law, -1)[:, :-1]).sum(-1)

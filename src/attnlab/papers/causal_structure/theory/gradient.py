@@ -1,0 +1,157 @@
+"""The reduced model on given sequences: its first layer's exact gradient, and what it ends at.
+
+z_i = sum_{j<=i} softmax(A1_i)_j e_{s_j}; f = sum_i softmax_i(beta e_{s_T}^T z_i) e_{s_i}; the
+loss is -E sum_b pi(b|s_T) ln(f_b + eps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .kernel import ROOT, Floats, sample_chains, stationary, through_softmax
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sequences of one graph: tokens (count, T), the last one the test token, and pi(.|s_T)."""
+
+    tokens: Ints
+    target: Floats
+
+    @property
+    def alike(self) -> Floats:
+        """1{s_j = s_T}, (count, T)."""
+        return (self.tokens == self.tokens[:, -1:]).astype(np.float64)
+
+
+def sample_sequences(
+    parents: ArrayLike,
+    symbols: int,
+    alpha: float,
+    count: int,
+    *,
+    stickiness: float = 0.0,
+    seed: int = 0,
+) -> Sample:
+    """Return `count` sequences along a graph, each of a chain of its own."""
+    chains = sample_chains(symbols, alpha, count, stickiness=stickiness, seed=seed)
+    rng = np.random.default_rng((seed, 1))
+    mu, every = stationary(chains), np.arange(count)
+    tokens = np.zeros((count, len(np.asarray(parents)) + 1), dtype=np.int64)
+    for i, parent in enumerate(np.asarray(parents)):
+        law = mu if parent == ROOT else chains[every, tokens[:, parent]]
+        tokens[:, i] = (rng.random((count, 1)) > law.cumsum(-1)[:, :-1]).sum(-1)
+    tokens[:, -1] = rng.integers(0, symbols, count)
+    return Sample(tokens, chains[every, tokens[:, -1]])
+
+
+def softmax_rows(A1: ArrayLike) -> Floats:
+    """Return softmax(A1) over j <= i."""
+    A1 = np.asarray(A1, dtype=np.float64)
+    seen = np.tri(len(A1), dtype=bool)
+    weights = np.exp(
+        np.where(seen, A1 - np.where(seen, A1, -np.inf).max(-1, keepdims=True), -np.inf)
+    )
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def second_weights(of: Sample, weights: ArrayLike, beta0: float) -> Floats:
+    """Return a, the second layer's attention at the last position, (count, T)."""
+    scores = beta0 * of.alike @ np.asarray(weights).T
+    a = np.exp(scores - scores.max(-1, keepdims=True))
+    return a / a.sum(-1, keepdims=True)
+
+
+def outputs(of: Sample, a: ArrayLike) -> Floats:
+    """Return f = sum_i a_i e_{s_i}, (count, S)."""
+    one_hot = np.eye(of.target.shape[1])[of.tokens]
+    return np.einsum("ni,nis->ns", np.asarray(a), one_hot)
+
+
+def softmax_gradient(
+    of: Sample, weights: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0
+) -> Floats:
+    """Return x = -dL/dS at the weights S of layer 1.
+
+    x_ij = beta0 E[a_i (u_i - sum_k a_k u_k) 1{s_j = s_T}], u_i = pi(s_i|s_T) / (f_{s_i} + eps).
+    Exact at any S, for the mean over the sequences given.
+    """
+    a = second_weights(of, weights, beta0)
+    ratio = of.target / (outputs(of, a) + eps) if eps else _ratio(of, a)
+    u = np.take_along_axis(ratio, of.tokens, -1)
+    pull = a * (u - (a * u).sum(-1, keepdims=True))
+    return beta0 / len(a) * np.tril(pull.T @ of.alike)
+
+
+def _ratio(of: Sample, a: Floats) -> Floats:
+    f = outputs(of, a)
+    return np.divide(of.target, f, out=np.zeros_like(f), where=f > 0)  # only s_i in context count
+
+
+def first_gradient(of: Sample, A1: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0) -> Floats:
+    """Return -dL/dA1 at any A1, with A2 = beta0 I."""
+    weights = softmax_rows(A1)
+    return through_softmax(softmax_gradient(of, weights, beta0=beta0, eps=eps), weights)
+
+
+def descend(
+    of: Sample,
+    A1: ArrayLike,
+    steps: Sequence[int],
+    *,
+    rate: float,
+    beta0: float = 1.0,
+    eps: float = 0.05,
+) -> Floats:
+    """Return A1 after each number of steps of gradient descent, (steps, T, T)."""
+    now = np.array(A1, dtype=np.float64)
+    found = {0: now.copy()}
+    for step in range(1, max(steps) + 1):
+        now = now + rate * first_gradient(of, now, beta0=beta0, eps=eps)
+        if step in steps:
+            found[step] = now
+    return np.stack([found[int(step)] for step in steps])
+
+
+def ideal_outputs(of: Sample, parents: ArrayLike) -> Floats:
+    """Return f at the ideal end: A1 one-hot at parents and even at roots, A2 = beta I, beta -> inf.
+
+    The empirical law of the children of s_T's symbol; position 0, which can read only itself,
+    counts as its own child, and so does the test token where nothing else matches better.
+    """
+    above = np.append(np.asarray(parents), ROOT)
+    rows = np.tri(above.size)
+    rows /= rows.sum(-1, keepdims=True)
+    children = np.flatnonzero(above != ROOT)
+    rows[children] = np.eye(above.size)[above[children]]
+    scores = of.alike @ rows.T
+    best = scores >= scores.max(-1, keepdims=True) - 1e-12
+    return outputs(of, best / best.sum(-1, keepdims=True))
+
+
+def count_predictor(
+    of: Sample, parents: ArrayLike, alpha: float, *, released: bool = False
+) -> Floats:
+    """Return (n_b + alpha) / (n + S alpha), n_b = #{i not a root: s_p(i) = s_T, s_i = b}.
+
+    It is called Bayes, and is not quite: roots and stationarity say a little about pi, too.
+    `released` counts as the released code does, with roots as children of the last context token.
+    """
+    above = np.asarray(parents)
+    counted = np.ones(above.shape) if released else (above != ROOT).astype(np.float64)
+    reads = np.where(above == ROOT, above.size - 1, above)
+    chosen = of.alike[:, reads] * counted
+    S = of.target.shape[1]
+    n = np.einsum("ni,nis->ns", chosen, np.eye(S)[of.tokens[:, :-1]])
+    return (n + alpha) / (n.sum(-1, keepdims=True) + S * alpha)
+
+
+def cross_entropy(of: Sample, law: ArrayLike) -> float:
+    """Return the mean of -sum_b pi(b|s_T) ln law_b over the sequences."""
+    return float(-(of.target * np.log(law)).sum(-1).mean())

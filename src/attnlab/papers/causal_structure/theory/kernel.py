@@ -1,0 +1,154 @@
+r"""The kernel of the first gradient: what an earlier position tells about a later one.
+
+With the prior of the transition matrices and the tree given, nothing else enters the leading term:
+
+$$
+g_{ij} = \sum_{a,b} P(s_j = a, s_i = b)\,\frac{\pi(b \mid a)}{\mu(b)} - 1 .
+$$
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+KINSHIPS: dict[str, tuple[int, int]] = {  # edges from the common ancestor to j, and to i
+    "parent": (0, 1),
+    "grandparent": (0, 2),
+    "great-grandparent": (0, 3),
+    "sibling": (1, 1),
+    "self": (0, 0),
+}
+ROOT = -1
+
+
+def sample_chains(
+    symbols: int, alpha: float, count: int, *, stickiness: float = 0.0, seed: int = 0
+) -> Floats:
+    """Return `count` transition matrices, (count, S, S), from the prior of the paper.
+
+    Rows are stickiness e_a + (1 - stickiness) Dirichlet(alpha); stickiness is ours.
+    """
+    rows = np.random.default_rng(seed).dirichlet(np.full(symbols, alpha), (count, symbols))
+    return stickiness * np.eye(symbols) + (1.0 - stickiness) * rows
+
+
+def stationary(pi: ArrayLike) -> Floats:
+    """Return the stationary law mu of transition matrices (..., S, S).
+
+    State by state is taken out of the chain (Grassmann, Taksar and Heyman), without a subtraction,
+    so that every entry is right to rounding however small it is: g divides by mu, and rows from a
+    sparse prior have symbols that almost never occur.
+    """
+    left = np.array(pi, dtype=np.float64)
+    S = left.shape[-1]
+    for n in range(S - 1, 0, -1):
+        left[..., :n, n] /= left[..., n, :n].sum(-1, keepdims=True)
+        left[..., :n, :n] += left[..., :n, n, None] * left[..., n, None, :n]
+    mu = np.ones(left.shape[:-1])
+    for n in range(1, S):
+        mu[..., n] = (mu[..., :n] * left[..., :n, n]).sum(-1)
+    return mu / mu.sum(-1, keepdims=True)
+
+
+def joint_law(pi: ArrayLike, down: int, across: int) -> Floats:
+    """Return P(s_j = a, s_i = b), with j and i `down` and `across` edges below their ancestor.
+
+    Equals sum_r mu(r) pi^down(a|r) pi^across(b|r); of different trees it would be mu(a) mu(b).
+    """
+    pi = np.asarray(pi, dtype=np.float64)
+    to_key, to_query = (np.linalg.matrix_power(pi, edges) for edges in (down, across))
+    return np.einsum("...r,...ra,...rb->...ab", stationary(pi), to_key, to_query)
+
+
+def kernel(pi: ArrayLike, joint: ArrayLike) -> Floats:
+    """Return g = sum P(a, b) pi(b|a) / mu(b) - 1 for a joint law of two positions."""
+    pi = np.asarray(pi, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.asarray(joint) * pi / stationary(pi)[..., None, :]
+    return np.nan_to_num(terms).sum((-1, -2)) - 1.0  # what never occurs adds nothing
+
+
+def kinship_kernel(pi: ArrayLike, kinship: str) -> Floats:
+    """Return g of two positions by kinship, a name of `KINSHIPS`: of key j as seen from query i."""
+    return kernel(pi, joint_law(pi, *KINSHIPS[kinship]))
+
+
+def chi_squared(joint: ArrayLike) -> Floats:
+    """Return the chi-squared mutual information sum P^2 / (mu mu) - 1 of joint laws (..., S, S)."""
+    joint = np.asarray(joint, dtype=np.float64)
+    product = joint.sum(-1)[..., None] * joint.sum(-2)[..., None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = joint**2 / product
+    return np.nan_to_num(terms).sum((-1, -2)) - 1.0
+
+
+def chi_squared_from_spectrum(pi: ArrayLike) -> Floats:
+    """Return I_chi2 of parent and child: squared singular values, but the first, of
+    D^(1/2) pi D^(-1/2), D = diag(mu)."""
+    root = np.sqrt(stationary(pi))
+    scaled = root[..., :, None] * np.asarray(pi) / root[..., None, :]
+    return (np.linalg.svd(scaled, compute_uv=False)[..., 1:] ** 2).sum(-1)
+
+
+def distances(parents: ArrayLike) -> NDArray[np.int64]:
+    """Return (down, across) of all pairs of positions, (2, n, n); -1 in different trees.
+
+    Entry [:, i, j] has the edges from the nearest common ancestor to the key j and to the query i.
+    """
+    of = np.asarray(parents)
+    lines = []
+    for position in range(of.size):
+        line = [position]
+        while of[line[-1]] != ROOT:
+            line.append(int(of[line[-1]]))
+        lines.append(line)
+    found = np.full((2, of.size, of.size), ROOT)
+    for i, up in enumerate(lines):
+        for j, other in enumerate(lines):
+            common = next((one for one in up if one in other), None)
+            if common is not None:
+                found[:, i, j] = other.index(common), up.index(common)
+    return found
+
+
+def expected_kernel(pi: ArrayLike, parents: ArrayLike) -> Floats:
+    """Return E g_ij over transition matrices (count, S, S), (T, T), 0 above the diagonal.
+
+    The test token is independent of all others, so that its row and column are 0. Its own entry is
+    left at 0 as well: it is not one of the tree, and has no mean for sparse chains.
+    """
+    down, across = distances(parents)
+    n = down.shape[0]
+    found = np.zeros((n + 1, n + 1))
+    for pair in {(int(a), int(b)) for a, b in zip(down.flat, across.flat, strict=True)}:
+        if pair != (ROOT, ROOT):
+            at = (down == pair[0]) & (across == pair[1])
+            found[:n, :n][at] = kernel(pi, joint_law(pi, *pair)).mean()
+    return np.tril(found)
+
+
+def through_softmax(x: ArrayLike, weights: ArrayLike | None = None) -> Floats:
+    """Return -dL/dA1 from x = -dL/dS: S_ij (x_ij - sum_k S_ik x_ik), S = softmax(A1) over j <= i.
+
+    Without `weights`, S is that of A1 = 0: (1/i)(x_ij - mean_{k <= i} x_ik).
+    """
+    x = np.tril(np.asarray(x, dtype=np.float64))
+    S = even_weights(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    return S * (x - (S * x).sum(-1, keepdims=True))
+
+
+def even_weights(length: int) -> Floats:
+    """Return softmax(0) over j <= i, (T, T)."""
+    seen = np.tri(length)
+    return seen / seen.sum(-1, keepdims=True)
+
+
+def leading_gradient(pi: ArrayLike, parents: ArrayLike, *, beta0: float = 1.0) -> Floats:
+    """Return the leading term of -dL/dA1 at A1 = 0: beta0 / (S T) E g through the softmax.
+
+    Leading order in beta0 and eps, and for long contexts, where the output is mu.
+    """
+    g = expected_kernel(pi, parents)
+    return through_softmax(beta0 / (np.shape(pi)[-1] * len(g)) * g)
