@@ -135,6 +135,7 @@ def test_settings_of_a_model_that_a_task_has_by_default():
     ("settings", "words"),
     [
         ({"lenght": 3}, "lenght: unknown setting; did you mean 'length'"),
+        ({"engine": "flow"}, "engine: was a field of version 0.1; now sampled is task"),
         ({"eta_x": 3}, "eta_x: unknown setting; did you mean 'eta_z'"),
         ({"steps": 3, "time": 3.0}, "time: belongs to Flow, and the motion here is Steps; give"),
         ({"motion": "flow", "steps": 3}, "steps: belongs to Steps, and the motion here is Flow"),

@@ -67,13 +67,17 @@ def test_measures_are_those_of_attention():
     params = model.init(jax.random.key(0), TASK, ())
     found = TaskLearner(TASK, model).capture((), params, PROBE)
     attention = np.asarray(found["attention"])  # layer sequence head query key
+    tokens, position = np.asarray(PROBE.inputs), np.arange(attention.shape[-1])
+    lags = position[:, None] - position
     for layer in range(2):
         for head in range(2):
             maps = attention[layer, :, head]
             expected = {
                 "previous_mass": np.asarray([np.diag(m, -1).sum() / 10 for m in maps]).mean(),
                 "sink_mass": maps[:, :, 0].mean(),
-                "induction_mass": np.nanmean(places.induction_mass(maps, np.asarray(PROBE.inputs))),
+                "mean_distance": (maps * lags).sum(-1).mean(),
+                "induction_mass": np.nanmean(places.induction_mass(maps, tokens)),
+                "duplicate_mass": np.nanmean(places.duplicate_mass(maps, tokens)),
                 "entropy": -(maps * np.log(np.where(maps > 0, maps, 1))).sum(-1).mean(),
             }
             for name, value in expected.items():

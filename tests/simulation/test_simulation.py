@@ -273,6 +273,19 @@ class Hiding(Task):
         ({"init": "uniform"}, "init: expected arrays by group"),
         ({"init": {"decoder": {"weights": np.zeros((3, 3))}}}, "init: expected shapes"),
         ({"init": {"readout": np.zeros(3)}}, "init: the groups are"),
+        ({"task": Sequences("syn-small", length="inf")}, "length: a Transformer reads tokens"),
+        (
+            {"model": Transformer(dropout=0.1), "motion": Flow(1.0), **WHOLE},
+            "dropout: a flow has no steps to draw it at",
+        ),
+        (
+            {"record": Record(evaluate={"more": MarkovChains(3, 8)})},
+            "evaluate: more has 3 tokens and 3 outputs, the model 2 and 2",
+        ),
+        (
+            {"record": Record(evaluate={"long": MarkovChains(2, 16)})},
+            "evaluate: long has 16 positions, the model learns 8",
+        ),
     ],
 )
 def test_bad_runs_are_refused_when_made(fields, words):
@@ -290,7 +303,12 @@ def test_bad_runs_are_refused_when_made(fields, words):
         ({"record": Record(at=(0, 200))}, "at: 200 is after the last step 7"),
         ({"gradient": Population()}, "gradient: MarkovChains has no population"),
         ({"motion": Steps(2, {"attention": "adam"})}, "optimizer: missing for the group"),
+        ({"motion": Steps(2, {"attn": "adam"})}, "optimizer: the groups are attention, decoder"),
+        ({"motion": Steps(2, reset_moments=True)}, "reset_moments: MarkovChains has no passes"),
         ({"loss": "task"}, "loss: MarkovChains has no loss of its own"),
+        ({"loss": "square"}, "loss: 'square' of outputs (8, 8, 2) takes targets (8, 8, 2), the"),
+        ({"loss": "logistic"}, "the task has (8, 8); take another loss, or a model that predicts"),
+        ({"task": Sequences("syn-small", length=8)}, "takes targets (8, 8), the task has (8,); t"),
     ],
 )
 def test_bad_runs_that_only_shapes_tell_are_refused_before_they_start(fields, words):
@@ -312,7 +330,10 @@ def test_bad_runs_that_only_shapes_tell_are_refused_before_they_start(fields, wo
         ({"task": Sequences("syn-small", length=8), **WHOLE}, "gradient: the population of seq"),
         ({"learning_rate": {"query": 1.0}}, "learning_rate: the groups are decoder, attention"),
         ({"eta_y": None, "eta_z": None}, "learning_rate: no group moves"),
+        ({"motion": Steps(3, {"decoder": "sgd"})}, "optimizer: missing for the group 'attention'"),
+        ({"motion": Steps(3, {"value": "sgd"})}, "optimizer: the groups are decoder, attention"),
         ({"record": Record("weights")}, "what: 'weights' cannot be recorded"),
+        ({"record": Record("parameters")}, "what: 'parameters' cannot be recorded; the exact path"),
         ({"record": Record(evaluate={"b": Sequences("syn-small")})}, "evaluate: the exact path"),
     ],
 )

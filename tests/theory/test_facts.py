@@ -199,12 +199,19 @@ def test_runs_that_a_theory_does_not_cover_are_refused():
 
 
 def test_predictions_of_sequence_classes_do_not_import_jax():
+    """Other theories are given what the trainer draws: data and start of each seed."""
     code = (
         "import sys, attnlab\n"
+        "from attnlab.papers.joma.model import Joint\n"
         "run = attnlab.Simulation('syn-small', eta_y=[1.0, 2.0], motion=attnlab.Flow(10.0))\n"
         "for theory in ('printed', 'corrected', 'sgd'):\n"
         "    attnlab.predict(run, theory=theory)\n"
         "attnlab.predict('syn-small', steps=10, theory='sgd')\n"
+        "free = attnlab.Extended(normalization='none')\n"
+        "attnlab.predict(run, model=free, theory='polarisation-class')\n"
+        "joint = attnlab.Simulation('joma-toy:classes=6', Joint(scale=0.0), motion=run.motion)\n"
+        "for theory in ('joma-stationary', 'joma', 'joma-moving'):\n"
+        "    attnlab.predict(joint, theory=theory)\n"
         "print(sorted({'jax', 'jaxlib', 'optax', 'diffrax', 'torch'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

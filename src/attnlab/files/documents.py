@@ -99,7 +99,7 @@ def within(where: str, key: object) -> str:
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The nearest known word and the whole list, as the end of an error message."""
-    known = list(known)
+    known = list(dict.fromkeys(known))
     near = difflib.get_close_matches(str(word), known, n=1)
     listing = f"known: {', '.join(known)}"
     return f"did you mean {near[0]!r}? ({listing})" if near else listing

@@ -97,10 +97,10 @@ class Model(Named, ABC):
         `precision` is that of matrix products; a model may use bfloat16 for its largest arrays
         where it says so.
         """
-        from attnlab.models.losses import LOSSES, mean_loss
+        from attnlab.models.losses import losses_of, mean_loss
 
         outputs, _ = self.apply(params, batch.inputs, key=key)
-        return mean_loss(LOSSES[loss](outputs, batch.target), batch)
+        return mean_loss(losses_of(loss, outputs, batch.target), batch)
 
     def near(self, params: Params, batch: Batch) -> tuple[Params, Batch]:
         """Return the parameters that a training step on this batch reads, and the batch for them.

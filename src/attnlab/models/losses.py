@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.files.errors import InputError
 from attnlab.models.base import OutputLoss
 from attnlab.tasks.base import Batch
 
@@ -42,6 +43,19 @@ LOSSES: dict[OutputLoss, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "square": square,
     "logistic": logistic,
 }
+
+
+def losses_of(loss: OutputLoss, outputs: jax.Array, target: jax.Array) -> jax.Array:
+    """Return the named loss of each prediction; refuse targets that do not fit the outputs."""
+    labels = loss == "cross_entropy" and jnp.issubdtype(target.dtype, jnp.integer)
+    wanted = outputs.shape[:-1] if labels else outputs.shape
+    if target.shape != wanted:
+        raise InputError(
+            f"loss: {loss!r} of outputs {outputs.shape} takes targets {wanted}, the task has "
+            f"{target.shape}; take another loss, or a model that predicts as often "
+            "(Transformer.readout)"
+        )
+    return LOSSES[loss](outputs, target)
 
 
 def mean_loss(losses: jax.Array, batch: Batch) -> jax.Array:

@@ -5,6 +5,7 @@ The settings are here and import without JAX; `transformer_math` computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -148,6 +149,26 @@ class Transformer(Model):
     def fixed(self) -> tuple[str, ...]:
         """The embedding, where it is not trained."""
         return ("embedding",) if self.embedding == "orthonormal" else ()
+
+    def check(self, run: Any) -> None:
+        """Refuse tasks without positions, dropout in a flow, and other tasks that do not fit."""
+        length = getattr(run.task, "length", 0)
+        if length == math.inf:
+            raise InputError("length: a Transformer reads tokens, T of them; give a finite length")
+        if self.dropout and run.clock == "time":
+            raise InputError("dropout: a flow has no steps to draw it at; take dropout=0")
+        bounded = self.positions in ("learned", "relative")
+        for name, other in run.record.evaluate.items():
+            if other.vocab_size != run.task.vocab_size or other.outputs != run.task.outputs:
+                raise InputError(
+                    f"evaluate: {name} has {other.vocab_size} tokens and {other.outputs} outputs, "
+                    f"the model {run.task.vocab_size} and {run.task.outputs}; take as many"
+                )
+            if bounded and other.length > length:
+                raise InputError(
+                    f"evaluate: {name} has {other.length} positions, the model learns {length}; "
+                    "take fewer, or positions='rotary'"
+                )
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Return the parameters at the start; those of layers have a leading axis (L, ...)."""

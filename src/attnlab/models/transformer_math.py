@@ -193,6 +193,7 @@ def is_fused(model: Transformer, params: Params, batch: Batch, loss: OutputLoss)
         and jnp.issubdtype(batch.target.dtype, jnp.integer)
         and batch.mask is None
         and batch.weight is None
+        and batch.target.shape == batch.inputs.shape[: 1 if model.readout == "last" else 2]
         and not (model.tied and model.embedding == "one-hot")
         and len(_decoder(model, params)[0]) >= losses.VOCABULARY_TILE
     )

@@ -19,6 +19,7 @@ from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import Named
 from attnlab.models.base import LossName, Model, Params, Precision
+from attnlab.simulation.rates import require_groups
 from attnlab.tasks.base import Batch, Task
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 LOSS, MEAN_LOSS, PARAMETERS = "loss", "train_loss", "parameters"
 PER_HEAD = ("layer", "head")
-MEASURES = ("entropy", "previous_mass", "sink_mass", "induction_mass")
+MEASURES = (
+    *("entropy", "previous_mass", "sink_mass", "mean_distance"),
+    *("induction_mass", "duplicate_mass"),
+)
 COPIES = {"step": 5, "time": 12}  # of the parameters: gradient, moments, update; stages of a solver
 
 
@@ -180,9 +184,8 @@ class Learner(Named, ABC):
         if not isinstance(given, Mapping) or not given:
             raise InputError(f"init: expected arrays by group, or a result, got {given!r}")
         shapes = run_shapes(run, given=False).start
+        require_groups("init", given, shapes)
         for name, group in given.items():
-            if name not in shapes:
-                raise InputError(f"init: the groups are {', '.join(shapes)}, got {name!r}")
             wanted, found = (jax.tree.map(np.shape, of) for of in (shapes[name], group))
             if wanted != found:
                 raise InputError(
@@ -360,9 +363,9 @@ class TaskLearner(Learner):
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return the probe's loss, what the model captures, and measures of it.
 
-        Of attention: entropy, attention to the previous and to the first position and, where
-        inputs are tokens, induction, as means over the probe by layer and head. Of reference
-        rules: their loss, and KL(rule || model).
+        Of attention: entropy, attention to the previous and to the first position, mean distance
+        and, where inputs are tokens, induction and attention to duplicates, as means over the probe
+        by layer and head. Of reference rules: their loss, and KL(rule || model).
         """
         import jax.numpy as jnp
 
@@ -388,6 +391,7 @@ class TaskLearner(Learner):
             "entropy": maps.entropy(attention),
             "previous_mass": places.previous_mass(attention),
             "sink_mass": places.sink_mass(attention, (1,))[..., 0],
+            "mean_distance": places.mean_distance(attention),
         }
         tokens = probe.inputs
         if getattr(tokens, "ndim", 0) == 2 and jnp.issubdtype(tokens.dtype, jnp.integer):
@@ -398,6 +402,7 @@ class TaskLearner(Learner):
                 tokens.reshape(shape), (*attention.shape[:-2], tokens.shape[1])
             )
             rows["induction_mass"] = places.induction_mass(attention, beside)
+            rows["duplicate_mass"] = places.duplicate_mass(attention, beside)
         over = tuple(i for i, dim in enumerate(dims[:-1]) if dim not in PER_HEAD)
         return {name: jnp.nanmean(value, axis=over) for name, value in rows.items()}
 
@@ -439,7 +444,10 @@ def _last_parameters(result: xr.Dataset) -> Params:
         else:
             found[group] = last.values
     if not found:
-        raise InputError("init: the result has no parameters; record what=('parameters', ...)")
+        raise InputError(
+            "init: the result has no parameters; record what='parameters' (on sequence classes "
+            "with exact=False)"
+        )
     return found
 
 

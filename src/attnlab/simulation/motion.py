@@ -6,7 +6,7 @@ The gradient's source and the motion are two independent choices.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -15,6 +15,7 @@ import numpy as np
 from attnlab.defaults import BATCH_SIZE, STEPS
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.recipe import Named, own_fields, read_dataclass
+from attnlab.simulation.rates import require_groups
 
 if TYPE_CHECKING:
     import jax
@@ -243,8 +244,10 @@ class Motion(Named, ABC):
         """True if two programs may run at once on a processor."""
         return True
 
-    def optimizers(self, groups: Sequence[str], momentum: float) -> dict[str, Optimizer]:
-        """Return the optimizers of these groups, none in a flow.
+    def optimizers(
+        self, moving: Sequence[str], groups: Collection[str], momentum: float
+    ) -> dict[str, Optimizer]:
+        """Return the optimizers of the groups that move, none in a flow.
 
         momentum: of an sgd that was given none.
         """
@@ -306,14 +309,17 @@ class Steps(Motion):
     def check(self, dtype: str) -> None:
         """Accept every dtype."""
 
-    def optimizers(self, groups: Sequence[str], momentum: float) -> dict[str, Optimizer]:
-        """Return the optimizers of these groups."""
+    def optimizers(
+        self, moving: Sequence[str], groups: Collection[str], momentum: float
+    ) -> dict[str, Optimizer]:
+        """Return the optimizers of the groups that move."""
         given = self.optimizer
         by_group = given if isinstance(given, dict) else dict.fromkeys(groups, given)
-        for name in groups:
+        require_groups("optimizer", by_group, groups)
+        for name in moving:
             if name not in by_group:
                 raise InputError(f"optimizer: missing for the group {name!r}; give one for each")
-        return {name: by_group[name].with_momentum(momentum) for name in groups}
+        return {name: by_group[name].with_momentum(momentum) for name in moving}
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,9 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
     groups: those that move, for shapes alone: the grid is made with the names of the groups.
     """
     record, motion = run.record, run.motion
+    if motion.reset_moments and not run.learner.pass_steps(run):
+        kind = type(run.task).__name__
+        raise InputError(f"reset_moments: {kind} has no passes over its data; leave it out")
     return Plan(
         learner=run.learner,
         size=run.gradient.size,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -241,9 +241,8 @@ def rates_by_group(given: Any, groups: Sequence[str], fixed: Sequence[str]) -> d
     """Return the learning rate of each group; None for fixed ones."""
     if not isinstance(given, Mapping):
         return {name: None if name in fixed else given for name in groups}
+    require_groups(NAME, given, groups)
     for name in given:
-        if name not in groups:
-            raise InputError(f"{NAME}: the groups are {', '.join(groups)}, got {name!r}")
         if name in fixed and given[name] is not None:
             raise InputError(f"{NAME}: the group {name!r} is fixed by the model; give None")
     for name in groups:
@@ -252,6 +251,13 @@ def rates_by_group(given: Any, groups: Sequence[str], fixed: Sequence[str]) -> d
     if all(given.get(name) is None for name in groups):
         raise InputError(f"{NAME}: no group moves; give a number to one of {', '.join(groups)}")
     return {name: given.get(name) for name in groups}
+
+
+def require_groups(field_name: str, given: Iterable[str], groups: Collection[str]) -> None:
+    """Refuse names that are not groups of the parameters."""
+    for name in given:
+        if name not in groups:
+            raise InputError(f"{field_name}: the groups are {', '.join(groups)}, got {name!r}")
 
 
 def seeds_document(seeds: Sequence[int]) -> int | list[int]:

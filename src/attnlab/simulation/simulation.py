@@ -22,7 +22,7 @@ from attnlab.models.base import LossName, Model
 from attnlab.models.sequence import SequenceModel
 from attnlab.simulation.fields import Path, Setting, find_setting, settings_of, with_settings
 from attnlab.simulation.labels import classes_of
-from attnlab.simulation.learner import Learner, TaskLearner
+from attnlab.simulation.learner import PARAMETERS, Learner, TaskLearner
 from attnlab.simulation.motion import Batches, Gradient, Motion, Optimizer, Population, Steps
 from attnlab.simulation.rates import (
     NAME,
@@ -33,6 +33,7 @@ from attnlab.simulation.rates import (
     as_seeds,
     make_grid,
     rates_by_group,
+    require_groups,
 )
 from attnlab.simulation.rates import rate_document as rate_document
 from attnlab.simulation.record import EXACT_NAMES, Record
@@ -175,6 +176,8 @@ class Simulation:
         self.motion.check(self.dtype)
         put("seeds", tuple(as_seeds(self.seeds).tolist()))
         self._put_rates(put)
+        if self.symbols:  # of other models the groups are known when a run begins
+            _ = self.optimizers
         of_sequences = isinstance(self.task, Sequences) and self.gradient.size is None
         if of_sequences and not (self.task.infinite or self.task.training_set):
             raise InputError(
@@ -195,7 +198,8 @@ class Simulation:
         if self.is_exact:
             for name in self.record.what or ():
                 if name not in EXACT_NAMES:
-                    hint = did_you_mean(name, EXACT_NAMES)
+                    general = "the exact path has none; take exact=False"
+                    hint = general if name == PARAMETERS else did_you_mean(name, EXACT_NAMES)
                     raise InputError(f"what: {name!r} cannot be recorded; {hint}")
         if self.record.evaluate and (self.is_exact or self.model is None):
             kind = "the exact path" if self.is_exact else "a learner"
@@ -213,10 +217,7 @@ class Simulation:
             raise InputError(f"{NAME}: missing; give one number, or a mapping of groups to numbers")
         if given is not None and self.symbols:
             by_group = given if isinstance(given, Mapping) else dict.fromkeys(self.symbols, given)
-            for group in by_group:
-                if group not in self.symbols:
-                    known = ", ".join(self.symbols)
-                    raise InputError(f"{NAME}: the groups are {known}, got {group!r}")
+            require_groups(NAME, by_group, self.symbols)
             for group, symbol in self.symbols.items():
                 put(symbol, by_group.get(group, getattr(self, symbol)))
             put(NAME, None)
@@ -314,7 +315,9 @@ class Simulation:
     @property
     def optimizers(self) -> dict[str, Optimizer]:
         """The optimizers of the groups that move; none in a flow."""
-        found: dict[str, Optimizer] = self.motion.optimizers(self.grid.moving, self._momentum)
+        groups = self.symbols or self.learner.groups(self)
+        momentum = getattr(self.task, "momentum", 0.0)
+        found: dict[str, Optimizer] = self.motion.optimizers(self.grid.moving, groups, momentum)
         return found
 
     @property
@@ -322,10 +325,6 @@ class Simulation:
         """Momentum of the optimizers; 0 where groups that move differ in it."""
         found = {of.momentum or 0.0 for of in self.optimizers.values()}
         return found.pop() if len(found) == 1 else 0.0
-
-    @property
-    def _momentum(self) -> float:
-        return getattr(self.task, "momentum", 0.0)
 
     @cached_property
     def record_steps(self) -> NDArray[Any]:
@@ -529,7 +528,11 @@ def setting_named(
     bases = {home: BASES[home] for home in ("model", "motion", "gradient")}
     if isinstance(parts["model"], SequenceModel):
         bases["model"] = SequenceModel
-    return find_setting(name, kinds, bases, also)
+    try:
+        return find_setting(name, kinds, bases, also)
+    except InputError:
+        refuse_old({name: None})
+        raise
 
 
 def refuse_old(document: Mapping[str, Any]) -> None:
