@@ -337,8 +337,9 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     def made(measure: Measure) -> Claim:
         told = inspect.getdoc(measure) or ""
         first, _, rest = told.partition("\n\n")
-        own = {"statement": first.removesuffix("."), "how": rest}
-        words = {"how": told} if "statement" in fields else own
+        words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
+        if "statement" in fields:
+            words = {"how": told}
         return Claim(id=id, relation=relation, measure=measure, **words, **fields)
 
     return made
