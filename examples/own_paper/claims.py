@@ -14,7 +14,6 @@ CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
 
 @claim(
     "own-paper-square",
-    r"At first $z$ grows as $\eta_Y \eta_Z t^2$",
     LEADING,
     sources="Own Paper",
     tolerance=0.05,
@@ -23,15 +22,21 @@ CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
     figure="early",
 )
 def square(case):
-    """Train the flow from zero; compare z at the end, over its largest entry."""
+    r"""At first $z$ grows as $\eta_Y \eta_Z t^2$.
+
+    Train the flow from zero; compare z at the end, over its largest entry.
+    """
     run = Simulation(case.classes, motion=Flow(case.steps), eta_y=case.eta_y, eta_z=case.eta_z)
     found = simulate(run, progress=False), predict(run, theory=Early())
     z, said = (of["attention_logits"].isel(time=-1) for of in found)
     return Check("z at the end", said, z, training=True)
 
 
-@claim("own-paper-distinct-first", "Distinct tokens gain", ABOVE, sources="Own Paper", case=CASE)
+@claim("own-paper-distinct-first", ABOVE, sources="Own Paper", case=CASE)
 def distinct_first(case):
-    """Compare the pushes on distinct tokens with 0, and the negative of that on the common one."""
+    """Distinct tokens gain.
+
+    Compare the pushes on distinct tokens with 0, and the negative of that on the common one.
+    """
     push = early_push(case)[0]
     return [Check("distinct", 0.0, push[1:]), Check("common", 0.0, -push[:1])]

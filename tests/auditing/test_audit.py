@@ -166,9 +166,12 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
     assert simulation_of(simulation)[0] == simulation
 
 
-@claim("common-lose", statement="Common tokens lose", relation=BELOW)
+@claim("common-lose", relation=BELOW)
 def common_lose(trial):
-    """Check that z of the common tokens is below 0 at the end, where there is a trial to read."""
+    """Common tokens lose.
+
+    Check that z of the common tokens is below 0 at the end, where there is a trial to read.
+    """
     assert isinstance(trial, Trial)
     common = formulas.token_roles(trial).common
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)

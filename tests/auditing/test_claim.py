@@ -10,15 +10,13 @@ from attnlab.theory.relation import BELOW
 
 
 @claim(
-    "one-below-two",
-    sources=("here", "there"),
-    statement=r"$1 \le 2$, always",
-    relation=BELOW,
-    code=["h"],
-    number="{:.1f} of it",
+    "one-below-two", sources=("here", "there"), relation=BELOW, code=["h"], number="{:.1f} of it"
 )
 def one_below_two(case):
-    """Compare 2 with 1.
+    r"""$1 \le 2$,
+    always.
+
+    Compare 2 with 1.
     Only the order counts.
     """
     return Measurement(Check("one", 2.0, 1.0), number=0.5)

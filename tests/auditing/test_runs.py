@@ -28,14 +28,16 @@ def long_enough(found):
 @claim(
     "loss-falls",
     sources=("here", "there"),
-    statement="The loss falls",
     relation=BELOW,
     hypotheses=[long_enough],
     reading="as we know it",
     runs={"long": lambda: flow(4.0), "short": lambda: flow(2.0)},
 )
 def loss_falls(found):
-    """Compare the last loss with the first, in both runs."""
+    """The loss falls.
+
+    Compare the last loss with the first, in both runs.
+    """
     losses = {name: of["loss"].isel(seed=0).values for name, of in found.items()}
     return [
         Check(f"last loss, {name}", loss[0], loss[-1], training=True)
@@ -43,24 +45,21 @@ def loss_falls(found):
     ]
 
 
-@claim(
-    "shared", sources="here", statement="The same", relation=EQUAL, runs={"same": lambda: flow(2.0)}
-)
+@claim("shared", sources="here", relation=EQUAL, runs={"same": lambda: flow(2.0)})
 def shared(found):
-    """Look at a run that another claim has trained."""
+    """The same.
+
+    Look at a run that another claim has trained.
+    """
     return [Check("records", 101.0, found["same"].sizes["time"])]
 
 
-@claim(
-    "halves",
-    sources="here",
-    statement="$1 < 2$ and $2 < 1$",
-    relation=BELOW,
-    runs={},
-    in_parts=True,
-)
+@claim("halves", sources="here", relation=BELOW, runs={}, in_parts=True)
 def halves(found):
-    """Compare numbers; nothing is trained."""
+    """$1 < 2$ and $2 < 1$.
+
+    Compare numbers; nothing is trained.
+    """
     assert found == {}
     return [Check("first", 2.0, 1.0), Check("second", 1.0, 2.0)]
 
@@ -124,9 +123,12 @@ from attnlab.auditing import claim
 from attnlab.theory import Check
 from attnlab.theory.relation import BELOW
 
-@claim("made-part", sources="here", statement="$1 < 2$", relation=BELOW, runs={}, in_parts=True)
+@claim("made-part", sources="here", relation=BELOW, runs={}, in_parts=True)
 def part(found):
-    """Compare numbers."""
+    """$1 < 2$.
+
+    Compare numbers.
+    """
     return [Check("first", 2.0, 1.0), Check("second", 1.0, 2.0)]
 '''
 

@@ -164,24 +164,25 @@ from attnlab.tasks.classes import from_preset
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import BELOW
 CASE = Case(from_preset("syn-small"), 1.0, 1.0, 1.0)
-@claim("one-below-two", statement="$1 < 2$", relation=BELOW, {source} case=CASE)
+@claim("one-below-two", relation=BELOW, {source} case=CASE)
 def one_below_two(case):
     {docstring}
     return Measurement(Check("one", 2.0, {measured}))
 """
 
 
-def claims(source='sources="here",', docstring='"""Compare."""', measured="1.0"):
+def claims(source='sources="here",', docstring='"""$1 < 2$.\n\n    Compare."""', measured="1.0"):
     text = CLAIMS.format(source=source, docstring=docstring, measured=measured)
     return {"code": {"claims": text}, "claims": [{"section": "One", "modules": ["claims"]}]}
 
 
 def test_claims_are_documented(made):
     wanted = "claims have id, source and docstring: claims"
-    assert made(wanted, **claims()).standing == "passed"
+    assert made(wanted, **claims()).note == "1 claims"
     for parts, words in (
         (claims(source=""), "one-below-two: has no source; write a source"),
-        (claims(docstring=""), "one-below-two: has no docstring; write a docstring"),
+        (claims(docstring=""), "one-below-two: write a docstring of two paragraphs"),
+        (claims(docstring='"""Compare."""'), "one-below-two: write a docstring of two"),
         (claims() | {"code": {"claims": ""}}, "claims has no claim; take it out of paper.yaml"),
     ):
         found = made(wanted, **parts)

@@ -65,9 +65,12 @@ from attnlab.theory import Check
 from attnlab.theory.relation import BELOW
 
 
-@claim("one-below-two", sources="here", statement="$1 < 2$", relation=BELOW, case=WEAK)
+@claim("one-below-two", sources="here", relation=BELOW, case=WEAK)
 def one_below_two(case):
-    """Compare 2 with 1."""
+    """$1 < 2$.
+
+    Compare 2 with 1.
+    """
     return Measurement(Check("one", 2.0, 1.0), number=0.123456)
 '''
 

@@ -44,6 +44,11 @@ def test_what_has_no_value_stays_without():
     assert np.isnan(power([1, 2], [1, 0]))
 
 
+def test_one_seed_has_no_error(recwarn):
+    of = mean(xr.DataArray([2.0], dims="seed"))
+    assert of.value == 2 and np.isnan(of.error) and not recwarn
+
+
 def test_estimates_are_shown_with_their_error():
     estimate = Estimate(0.12345, 0.0312, 8)
     assert str(estimate) == "0.123 ± 0.03"

@@ -1,13 +1,14 @@
 """Recipes: what is read, and how what is wrong is named."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from attnlab.files.recipe import as_value, read_recipe
+from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named, as_value, read_recipe
 
 
 @dataclass(frozen=True)
@@ -153,3 +154,20 @@ def test_values_that_nothing_could_hold(changes, message):
 def test_values_need_not_come_from_a_file():
     document = {"about": "x", "rate": 2, "engine": {"name": "flow"}}
     assert as_value("", document, Recipe).rate == 2.0
+
+
+class Vehicle(Named):
+    """A base for `test_a_name_of_two_classes_is_refused`."""
+
+
+def test_a_name_of_two_classes_is_refused():
+    def made(name, module, width):
+        fields = [("width", int, field(default=width))]
+        return make_dataclass(name, fields, bases=(Vehicle,), namespace={"__module__": module})
+
+    kinds = made("Cart", "one", 1), made("Cart", "two", 2), made("Boat", "two", 3)
+    with pytest.raises(InputError, match=r"'cart' is both one.Cart and two.Cart; rename"):
+        as_value("vehicle", {"name": "cart"}, Vehicle)
+    assert as_value("vehicle", {"name": "boat"}, Vehicle) == kinds[-1]()
+    again = made("Boat", "two", 4)  # as a notebook defines its class again
+    assert as_value("vehicle", {"name": "boat"}, Vehicle) == again()

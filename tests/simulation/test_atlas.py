@@ -66,7 +66,7 @@ class Selection(Task):
 
 
 @dataclass(frozen=True)
-class CrossAttention(Model):
+class FixedValues(Model):
     """f = v^T X^T softmax(X W z), v fixed."""
 
     dims: ClassVar = {"attention": ("sequence", "token")}
@@ -103,7 +103,7 @@ def test_max_margin():
     """Equal scores: every sequence selects its best token, W goes to the max-margin direction."""
     result = trained(
         Selection(),
-        CrossAttention(),
+        FixedValues(),
         motion=Steps(800, normalised),
         gradient=Population(),
         learning_rate=0.1,
@@ -347,7 +347,7 @@ class Forest(Task):
 
 
 @dataclass(frozen=True)
-class Reduced(Model):
+class TwoMatrices(Model):
     """z_i = softmax(A1_i) e_s; f = softmax_i(e_{s_T}^T A2 z_i) e_s."""
 
     dims: ClassVar = {"first_attention": ("query", "key")}
@@ -369,7 +369,7 @@ def test_causal_structure():
     rates = {"first": Piecewise((0, 30), (150.0, 0.0)), "second": Piecewise((0, 30), (0.0, 5.0))}
     result = trained(
         Forest(),
-        Reduced(),
+        TwoMatrices(),
         motion=Steps(40),
         gradient=Batches(512),
         learning_rate=rates,
@@ -388,7 +388,7 @@ def test_causal_structure():
 
 @pytest.mark.parametrize(
     "kind",
-    [Selection, CrossAttention, ValueSoftmax, SeparateHeads, Minimal, SinkFlow, Forest, Reduced],
+    [Selection, FixedValues, ValueSoftmax, SeparateHeads, Minimal, SinkFlow, Forest, TwoMatrices],
 )
 def test_a_paper_brings_little(kind):
     assert len(inspect.getsource(kind).splitlines()) <= 40

@@ -163,8 +163,8 @@ class Claim:
 
     Parameters
     ----------
-    id, statement, relation : str, str, Relation
-        As in `claim`.
+    id, statement, how, relation : str, str, str, Relation
+        As in `claim`; `how` it is tested.
     measure : callable
         How it is tested: a function of the results of its runs, or of a case.
     sources : str or sequence of str, optional
@@ -204,6 +204,7 @@ class Claim:
 
     id: str
     statement: str
+    how: str
     relation: Relation
     measure: Measure = field(repr=False)
     sources: Sequence[str] = ()  # one text may be given by itself
@@ -226,6 +227,8 @@ class Claim:
     recorded: OnRecord = OnRecord()
 
     def __post_init__(self) -> None:
+        for name in ("statement", "how"):
+            object.__setattr__(self, name, " ".join(getattr(self, name).split()))
         for name in ("sources", "hypotheses", "code"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
@@ -236,11 +239,6 @@ class Claim:
     def plain(self) -> str:
         """The statement in plain text, for a terminal."""
         return plain(self.statement)
-
-    @property
-    def how(self) -> str:
-        """Description of the test: the docstring of `measure`, in one paragraph."""
-        return " ".join((inspect.getdoc(self.measure) or "").split())
 
     @property
     def test_file(self) -> str:
@@ -295,8 +293,11 @@ class Claim:
         return sentence
 
 
-def claim(id: str, statement: str, relation: Relation, **fields: Any) -> Callable[[Measure], Claim]:
-    """Make a claim of the function below: it measures, and its docstring says how.
+def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Claim]:
+    r"""Make a claim of the function below: it measures, and its docstring says what and how.
+
+    The first paragraph of the docstring is the statement, in one sentence, with its formulas in
+    LaTeX between dollars; the rest says how it is tested.
 
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
     is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
@@ -306,12 +307,11 @@ def claim(id: str, statement: str, relation: Relation, **fields: Any) -> Callabl
     ----------
     id : str
         The name of the claim in commands.
-    statement : str
-        The statement, in one sentence, with its formulas in LaTeX between dollars.
     relation : Relation
         How its sign is read.
     **fields
-        The other fields of a `Claim`, which explains them.
+        The other fields of a `Claim`, which explains them. With `statement` among them, all of the
+        docstring says how it is tested.
 
     Returns
     -------
@@ -323,17 +323,26 @@ def claim(id: str, statement: str, relation: Relation, **fields: Any) -> Callabl
     >>> from attnlab.auditing import claim
     >>> from attnlab.theory import Check
     >>> from attnlab.theory.relation import BELOW
-    >>> @claim("one-below-two", statement="$1 < 2$", relation=BELOW, runs={})
+    >>> @claim("one-below-two", relation=BELOW, runs={})
     ... def one_below_two(found):
-    ...     \"\"\"Compare 2 with 1.\"\"\"
+    ...     \"\"\"$1 < 2$.
+    ...
+    ...     Compare 2 with 1.
+    ...     \"\"\"
     ...     return [Check("one", 2.0, 1.0)]
-    >>> one_below_two.how
-    'Compare 2 with 1.'
+    >>> one_below_two.statement, one_below_two.how
+    ('$1 < 2$', 'Compare 2 with 1.')
     """
 
-    return lambda measure: Claim(
-        id=id, statement=statement, relation=relation, measure=measure, **fields
-    )
+    def made(measure: Measure) -> Claim:
+        told = inspect.getdoc(measure) or ""
+        first, _, rest = told.partition("\n\n")
+        words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
+        if "statement" in fields:
+            words = {"how": told}
+        return Claim(id=id, relation=relation, measure=measure, **words, **fields)
+
+    return made
 
 
 def claims_in(module: ModuleType) -> tuple[Claim, ...]:

@@ -338,8 +338,8 @@ def samples(name: str) -> str:
 
 
 def claims_documented(paper: Paper, module: str) -> str:
-    """Check that each claim of a module has an id of its own, a source, a statement and a docstring
-    that says how it is tested."""
+    """Check that each claim of a module has an id of its own, a source and a docstring with the
+    statement and how it is tested."""
     found = claims_in(paper.load(module))
     assert found, f"{module} has no claim; take it out of paper.yaml"
     every = Counter(claim.id for claim in claims_of(paper.name))
@@ -349,8 +349,10 @@ def claims_documented(paper: Paper, module: str) -> str:
         assert every[claim.id] == 1, f"{claim.id}: {every[claim.id]} claims have this id; rename"
         owner = owners.get(claim.id)
         assert owner is None, f"{claim.id}: {owner} has a claim of this id; rename it"
-        for key, noun in (("statement", "statement"), ("sources", "source"), ("how", "docstring")):
-            assert getattr(claim, key), f"{claim.id}: has no {noun}; write a {noun}"
+        assert claim.sources, f"{claim.id}: has no source; write a source"
+        assert claim.statement and claim.how, (
+            f"{claim.id}: write a docstring of two paragraphs: the statement, and how it is tested"
+        )
     return f"{len(found)} claims"
 
 

@@ -27,7 +27,9 @@ PRESET = PRESETS[0]  # of examples in help texts
 PICTURES = (".png", ".pdf", ".svg")
 FIGURES = tuple(offered("figures"))
 WITH_FIGURES = tuple(dict.fromkeys(name.partition("/")[0] for name in FIGURES))
-PARTS = (*WITH_FIGURES, *(name.partition("/")[2] for name in FIGURES), "audit", "report", *FIGURES)
+_SHORT = [name.partition("/")[2] for name in FIGURES]
+_OWN = [name for name in _SHORT if _SHORT.count(name) == 1]  # of one paper alone
+PARTS = (*WITH_FIGURES, *_OWN, "audit", "report", *FIGURES)
 # The words that a shell completes, by the name of the parameter.
 COMPLETED = {"given": PRESETS, "theory": THEORIES, "paper": PAPERS, "what": PAPERS, "parts": PARTS}
 HELP_WORDS = {

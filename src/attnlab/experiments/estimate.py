@@ -94,7 +94,8 @@ class Share(Estimate):
 def jackknife(statistic: Callable[[xr.DataArray], float], values: xr.DataArray) -> Estimate:
     """`statistic` of all seeds, and its standard error by leaving out one seed at a time.
 
-    For a mean this is the ordinary standard error; it serves slopes and crossings just as well.
+    For a mean this is the ordinary standard error; it serves slopes and crossings just as well. One
+    seed has no error: NaN.
 
     Parameters
     ----------
@@ -109,6 +110,8 @@ def jackknife(statistic: Callable[[xr.DataArray], float], values: xr.DataArray) 
         With its error.
     """
     n = values.sizes["seed"]
+    if n == 1:
+        return Estimate(float(statistic(values)), math.nan, n)
     without = np.array(
         [statistic(values.isel(seed=np.arange(n) != left_out)) for left_out in range(n)]
     )

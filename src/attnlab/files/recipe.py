@@ -84,13 +84,19 @@ class Named:
     def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
         """Return the classes that can stand in for this base, by name.
 
-        wanted: import no more than it takes to know this one.
+        wanted: import no more than it takes to know this one, and refuse it where two modules have
+        a class of this name: which of them is meant must not depend on what is imported.
         """
-        found: dict[str, type[Self]] = {}
+        found: dict[str, type[Self]] = {cls.called(): cls} if is_dataclass(cls) else {}
         for kind in cls.__subclasses__():
-            found.update(kind.kinds())
-        if is_dataclass(cls):
-            found[cls.called()] = cls
+            for name, of in kind.kinds(wanted).items():
+                other = found.get(name, of)
+                if name == wanted and other.__module__ != of.__module__:
+                    raise InputError(
+                        f"name: {wanted!r} is both {other.__module__}.{other.__qualname__} and "
+                        f"{of.__module__}.{of.__qualname__}; rename the class that is yours"
+                    )
+                found[name] = of
         return found
 
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from attnlab.files.recipe import Named
-from attnlab.shelf.papers import import_offered
+from attnlab.shelf.papers import import_offered, offered
 
 if TYPE_CHECKING:
     import jax
@@ -43,9 +43,9 @@ class Model(Named, ABC):
 
         for name in dir(shipped):
             getattr(shipped, name)  # a class is known once it is imported
-        if cls is Model and wanted not in super().kinds():
-            import_offered("models")
-        return super().kinds()
+        if cls is Model and (wanted in offered("models") or wanted not in super().kinds()):
+            import_offered("models", wanted)
+        return super().kinds(wanted)
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:

@@ -479,9 +479,13 @@ def offered(kind: Offer) -> dict[str, Reference]:
     return dict(shelf().offers[kind])
 
 
-def import_offered(kind: Offer) -> None:
-    """Import what all papers offer of a kind; a broken paper takes no other down."""
-    for offer in offered(kind).values():
+def import_offered(kind: Offer, wanted: str = "") -> None:
+    """Import what papers offer of a kind under the name `wanted`, or all of it where none does.
+
+    A broken paper takes no other down.
+    """
+    offers = offered(kind)
+    for offer in [offers[wanted]] if wanted in offers else offers.values():
         with suppress(InputError):
             offer.load()
 

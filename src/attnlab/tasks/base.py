@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named
-from attnlab.shelf.papers import import_offered
+from attnlab.shelf.papers import import_offered, offered
 
 if TYPE_CHECKING:
     import jax
@@ -60,9 +60,9 @@ class Task(Named):
 
         for name in dir(shipped):
             getattr(shipped, name)  # a class is known once it is imported
-        if cls is Task and wanted not in super().kinds():
-            import_offered("tasks")
-        return super().kinds()
+        if cls is Task and (wanted in offered("tasks") or wanted not in super().kinds()):
+            import_offered("tasks", wanted)
+        return super().kinds(wanted)
 
     @property
     def outputs(self) -> int:

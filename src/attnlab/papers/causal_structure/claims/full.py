@@ -21,7 +21,6 @@ RELEASED = "Causal structure, released code"
 @claim(
     "causal-counts",
     sources=PAPER,
-    statement="The loss comes to that of the count predictor",
     relation=AT_MOST,
     tolerance=0.0,
     runs={},
@@ -32,8 +31,11 @@ RELEASED = "Causal structure, released code"
     training_number="excess {:.4f} nats after 4,000 steps, 0.102 at the start",
 )
 def counts(found: Found) -> Measurement:
-    """Check that at most a tenth of the excess at the start is left after 4,000 steps, and that
-    nothing is, within two errors: chain, S = 3, T = 10, batch 256, 10 seeds on file."""
+    """The loss comes to that of the count predictor.
+
+    Check that at most a tenth of the excess at the start is left after 4,000 steps, and that
+    nothing is, within two errors: chain, S = 3, T = 10, batch 256, 10 seeds on file.
+    """
     of = evidence.read("full")
     end = runs.estimate(of["excess"].isel(step=-1).values)
     start = runs.estimate(of["excess"].isel(step=0).values)
@@ -51,7 +53,6 @@ def counts(found: Found) -> Measurement:
 @claim(
     "causal-order",
     sources="here",
-    statement="From zero W moves first; the parent is the argmax long before it has the mass",
     relation=ABOVE,
     runs={},
     ours=True,
@@ -61,9 +62,12 @@ def counts(found: Found) -> Measurement:
     training_number="attention to the parent {:.3f} when recovery is 1, at step 500",
 )
 def order(found: Found) -> Measurement:
-    """Check that attention has not moved after one step, since the gradient of A_1 and A_2 is 0 at
-    W = 0, and that at the first record at which all 10 seeds on file recover the tree the parent
-    has less than half of the attention that it has in the end."""
+    """From zero W moves first; the parent is the argmax long before it has the mass.
+
+    Check that attention has not moved after one step, since the gradient of A_1 and A_2 is 0 at W =
+    0, and that at the first record at which all 10 seeds on file recover the tree the parent has
+    less than half of the attention that it has in the end.
+    """
     of = evidence.read("full")
     recovered = (of["recovery"] == 1).all("seed")
     step = int(of["step"].values[recovered.values.argmax()])
@@ -85,7 +89,6 @@ def order(found: Found) -> Measurement:
 @claim(
     "causal-blocks",
     sources=PAPER,
-    statement="The full model puts weight into the predicted blocks alone",
     relation=BELOW,
     runs={},
     in_parts=True,
@@ -95,8 +98,11 @@ def order(found: Found) -> Measurement:
     training_number="tokens against tokens in A_1 have {:.2f} of the size of positions",
 )
 def blocks(found: Found) -> Measurement:
-    """Compare mean sizes of the blocks of A_1 (queries x keys) with that of positions x positions,
-    key before query, after 4,000 steps: at most a tenth (ours); 10 seeds on file."""
+    """The full model puts weight into the predicted blocks alone.
+
+    Compare mean sizes of the blocks of A_1 (queries x keys) with that of positions x positions, key
+    before query, after 4,000 steps: at most a tenth (ours); 10 seeds on file.
+    """
     of = evidence.read("full").isel(step=-1)
     names = ("position_token", "token_position", "token_token")
     ratio = {name: (of[name] / of["position_position"]).values for name in names}
@@ -111,7 +117,6 @@ def blocks(found: Found) -> Measurement:
 @claim(
     "causal-recovery",
     sources=RELEASED,
-    statement="On random forests attention goes to the parent, though recovery is not complete",
     relation=ABOVE,
     runs={},
     code=("count_predictor",),
@@ -119,9 +124,12 @@ def blocks(found: Found) -> Measurement:
     figure="graphs",
 )
 def recovery(found: Found) -> Measurement:
-    """Measure attention to the parent on 10 random forests (S = 3, T = 20, alpha = 0.1), 3,000
-    steps of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a
-    fifth of the steps this decides nothing about the end."""
+    """On random forests attention goes to the parent, though recovery is not complete.
+
+    Measure attention to the parent on 10 random forests (S = 3, T = 20, alpha = 0.1), 3,000 steps
+    of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a fifth of
+    the steps this decides nothing about the end.
+    """
     of = evidence.read("graphs").isel(step=-1)
     names = ("parent_attention", "recovery", "excess")
     told = [f"{name} {runs.estimate(of[name].values)}" for name in names]
@@ -131,7 +139,6 @@ def recovery(found: Found) -> Measurement:
 @claim(
     "causal-two-parents",
     sources=PAPER,
-    statement="With two parents, two heads find one parent each",
     relation=ABOVE,
     runs={},
     code=("count_predictor",),
@@ -139,8 +146,11 @@ def recovery(found: Found) -> Measurement:
     figure="graphs",
 )
 def two_parents(found: Found) -> Measurement:
-    """Measure the attention of both heads to either parent (S = 3, T = 16, alpha = 0.1, AdamW, 10
-    seeds on file) after 1,500 of the published 65,536 steps: nothing is decided about the end."""
+    """With two parents, two heads find one parent each.
+
+    Measure the attention of both heads to either parent (S = 3, T = 16, alpha = 0.1, AdamW, 10
+    seeds on file) after 1,500 of the published 65,536 steps: nothing is decided about the end.
+    """
     of = evidence.read("two_parents").isel(step=-1)
     att = of["attention"].values  # seed head parent
     apart = np.abs(att[:, 0] - att[:, 1]).max(-1)

@@ -67,8 +67,6 @@ def against(
 @claim(
     "causal-first-gradient",
     sources=FORMULA,
-    statement=r"$-\partial L/\partial S_{ij} = "
-    r"\beta_0\,E[a_i(u_i - \sum_k a_k u_k)\,1\{s_j = s_T\}]$",
     relation=EQUAL,
     tolerance=1e-11,
     runs={},
@@ -78,8 +76,11 @@ def against(
     figure="kernel",
 )
 def first_gradient(found: Found) -> Measurement:
-    """Compare with automatic differentiation of the reduced model in float64, at A1 = 0 and at
-    random A1: 500 sequences along a chain and along a forest. Relative to the largest entry."""
+    r"""$-\partial L/\partial S_{ij} = \beta_0\,E[a_i(u_i - \sum_k a_k u_k)\,1\{s_j = s_T\}]$.
+
+    Compare with automatic differentiation of the reduced model in float64, at A1 = 0 and at random
+    A1: 500 sequences along a chain and along a forest. Relative to the largest entry.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -107,7 +108,6 @@ STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
 @claim(
     "causal-parent-first",
     sources=PAPER,
-    statement="The parent has the largest entry of the first gradient in every row",
     relation=AT_LEAST,
     runs=STAGES,
     code=("first_gradient", "leading_gradient"),
@@ -117,8 +117,11 @@ STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
     training_number="recovery {:.3g} after one step",
 )
 def parent_first(found: Found) -> Measurement:
-    """Count the rows whose largest entry, their own position among them, is the parent: 8 cases of
-    32,768 sequences; and after one step of training on a batch of 512, three graphs, 10 seeds."""
+    """The parent has the largest entry of the first gradient in every row.
+
+    Count the rows whose largest entry, their own position among them, is the parent: 8 cases of
+    32,768 sequences; and after one step of training on a batch of 512, three graphs, 10 seeds.
+    """
     hits, margins = [], []
     for S, T, alpha, of in CASES:
         G, above = first(S, T, alpha, of, 1.0, EPS), graph(of, T)
@@ -147,8 +150,6 @@ LENGTHS = (10, 20, 40)
 @claim(
     "causal-size",
     sources=FORMULA,
-    statement=r"$-\partial L/\partial S \to \frac{\beta_0}{ST}\,E\,g$ for $T \to \infty$, "
-    r"$\beta_0, \epsilon \to 0$",
     relation=AT_LEAST,
     runs={},
     ours=True,
@@ -158,9 +159,13 @@ LENGTHS = (10, 20, 40)
     number="correlation {:.3f} at T = 40",
 )
 def size(found: Found) -> Measurement:
-    """Check correlations with the leading term over T = 10, 20, 40 (S = 3, alpha = 1, chain and
-    pairs, beta0 = 0.1, eps = 0.005): 1 - correlation falls as a power of T, at least 1/2 (ours).
-    Slopes stand in the note; at S = 10, alpha = 0.1, T = 20 as well."""
+    r"""$-\partial L/\partial S \to \frac{\beta_0}{ST}\,E\,g$ for $T \to \infty$, $\beta_0, \epsilon
+    \to 0$.
+
+    Check correlations with the leading term over T = 10, 20, 40 (S = 3, alpha = 1, chain and pairs,
+    beta0 = 0.1, eps = 0.005): 1 - correlation falls as a power of T, at least 1/2 (ours). Slopes
+    stand in the note; at S = 10, alpha = 0.1, T = 20 as well.
+    """
     small = {
         of: np.array([against(T, 3, 1.0, of, 0.1, 0.005) for T in LENGTHS])
         for of in ("chain", "pairs")
@@ -186,7 +191,6 @@ def _told(pairs: list[tuple[float, float]]) -> str:
 @claim(
     "causal-information",
     sources=PAPER,
-    statement="The gradient encodes the mutual information between tokens",
     relation=EQUAL,
     tolerance=1e-8,
     runs={},
@@ -197,9 +201,11 @@ def _told(pairs: list[tuple[float, float]]) -> str:
     number="of a grandparent the mean of g is {:.2f} of the mutual information",
 )
 def information(found: Found) -> Measurement:
-    """Compare g with the chi-squared mutual information of the same two positions, by kinship:
-    S = 10, alpha = 0.1, 2,000 chains. True of the parent; for others it is a
-    bound (causal-processing)."""
+    """The gradient encodes the mutual information between tokens.
+
+    Compare g with the chi-squared mutual information of the same two positions, by kinship: S = 10,
+    alpha = 0.1, 2,000 chains. True of the parent; for others it is a bound (causal-processing).
+    """
     pi = theory.sample_chains(10, 0.1, CHAINS)
     checks, told, ratio = [], [], 0.0
     for name, edges in theory.KINSHIPS.items():
@@ -216,8 +222,6 @@ def information(found: Found) -> Measurement:
 @claim(
     "causal-processing",
     sources=FORMULA,
-    statement=r"$g_{ij} \le \sqrt{I(s_i;s_j)\,I(\pi)} \le I(\pi)$ "
-    "for every chain and any other position",
     relation=AT_MOST,
     tolerance=1e-7,
     runs={},
@@ -228,8 +232,11 @@ def information(found: Found) -> Measurement:
     number="{:.0f} chains of each of 6 priors",
 )
 def processing(found: Found) -> Measurement:
-    """Check both inequalities for grandparent, great-grandparent and sibling: 2,000 chains of each
-    of 6 pairs (S, alpha)."""
+    r"""$g_{ij} \le \sqrt{I(s_i;s_j)\,I(\pi)} \le I(\pi)$ for every chain and any other position.
+
+    Check both inequalities for grandparent, great-grandparent and sibling: 2,000 chains of each of
+    6 pairs (S, alpha).
+    """
     bounded, ordered = [], []
     for S, alpha in PRIORS:
         pi = theory.sample_chains(S, alpha, CHAINS, seed=S)
@@ -249,7 +256,6 @@ def processing(found: Found) -> Measurement:
 @claim(
     "causal-siblings",
     sources=FORMULA,
-    statement="Grandparent and sibling have the same g",
     relation=EQUAL,
     tolerance=1e-10,
     runs={},
@@ -259,8 +265,10 @@ def processing(found: Found) -> Measurement:
     figure="kernel",
 )
 def siblings(found: Found) -> Measurement:
-    """Compare both for 2,000 chains of each of 6 priors; and g of the position itself with
-    tr(pi) - 1."""
+    """Grandparent and sibling have the same g.
+
+    Compare both for 2,000 chains of each of 6 priors; and g of the position itself with tr(pi) - 1.
+    """
     apart, selves = [], []
     for S, alpha in PRIORS:
         pi = theory.sample_chains(S, alpha, CHAINS, seed=S)
@@ -287,7 +295,6 @@ STICKY = {f"{r:g}": partial(runs.stage_one, Forest(stickiness=r), steps=100) for
 @claim(
     "causal-constant-mean",
     sources=FORMULA,
-    statement=r"Without $E[\pi]$ constant the first step may choose the position itself",
     relation=LEADING,
     tolerance=0.02,
     runs=STICKY,
@@ -299,8 +306,11 @@ STICKY = {f"{r:g}": partial(runs.stage_one, Forest(stickiness=r), steps=100) for
     training_number="with half of the identity the parent keeps {:.3f} of attention",
 )
 def constant_mean(found: Found) -> Measurement:
-    """Check E g of self, r (S - 1), for pi = r I + (1 - r) Dirichlet(1), S = 3, and that training
-    follows the larger of self and parent: at r = 0.5 itself, at 0.2 the parent; 10 seeds."""
+    r"""Without $E[\pi]$ constant the first step may choose the position itself.
+
+    Check E g of self, r (S - 1), for pi = r I + (1 - r) Dirichlet(1), S = 3, and that training
+    follows the larger of self and parent: at r = 0.5 itself, at 0.2 the parent; 10 seeds.
+    """
     shares = np.linspace(0.05, 0.95, 19)
     of = {
         name: np.array(
@@ -342,7 +352,6 @@ LEVELS = ("causal-kernel", "causal-gradient")
 @claim(
     "causal-levels",
     sources="here",
-    statement="The exact gradient, on other sequences, predicts the whole of stage 1",
     relation=AT_MOST,
     runs={"stage 1": partial(runs.stage_one, Forest(), steps=100, seeds=4)},
     ours=True,
@@ -352,8 +361,11 @@ LEVELS = ("causal-kernel", "causal-gradient")
     training_number="largest error {:.3f} of attention, nothing fitted",
 )
 def levels(found: Found) -> Measurement:
-    """Compare attention with both levels up to step 100, beside the baseline that nothing moves:
-    largest error over children and records, at most a tenth of the baseline's."""
+    """The exact gradient, on other sequences, predicts the whole of stage 1.
+
+    Compare attention with both levels up to step 100, beside the baseline that nothing moves:
+    largest error over children and records, at most a tenth of the baseline's.
+    """
     trained = found["stage 1"]["first_attention"]
     run = Simulation.of(found["stage 1"])
     children = trained.isel(query=slice(1, -1))  # the test token's row does not matter, and drifts

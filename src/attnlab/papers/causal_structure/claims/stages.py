@@ -29,7 +29,6 @@ def measured(found: Found) -> dict[str, xr.Dataset]:
 @claim(
     "causal-concentrates",
     sources=PAPER,
-    statement=r"After stage 1 $\mathrm{softmax}(A_1)_{i,p(i)} \to 1$",
     relation=BELOW,
     runs=STAGES,
     code=("descend", "softmax_rows"),
@@ -38,8 +37,11 @@ def measured(found: Found) -> dict[str, xr.Dataset]:
     training_number="attention to the parent {:.4f} after 300 steps",
 )
 def concentrates(found: Found) -> Measurement:
-    """Check that what is left falls as a power of the step: the slope of ln(1 - attention to the
-    parent) against ln t over steps 100 to 300 is below -1/2 (ours), by seed; three graphs."""
+    r"""After stage 1 $\mathrm{softmax}(A_1)_{i,p(i)} \to 1$.
+
+    Check that what is left falls as a power of the step: the slope of ln(1 - attention to the
+    parent) against ln t over steps 100 to 300 is below -1/2 (ours), by seed; three graphs.
+    """
     slopes, notes, ends = [], [], []
     for name, of in measured(found).items():
         att = of["parent_attention"].sel(step=[20, 100, 300])
@@ -58,7 +60,6 @@ def concentrates(found: Found) -> Measurement:
 @claim(
     "causal-roots",
     sources=PAPER,
-    statement="Rows of roots stay uniform",
     relation=AT_LEAST,
     runs={
         **{name: STAGES[name] for name in ("pairs", "random")},
@@ -71,8 +72,11 @@ def concentrates(found: Found) -> Measurement:
     training_number="relative entropy {:.2f} after 300 steps (T = 10, pairs)",
 )
 def roots(found: Found) -> Measurement:
-    """Check the entropy of root rows, over its largest value, against 0.9 (ours): after 20 steps
-    and at the end of stage 1; pairs and random forests of T = 10, pairs of T = 40 (3 seeds)."""
+    """Rows of roots stay uniform.
+
+    Check the entropy of root rows, over its largest value, against 0.9 (ours): after 20 steps and
+    at the end of stage 1; pairs and random forests of T = 10, pairs of T = 40 (3 seeds).
+    """
     checks, notes, means = [], [], []
     for name, of in measured(found).items():
         for step in (20, 300):
@@ -90,7 +94,6 @@ def roots(found: Found) -> Measurement:
 @claim(
     "causal-diagonal",
     sources=PAPER,
-    statement="Stage 2 makes A2 diagonal: symbols are compared with themselves",
     relation=ABOVE,
     runs=STAGES,
     code=("ideal_outputs",),
@@ -99,8 +102,11 @@ def roots(found: Found) -> Measurement:
     training_number="diagonal {:.2f} after 300 steps, from 1",
 )
 def diagonal(found: Found) -> Measurement:
-    """Check that the diagonal of A2 grows and that the rest falls below 0, from A2 = I, after 300
-    steps at learning rate 5; three graphs, 10 seeds."""
+    """Stage 2 makes A2 diagonal: symbols are compared with themselves.
+
+    Check that the diagonal of A2 grows and that the rest falls below 0, from A2 = I, after 300
+    steps at learning rate 5; three graphs, 10 seeds.
+    """
     each = {name: of.isel(step=-1) for name, of in measured(found).items()}
     diagonals, others = (
         {name: of[part].values for name, of in each.items()}
@@ -124,7 +130,6 @@ ALPHAS = (0.1, 0.5, 1.0)
 @claim(
     "causal-bounded",
     sources=PAPER,
-    statement=r"Chains are bounded below by $\gamma/S$, which Dirichlet rows are not",
     relation=AT_LEAST,
     runs={
         f"{alpha:g}": partial(runs.stage_one, Forest(concentration=alpha), steps=100, seeds=4)
@@ -136,8 +141,11 @@ ALPHAS = (0.1, 0.5, 1.0)
     training_number="recovery {:.2f} at alpha = 0.1, 0.5 and 1 after 100 steps",
 )
 def bounded(found: Found) -> Measurement:
-    """Check that the tree is found although no gamma > 0 bounds the chains: recovery after one step
-    and after 100, S = 3, T = 10. So the bound is not needed here; the rate is asymptotic."""
+    r"""Chains are bounded below by $\gamma/S$, which Dirichlet rows are not.
+
+    Check that the tree is found although no gamma > 0 bounds the chains: recovery after one step
+    and after 100, S = 3, T = 10. So the bound is not needed here; the rate is asymptotic.
+    """
     each = measured(found)
     recovery = np.stack([of["recovery"].sel(step=[1, 100]).values for of in each.values()])
     note = "; ".join(

@@ -77,8 +77,6 @@ def _per_model(of: xr.DataArray) -> str:
 @claim(
     "one-hot-or-not",
     sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
-    statement=r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or "
-    r"$\eta_z = 3 \eta_y$",
     relation=ABOVE,
     case=PAIRS,
     ours=True,
@@ -88,9 +86,12 @@ def _per_model(of: xr.DataArray) -> str:
     "below 0.9",
 )
 def one_hot_or_not(s: Case) -> Measurement:
-    """Check that winners stay below 0.9 with l2 normalisation, have more without, and are above 0.9
-    as stated: twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1).
-    One-hot is read as a share of 0.9, at t = 10^4.
+    r"""No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or $\eta_z = 3
+    \eta_y$.
+
+    Check that winners stay below 0.9 with l2 normalisation, have more without, and are above 0.9 as
+    stated: twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1). One-hot
+    is read as a share of 0.9, at t = 10^4.
     """
     top = disagreement_map()["top"]
     narrow, wide = top.sel(model=NARROW).values, top.sel(model=WIDE).values
@@ -113,7 +114,6 @@ def one_hot_or_not(s: Case) -> Measurement:
 @claim(
     "freeze-or-dilution",
     sources="Scan and Snap (Section 6) against JoMA (claim 4)",
-    statement=r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay",
     relation=BELOW,
     case=PAIRS,
     ours=True,
@@ -123,10 +123,12 @@ def one_hot_or_not(s: Case) -> Measurement:
     "their peak",
 )
 def freeze_or_dilution(s: Case) -> Measurement:
-    """Check that attention settles and entropy does not rise for any residual, activation and
-    width, and that with decay and eta_z > eta_y it rises: twelve models over three ratios of rates,
-    flow to t = 10^4 (ReLU: steps of 0.1). Settled means a tenth of the peak speed in ln t, by t =
-    10^4; a rise is above 0.001.
+    r"""One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay.
+
+    Check that attention settles and entropy does not rise for any residual, activation and width,
+    and that with decay and eta_z > eta_y it rises: twelve models over three ratios of rates, flow
+    to t = 10^4 (ReLU: steps of 0.1). Settled means a tenth of the peak speed in ln t, by t = 10^4;
+    a rise is above 0.001.
     """
     found = disagreement_map()
     free = found.sel(model=list(MODELS))

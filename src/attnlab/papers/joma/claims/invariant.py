@@ -65,7 +65,6 @@ def _exact(s: Case) -> Measurement:
 @claim(
     "joma-linear",
     sources="JoMA, claim 1; re-derived",
-    statement=r"Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives",
     relation=EQUAL,
     case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
@@ -75,8 +74,10 @@ def _exact(s: Case) -> Measurement:
     number="error below 1e-08, at any temperature: it drops out",
 )
 def joma_linear(s: Case) -> Measurement:
-    """Compare z from the weights v with velocities at a random state, and with the flow of Joint to
-    t = 100. It is an identity; in training the tolerance is that of the solver.
+    r"""Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives.
+
+    Compare z from the weights v with velocities at a random state, and with the flow of Joint to t
+    = 100. It is an identity; in training the tolerance is that of the solver.
     """
     return _exact(s)
 
@@ -84,8 +85,6 @@ def joma_linear(s: Case) -> Measurement:
 @claim(
     "joma-exp",
     sources="JoMA, claim 1; re-derived",
-    statement=r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever "
-    r"arrives",
     relation=EQUAL,
     case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
@@ -94,7 +93,9 @@ def joma_linear(s: Case) -> Measurement:
     test="test_invariants.py::test_velocities_are_tied_at_any_state",
 )
 def joma_exp(s: Case) -> Measurement:
-    """Compare z from the weights v, which a temperature divides, with velocities at a random state,
+    r"""Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever arrives.
+
+    Compare z from the weights v, which a temperature divides, with velocities at a random state,
     and with the flow of Joint to t = 100. It is an identity; in training the tolerance is that of
     the solver.
     """
@@ -108,9 +109,6 @@ def _range(of: xr.DataArray) -> str:
 @claim(
     "joma-softmax",
     sources="JoMA, claim 1; re-derived",
-    statement=r"Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar "
-    r"b_m) + c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' "
-    r"b b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$",
     relation=LEADING,
     case=TOY_EARLY,
     hypotheses=(orthonormal, one_query, runs.fixed_mean, runs.factorises),
@@ -120,9 +118,13 @@ def _range(of: xr.DataArray) -> str:
     training_number="error at most {:.2g} of z over 30 draws",
 )
 def joma_softmax(s: Case) -> Measurement:
-    """Compare z from the weights v, with b-bar as it starts, with 30 draws of the paper's toy, as
-    long as b-bar and factorisation are within a tenth. Drift and residual of a tenth each are
-    allowed, and drift counts by its integral.
+    r"""Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar b_m) + c$
+    if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' b b^\top] =
+    \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$.
+
+    Compare z from the weights v, with b-bar as it starts, with 30 draws of the paper's toy, as long
+    as b-bar and factorisation are within a tenth. Drift and residual of a tenth each are allowed,
+    and drift counts by its integral.
     """
     draws = runs.toy_draws()
     inside = (draws["drift"] <= SMALL) & (draws["residual"] <= SMALL)
@@ -140,8 +142,6 @@ def joma_softmax(s: Case) -> Measurement:
 @claim(
     "joma-correlation",
     sources="JoMA, experiment on claim 1",
-    statement="On the paper's toy $z_m$ and what the invariant predicts have a correlation near "
-    "$1$",
     relation=ABOVE,
     case=TOY,
     hypotheses=(orthonormal, one_query),
@@ -151,8 +151,10 @@ def joma_softmax(s: Case) -> Measurement:
     training_number="at least {:.3f} over 30 draws; its size is another matter: joma-size",
 )
 def joma_correlation(s: Case) -> Measurement:
-    """Compare z from the weights v, with b-bar as it starts, by Pearson's correlation over tokens
-    at t = 200 (2,000 steps at 0.1), in 30 draws. Near 1 is read as above 0.95.
+    """On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$.
+
+    Compare z from the weights v, with b-bar as it starts, by Pearson's correlation over tokens at t
+    = 200 (2,000 steps at 0.1), in 30 draws. Near 1 is read as above 0.95.
     """
     end = runs.toy_draws()["correlation"].isel(time=-1)
     return Measurement(
@@ -166,7 +168,6 @@ def joma_correlation(s: Case) -> Measurement:
 @claim(
     "joma-size",
     sources="JoMA, claim 1, on its own experiment; it reports correlations only",
-    statement="On the paper's toy the softmax invariant gives $z_m$ in size, too",
     relation=LEADING,
     case=TOY,
     hypotheses=(orthonormal, one_query),
@@ -177,7 +178,9 @@ def joma_correlation(s: Case) -> Measurement:
     training_number="b-bar is not constant there: error {:.2g} times z (mean of 30 draws)",
 )
 def joma_size(s: Case) -> Measurement:
-    """Compare z with b-bar fixed by the error's norm over tokens at t = 200, over that of how far z
+    """On the paper's toy the softmax invariant gives $z_m$ in size, too.
+
+    Compare z with b-bar fixed by the error's norm over tokens at t = 200, over that of how far z
     has moved, in 30 draws; the corrected form is 1/2 sum v^2 less the integral of b-bar d(|v|^2/2).
     The tolerance is that of joma-softmax; its premise is that b-bar stays within a tenth.
     """
@@ -198,8 +201,6 @@ def joma_size(s: Case) -> Measurement:
 @claim(
     "joma-several-queries",
     sources="JoMA, claim 1, which does not cover them",
-    statement=r"Several queries that share one MLP: each $z_m$ keeps the invariant of one query, "
-    r"$z_m = \frac{1}{2} \sum_k v_k^2 + c$",
     relation=EQUAL,
     case=SHARED,
     hypotheses=(orthonormal,),
@@ -211,7 +212,10 @@ def joma_size(s: Case) -> Measurement:
     training_number="each alone is off by {:.2g} of its size; the sum over queries is exact",
 )
 def joma_several_queries(s: Case) -> Measurement:
-    """Compare z_m from v with exp attention and two queries, to t = 100; the corrected form has the
+    r"""Several queries that share one MLP: each $z_m$ keeps the invariant of one query, $z_m =
+    \frac{1}{2} \sum_k v_k^2 + c$.
+
+    Compare z_m from v with exp attention and two queries, to t = 100; the corrected form has the
     sum of z_m over queries, and each by its own share of v'. The sum is an identity; each query is
     right to one per cent, which integration takes.
     """

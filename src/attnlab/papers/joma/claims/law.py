@@ -25,8 +25,6 @@ EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0
 @claim(
     "joma-delta",
     sources="JoMA, claim 2; re-derived",
-    statement=r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
-    r"frequency; common and distinct tokens are its two ends",
     relation=EQUAL,
     case=PAIRS,
     hypotheses=(one_query,),
@@ -37,8 +35,11 @@ EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0
     number="error below 1e-12; among distinct tokens Delta is frequency, over a factor of {:.3g}",
 )
 def joma_delta(s: Case) -> Measurement:
-    """Compare discriminancy 0 of tokens that all labels have alike, and 1 of those that one label
-    has, with classes of one common and three distinct tokens each. The tolerance is rounding.
+    r"""$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times frequency;
+    common and distinct tokens are its two ends.
+
+    Compare discriminancy 0 of tokens that all labels have alike, and 1 of those that one label has,
+    with classes of one common and three distinct tokens each. The tolerance is rounding.
     """
     found = theory.discriminancy(s)[0]
     roles = formulas.token_roles(s)
@@ -54,8 +55,6 @@ def joma_delta(s: Case) -> Measurement:
 @claim(
     "joma-erf",
     sources="JoMA, claim 2; re-derived; several hidden units are ours",
-    statement=r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ "
-    r"while gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$",
     relation=EQUAL,
     case=EXP,
     hypotheses=(one_query,),
@@ -66,9 +65,12 @@ def joma_delta(s: Case) -> Measurement:
     training_number="with cross entropy it is right to a tenth up to {:.2f} t*",
 )
 def joma_erf(s: Case) -> Measurement:
-    """Compare the erf law with |Delta| over hidden units, and its end t*, with its equation,
-    solved, and with the flow of Joint with cross entropy and exp attention. The tolerance is the
-    solver's near a singularity; in training it is a tenth.
+    r"""$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ while
+    gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$.
+
+    Compare the erf law with |Delta| over hidden units, and its end t*, with its equation, solved,
+    and with the flow of Joint with cross entropy and exp attention. The tolerance is the solver's
+    near a singularity; in training it is a tenth.
     """
     t = np.array([0.3, 0.6, 0.9]) * BLOW_UP
     flow = theory.reduced_joint_flow(
@@ -111,8 +113,6 @@ def joma_erf(s: Case) -> Measurement:
 @claim(
     "joma-winner",
     sources="JoMA, claim 2; re-derived",
-    statement=r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at "
-    r"$v_l = \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$",
     relation=ABOVE,
     case=EXP,
     hypotheses=(one_query,),
@@ -122,9 +122,12 @@ def joma_erf(s: Case) -> Measurement:
     training_number="with cross entropy the winners have {:.2f} of attention at 2 t*",
 )
 def joma_winner(s: Case) -> Measurement:
-    """Check a share above 0.99 for the largest |Delta|, and |v| of the others by frozen_weights:
-    the erf law at (1 - 1e-12) t*, and the flow of Joint with cross entropy at 2 t*. All attention
-    is read as 0.99.
+    r"""Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l =
+    \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$.
+
+    Check a share above 0.99 for the largest |Delta|, and |v| of the others by frozen_weights: the
+    erf law at (1 - 1e-12) t*, and the flow of Joint with cross entropy at 2 t*. All attention is
+    read as 0.99.
     """
     close = theory.erf_law(DELTA, BLOW_UP * (1 - 1e-12))
     share = formulas.attention_weights(s, close.logits[None])

@@ -29,8 +29,6 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
 @claim(
     "joma-pull",
     sources="JoMA, claim 3",
-    statement=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ "
-    r"\exp(v^2/2)$",
     relation=LEADING,
     case=NONLINEAR,
     code=("salient_flow",),
@@ -38,7 +36,9 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
     number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
 )
 def joma_pull(s: Case) -> Measurement:
-    """Measure nothing: the step is a heuristic as we know it, we could not derive it, and its
+    r"""A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$.
+
+    Measure nothing: the step is a heuristic as we know it, we could not derive it, and its
     conditions on data and activation are not known to us.
     """
     return Measurement()
@@ -47,8 +47,6 @@ def joma_pull(s: Case) -> Measurement:
 @claim(
     "joma-ratio",
     sources="JoMA, claim 4 (its Theorem 4); re-derived",
-    statement=r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
-    r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first",
     relation=LEADING,
     case=NONLINEAR,
     tolerance=0.01,
@@ -57,9 +55,12 @@ def joma_pull(s: Case) -> Measurement:
     number="at the end of the paper's picture, t = 100, the ratio is {:.3f} of its limit",
 )
 def joma_ratio(s: Case) -> Measurement:
-    """Compare the limit, approached as 1/t, with v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as
-    in the paper's picture; the constant of 1/t is ours, the order may not be. The tolerance is 1/t
-    of the last time.
+    r"""With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to
+    \exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first.
+
+    Compare the limit, approached as 1/t, with v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as in
+    the paper's picture; the constant of 1/t is ours, the order may not be. The tolerance is 1/t of
+    the last time.
     """
     mu = _centres(0, 10)
     t = np.array([DRAWN, 10 * DRAWN, 100 * DRAWN])
@@ -79,8 +80,6 @@ def joma_ratio(s: Case) -> Measurement:
 @claim(
     "joma-dip",
     sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
-    statement=r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
-    r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense",
     relation=BELOW,
     case=NONLINEAR,
     code=("entropy_dip", "salient_entropy"),
@@ -89,9 +88,12 @@ def joma_ratio(s: Case) -> Measurement:
     training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
 )
 def joma_dip(s: Case) -> Measurement:
-    """Check that entropy ends above its lowest under v' = (mu - v) exp(v^2/2), not all mu equal, in
-    20 draws of ten mu, and in the flow of Joint, one layer, cross entropy, to t = 10^4. Only the
-    order counts.
+    r"""From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention,
+    $\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense.
+
+    Check that entropy ends above its lowest under v' = (mu - v) exp(v^2/2), not all mu equal, in 20
+    draws of ten mu, and in the flow of Joint, one layer, cross entropy, to t = 10^4. Only the order
+    counts.
     """
     found = [theory.entropy_dip(_centres(seed, 10), v0=START) for seed in range(20)]
     start, low, end = (
@@ -126,8 +128,6 @@ def joma_dip(s: Case) -> Measurement:
 @claim(
     "joma-rank",
     sources="JoMA, claim 4",
-    statement=r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W "
-    r"\rVert_2^2$, falls, then rises",
     relation=BELOW,
     case=NONLINEAR,
     code=("stable_rank",),
@@ -135,8 +135,11 @@ def joma_dip(s: Case) -> Measurement:
     training_number="it falls and rises again, by {:.2f} at most",
 )
 def joma_rank(s: Case) -> Measurement:
-    """Check that the rank is lowest in between, in the flow of Joint (GELU, 16 hidden units, from
-    N(0, 1)/100) to t = 10^4. Only the order counts.
+    r"""The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, falls,
+    then rises.
+
+    Check that the rank is lowest in between, in the flow of Joint (GELU, 16 hidden units, from N(0,
+    1)/100) to t = 10^4. Only the order counts.
     """
     run = trained_long(s, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
     rank = measures.stable_rank(run).transpose("run", "time").values

@@ -21,8 +21,6 @@ LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
 @claim(
     "joma-tree",
     sources="JoMA, claim 5; re-derived",
-    statement=r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 "
-    r"\rho^{L-1} \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT",
     relation=EQUAL,
     case=LEAVES,
     tolerance=1e-12,
@@ -31,7 +29,10 @@ LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
     number="error below 1e-12; a sibling occurs with probability {:.3f}",
 )
 def joma_tree(s: Case) -> Measurement:
-    """Compare the formula, for pairs of leaves under one child of the root, with the sum over all
+    r"""$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 \rho^{L-1}
+    \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT.
+
+    Compare the formula, for pairs of leaves under one child of the root, with the sum over all
     settings of a tree of 14 latents. The tolerance is rounding.
     """
     both = TREE.enumerate().mean(0)
@@ -50,7 +51,6 @@ def joma_tree(s: Case) -> Measurement:
 @claim(
     "joma-siblings",
     sources="JoMA, claim 5",
-    statement="Siblings co-occur most and are learnt first",
     relation=ABOVE,
     case=LEAVES,
     code=("tree_co_occurrence", "discriminancy"),
@@ -59,9 +59,11 @@ def joma_tree(s: Case) -> Measurement:
     training_number="to predict the root's label, it loses: its z is {:.2f} at t = 100",
 )
 def joma_siblings(s: Case) -> Measurement:
-    """Check that the query's sibling has the largest co-occurrence by the formula, and so the
-    largest z in the flow of Joint on the classes hblt, whose targets are root labels. Only the
-    order counts; the premise is equal discriminancy, to one per cent.
+    """Siblings co-occur most and are learnt first.
+
+    Check that the query's sibling has the largest co-occurrence by the formula, and so the largest
+    z in the flow of Joint on the classes hblt, whose targets are root labels. Only the order
+    counts; the premise is equal discriminancy, to one per cent.
     """
     H = np.arange(DEPTH)
     often = theory.tree_co_occurrence(H, depth=DEPTH, rho=RHO)

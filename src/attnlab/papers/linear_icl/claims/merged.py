@@ -80,8 +80,6 @@ def with_error(values: NDArray[np.float64], digits: str = ".3g") -> str:
 @claim(
     "icl-two-fixed-points",
     sources="Linear ICL, merged key and query",
-    statement=r"The flow of merged attention has two fixed points in function space, $A = 0$ and "
-    r"$A = \Gamma^{-1}$",
     relation=AT_MOST,
     tolerance=1e-5,
     runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
@@ -92,7 +90,10 @@ def with_error(values: NDArray[np.float64], digits: str = ".3g") -> str:
     training_number="40 of 40 starts of std 0.5 end at the second, to {:.0e}",
 )
 def two_fixed_points(found: Results) -> Measurement:
-    """Take the drive at both; and follow 40 starts far from zero. If some v_i is not 0 at a fixed
+    r"""The flow of merged attention has two fixed points in function space, $A = 0$ and $A =
+    \Gamma^{-1}$.
+
+    Take the drive at both; and follow 40 starts far from zero. If some v_i is not 0 at a fixed
     point, U_i' = v_i G is 0 only for G = 0, and G is linear in A; if all v_i are 0, so is A.
     """
     best = theory.optimum(REGRESSION)
@@ -109,7 +110,6 @@ def two_fixed_points(found: Results) -> Measurement:
 @claim(
     "icl-one-drop",
     sources="Linear ICL, merged key and query",
-    statement="The loss of merged attention falls in a single abrupt drop, for any spectrum",
     relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
@@ -121,9 +121,11 @@ def two_fixed_points(found: Results) -> Measurement:
     training_number="white inputs: (t99 - t50)/t50 = {:.2f}",
 )
 def one_drop(found: Results) -> Measurement:
-    """Measure (t_99 - t_50)/t_50, the tail over the wait, from the published start; a drop is
-    abrupt where it is at most 1. For 10 starts: of one head along Lambda^2, and of the flow. The
-    tail does not depend on the start, the wait grows as its logarithm.
+    """The loss of merged attention falls in a single abrupt drop, for any spectrum.
+
+    Measure (t_99 - t_50)/t_50, the tail over the wait, from the published start; a drop is abrupt
+    where it is at most 1. For 10 starts: of one head along Lambda^2, and of the flow. The tail does
+    not depend on the start, the wait grows as its logarithm.
     """
     at = found["flow"]["time"].values
     loss = found["flow"]["loss"].transpose("time", "setting", "seed").values
@@ -157,8 +159,6 @@ def one_drop(found: Results) -> Measurement:
 @claim(
     "icl-escape-time",
     sources="Linear ICL, merged key and query",
-    statement=r"The drop comes at about $\lVert\Lambda^2\rVert_F^{-1}\ln(1/w_{init})$, as weights "
-    r"grow at the rate $\lVert\Lambda^2\rVert_F$",
     relation=LEADING,
     tolerance=0.15,
     runs={"descent": partial(of_size, 5000), "flow": random_start},
@@ -169,9 +169,12 @@ def one_drop(found: Results) -> Measurement:
     training_number="half of the drop at {:.0f} steps",
 )
 def escape_time(found: Results) -> Measurement:
-    """Compare with the step at which half of the loss is gone (P = 5000, 4 seeds), with w the norm
-    of the value layer. Corrected (ours): from the growing part of the start, to 6 %. The rate is
-    half the slope of ln |A|, fitted from t = 35 to 50.
+    r"""The drop comes at about $\lVert\Lambda^2\rVert_F^{-1}\ln(1/w_{init})$, as weights grow at
+    the rate $\lVert\Lambda^2\rVert_F$.
+
+    Compare with the step at which half of the loss is gone (P = 5000, 4 seeds), with w the norm of
+    the value layer. Corrected (ours): from the growing part of the start, to 6 %. The rate is half
+    the slope of ln |A|, fitted from t = 35 to 50.
     """
     per_step, _ = theory.released_clock(1, learning_rate=1e-3, examples=31, factors=2)
     halves = half_times(found["descent"])
@@ -210,8 +213,6 @@ def escape_time(found: Results) -> Measurement:
 @claim(
     "icl-white-curve",
     sources="Linear ICL, Eq. 10",
-    statement=r"White inputs, balanced start along $I$: $A = a(t) I$, $a = e^s/(\gamma (e^s - 1) + "
-    r"\sqrt{D}/m_0)$, $s = 2\sqrt{D}\lambda^2 t$",
     relation=EQUAL,
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
@@ -220,8 +221,11 @@ def escape_time(found: Results) -> Measurement:
     training_number="from random starts gamma a is off by {:.0e} at most",
 )
 def white_curve(found: Results) -> Measurement:
-    """Compare with the flow of one head along I, and (corrected) with 10 random starts of std
-    5.6e-6, of each its growing part; there A is not exactly along I, and 1e-3 is allowed.
+    r"""White inputs, balanced start along $I$: $A = a(t) I$, $a = e^s/(\gamma (e^s - 1) +
+    \sqrt{D}/m_0)$, $s = 2\sqrt{D}\lambda^2 t$.
+
+    Compare with the flow of one head along I, and (corrected) with 10 random starts of std 5.6e-6,
+    of each its growing part; there A is not exactly along I, and 1e-3 is allowed.
     """
     one = theory.Regression(WHITE.spectrum, WHITE.examples)
     how: dict[str, Any] = {"dimensions": 4, "examples": 31, "variance": 0.25}

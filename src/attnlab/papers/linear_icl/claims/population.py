@@ -77,9 +77,6 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
 @claim(
     "icl-population-loss",
     sources="Linear ICL, its expected loss; re-derived",
-    statement=r"$L(A) = \operatorname{tr}\Lambda - 2\operatorname{tr}(\Lambda^2 A) + "
-    r"\operatorname{tr}(\Lambda A^\top \Lambda \Gamma A)$, $\Gamma = (1 + 1/N)\Lambda + "
-    r"\operatorname{tr}(\Lambda)/N$",
     relation=EQUAL,
     tolerance=1e-10,
     reading="ours",
@@ -90,7 +87,11 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
     training_number="drawn sequences are off by {:.1f} standard errors at most",
 )
 def population_loss(found: object) -> Measurement:
-    """Compare with Gaussian quadrature for D = 2, N = 1, and with 40,000 drawn sequences for the
+    r"""$L(A) = \operatorname{tr}\Lambda - 2\operatorname{tr}(\Lambda^2 A) +
+    \operatorname{tr}(\Lambda A^\top \Lambda \Gamma A)$, $\Gamma = (1 + 1/N)\Lambda +
+    \operatorname{tr}(\Lambda)/N$.
+
+    Compare with Gaussian quadrature for D = 2, N = 1, and with 40,000 drawn sequences for the
     published task, at five random A, in standard errors; below 4.
     """
     rng = np.random.default_rng(0)
@@ -113,8 +114,6 @@ def population_loss(found: object) -> Measurement:
 @claim(
     "icl-optimum",
     sources="Linear ICL, Eq. 11",
-    statement=r"Training ends at $A^* = \Gamma^{-1}$: $\hat y = \beta^\top (\Lambda + (\Lambda + "
-    r"\operatorname{tr}\Lambda\, I)/N)^{-1} x_q$",
     relation=LEADING,
     tolerance=0.05,
     runs={
@@ -128,7 +127,10 @@ def population_loss(found: object) -> Measurement:
     training_number="at P = 5000 the diagonal is off by {:.3f} at most",
 )
 def optimum(found: Results) -> Measurement:
-    """Compare A at the end with the inverse of Gamma: of the flow, and of gradient descent on 5000
+    r"""Training ends at $A^* = \Gamma^{-1}$: $\hat y = \beta^\top (\Lambda + (\Lambda +
+    \operatorname{tr}\Lambda\, I)/N)^{-1} x_q$.
+
+    Compare A at the end with the inverse of Gamma: of the flow, and of gradient descent on 5000
     sequences (4 seeds), where entries off the diagonal are compared with the root of the product of
     the two on it. The tolerance is 3.5/sqrt(P).
     """
@@ -153,7 +155,6 @@ def optimum(found: Results) -> Measurement:
 @claim(
     "icl-zero-blocks",
     sources="Linear ICL; re-derived",
-    statement=r"$\mathbf v_i$ and $\mathbf u_i$ stay zero from $\mathbf v_i = \mathbf u_i = 0$",
     relation=AT_MOST,
     tolerance=1e-12,
     runs={f"{P}": partial(of_size, P) for P in SIZES},
@@ -164,8 +165,10 @@ def optimum(found: Results) -> Measurement:
     training_number="they leak by {:.3f} at P = 5000, in proportion to 1/sqrt(P)",
 )
 def zero_blocks(found: Results) -> Measurement:
-    """Take the gradient by the blocks at random weights, by Gaussian quadrature (D = 2, N = 1);
-    then train on 1250, 5000 and 20000 sequences, 4 seeds each. Corrected: the longest vector in the
+    r"""$\mathbf v_i$ and $\mathbf u_i$ stay zero from $\mathbf v_i = \mathbf u_i = 0$.
+
+    Take the gradient by the blocks at random weights, by Gaussian quadrature (D = 2, N = 1); then
+    train on 1250, 5000 and 20000 sequences, 4 seeds each. Corrected: the longest vector in the
     blocks at the end is as P^(-1/2), fitted, within 0.15.
     """
     task = InContextRegression((0.7, 0.2), examples=1, sequences=10)
@@ -204,8 +207,6 @@ def zero_blocks(found: Results) -> Measurement:
 @claim(
     "icl-mlp-same",
     sources="Linear ICL",
-    statement="Merged linear attention trains as a two-layer linear network on the cubic features "
-    r"$\mathrm{vec}(\beta x_q^\top)$ does, from any start, by any optimiser",
     relation=EQUAL,
     tolerance=1e-8,
     runs={
@@ -221,9 +222,12 @@ def zero_blocks(found: Results) -> Measurement:
     training_number="with the blocks free, at P = 5000, losses differ by up to {:.3f}",
 )
 def mlp_same(found: Results) -> Measurement:
-    """Train both on one set by Adam, with attention's label blocks held; then merged attention on
-    5000 and 20000 sequences with the blocks free and held (the network's curve, by the first),
-    4 seeds. Corrected: the difference falls with P.
+    r"""Merged linear attention trains as a two-layer linear network on the cubic features
+    $\mathrm{vec}(\beta x_q^\top)$ does, from any start, by any optimiser.
+
+    Train both on one set by Adam, with attention's label blocks held; then merged attention on 5000
+    and 20000 sequences with the blocks free and held (the network's curve, by the first), 4 seeds.
+    Corrected: the difference falls with P.
     """
     same = np.abs(found["attention"]["loss"] - found["network"]["loss"]).max().item()
     apart = {

@@ -99,8 +99,6 @@ def drawn_times(heads: int) -> NDArray[np.float64]:
 @claim(
     "icl-levels",
     sources="Linear ICL, Eq. 19",
-    statement=r"The loss rests on the plateaus $L(M_m) = \operatorname{tr}\Lambda - \sum_{d \le m} "
-    r"\lambda_d (1 + (1 + \operatorname{tr}\Lambda/\lambda_d)/N)^{-1}$",
     relation=ABOVE,
     runs={"flow": staircases},
     code=("plateau_losses", "plateau_matrix", "fixed_points"),
@@ -110,7 +108,10 @@ def drawn_times(heads: int) -> NDArray[np.float64]:
     training_number="log time on a level is {:.0f} times that half way between two, at least",
 )
 def levels(found: Results) -> Measurement:
-    """Measure the log time that the loss spends within 0.004 of each level, and half way between
+    r"""The loss rests on the plateaus $L(M_m) = \operatorname{tr}\Lambda - \sum_{d \le m} \lambda_d
+    (1 + (1 + \operatorname{tr}\Lambda/\lambda_d)/N)^{-1}$.
+
+    Measure the log time that the loss spends within 0.004 of each level, and half way between
     levels, from 20 starts of std 0.01: ten times as long on average. The least distance to a level
     is no evidence, since a loss that falls passes all of them.
     """
@@ -130,7 +131,6 @@ def levels(found: Results) -> Measurement:
 @claim(
     "icl-order",
     sources="Linear ICL, separate key and query",
-    statement=r"Components are learned in the order of their eigenvalues",
     relation=EQUAL,
     in_parts=True,
     runs={
@@ -146,9 +146,11 @@ def levels(found: Results) -> Measurement:
     training_number="4:3:2:1 in {:.0%} of starts of std 0.01; asymptotic in the start",
 )
 def order(found: Results) -> Measurement:
-    """Count the flows that learn half of each component in order: 4:3:2:1 from std 0.3 and 0.01
-    (20 starts) and 0.001 (10, to the third or fourth component), 8:...:1 with nine heads from std
-    0.005 and 0.0002 (10 starts, to the fifth component or so).
+    """Components are learned in the order of their eigenvalues.
+
+    Count the flows that learn half of each component in order: 4:3:2:1 from std 0.3 and 0.01 (20
+    starts) and 0.001 (10, to the third or fourth component), 8:...:1 with nine heads from std 0.005
+    and 0.0002 (10 starts, to the fifth component or so).
     """
     kept = {name: in_order(of) for name, of in found.items()}
     return Measurement(
@@ -163,8 +165,6 @@ def order(found: Results) -> Measurement:
 @claim(
     "icl-scalar",
     sources="Linear ICL, Eq. 21",
-    statement=r"The head that learns $e_m$ follows $\dot v = \lambda_m^2 v^2 - \lambda_m^2 "
-    r"\gamma_m v^5$ where it is aligned and balanced",
     relation=EQUAL,
     tolerance=1e-7,
     runs={"aligned": one_head, "random": staircases},
@@ -175,7 +175,10 @@ def order(found: Results) -> Measurement:
     training_number="heads from random starts end with purity {:.4f} (median)",
 )
 def scalar(found: Results) -> Measurement:
-    """Compare v and |k| of a head along the second eigenvector with the equation; and measure the
+    r"""The head that learns $e_m$ follows $\dot v = \lambda_m^2 v^2 - \lambda_m^2 \gamma_m v^5$
+    where it is aligned and balanced.
+
+    Compare v and |k| of a head along the second eigenvector with the equation; and measure the
     purity max k_d^2/|k|^2 at the end of the heads that learn, from 20 random starts; above 0.8.
     """
     aligned = found["aligned"].isel(seed=0)
@@ -196,7 +199,6 @@ def scalar(found: Results) -> Measurement:
 @claim(
     "icl-duration",
     sources="Linear ICL, separate key and query",
-    statement=r"The time to learn $e_m$ goes as $\lambda_m^{-2}$",
     relation=LEADING,
     tolerance=0.25,
     in_parts=True,
@@ -207,10 +209,12 @@ def scalar(found: Results) -> Measurement:
     training_number="mean time of the fourth component: {:.0f}",
 )
 def duration(found: Results) -> Measurement:
-    """Compare mean times over that of the first component with lambda^-2, to a quarter: predicted
-    from 40 starts of std 0.01 (`staircase_times`), for 5 and 20 heads, and of 20 flows, to a
-    quarter and two standard errors. The law is that of heads with equal v; with few heads the later
-    ones start with less, with many the earliest of them are the luckiest.
+    r"""The time to learn $e_m$ goes as $\lambda_m^{-2}$.
+
+    Compare mean times over that of the first component with lambda^-2, to a quarter: predicted from
+    40 starts of std 0.01 (`staircase_times`), for 5 and 20 heads, and of 20 flows, to a quarter and
+    two standard errors. The law is that of heads with equal v; with few heads the later ones start
+    with less, with many the earliest of them are the luckiest.
     """
     law = (REGRESSION.eigenvalues[0] / REGRESSION.eigenvalues) ** 2
 
@@ -251,7 +255,6 @@ def duration(found: Results) -> Measurement:
 @claim(
     "icl-heads",
     sources="Linear ICL, separate key and query",
-    statement=r"With $H < D$ heads of rank 1 the loss ends at $L(M_H)$",
     relation=AT_MOST,
     tolerance=1e-6,
     runs={f"{heads}": partial(few, heads) for heads in HEADS},
@@ -260,7 +263,10 @@ def duration(found: Results) -> Measurement:
     training_number="losses at the end are those levels to {:.0e}",
 )
 def heads(found: Results) -> Measurement:
-    """Compare the loss at t = 10^5 with the level, for H = 1, 2 and 3, 5 starts each."""
+    """With $H < D$ heads of rank 1 the loss ends at $L(M_H)$.
+
+    Compare the loss at t = 10^5 with the level, for H = 1, 2 and 3, 5 starts each.
+    """
     levels = theory.plateau_losses(REGRESSION)
     gaps = {H: np.abs(found[f"{H}"]["loss"].isel(time=-1).values - levels[H]) for H in HEADS}
     return Measurement(
@@ -272,7 +278,6 @@ def heads(found: Results) -> Measurement:
 @claim(
     "icl-rank",
     sources="Linear ICL, separate key and query; the print says that m divides R",
-    statement=r"With rank $R$ plateaus are conspicuous only where $m$ divides $R$",
     relation=EQUAL,
     tolerance=0.0,
     runs={f"{rank}": partial(eight, 0.005, 5e4, rank=rank, seeds=4) for rank in RANKS},
@@ -283,7 +288,9 @@ def heads(found: Results) -> Measurement:
     training_number="where R divides m the loss rests for {:.2f} of log time at least",
 )
 def rank(found: Results) -> Measurement:
-    """Measure the log time within a tenth of the gap to the next level, D = 8, std 0.005, mean of 4
+    """With rank $R$ plateaus are conspicuous only where $m$ divides $R$.
+
+    Measure the log time within a tenth of the gap to the next level, D = 8, std 0.005, mean of 4
     starts. Conspicuous is 0.2 longer than at full rank, R = 8, which has one drop; chosen after a
     look, since the small last gaps are passed slowly at any rank. Corrected: m is a multiple of R.
     """
@@ -312,8 +319,6 @@ def rank(found: Results) -> Measurement:
 @claim(
     "icl-first-escape",
     sources="Linear ICL does not have it",
-    statement=r"The first component is learned when the first head blows up, at the least "
-    r"$t^* = \int_0^\infty dV/v(V)$ over heads",
     relation=LEADING,
     tolerance=0.1,
     reading="ours",
@@ -324,8 +329,11 @@ def rank(found: Results) -> Measurement:
     training_number="half of it is learned at {:.3f} of the least t* (mean of 20 starts)",
 )
 def first_escape(found: Results) -> Measurement:
-    """Compare with when half of the first component is learned, with nothing fitted, from 20
-    starts of std 0.01; and (corrected) less the time from half to infinity, to 0.5 %.
+    r"""The first component is learned when the first head blows up, at the least $t^* =
+    \int_0^\infty dV/v(V)$ over heads.
+
+    Compare with when half of the first component is learned, with nothing fitted, from 20 starts of
+    std 0.01; and (corrected) less the time from half to infinity, to 0.5 %.
     """
     starts, first = starts_of(found["flow"]), learned_at(found["flow"])[:, 0]
     least = np.array([theory.blow_up_times(REGRESSION, of).min() for of in starts])
@@ -343,8 +351,6 @@ def first_escape(found: Results) -> Measurement:
 @claim(
     "icl-theories",
     sources="Linear ICL does not ask",
-    statement="Every theory, with nothing fitted, is a tenth as far from training as if nothing "
-    "moved",
     relation=AT_MOST,
     tolerance=0.1,
     reading="ours",
@@ -355,7 +361,9 @@ def first_escape(found: Results) -> Measurement:
     training_number="the worst is {:.3f} as far",
 )
 def theories(found: Results) -> Measurement:
-    """Compare predictions with training by the mean error of how far components are learned, over
+    """Every theory, with nothing fitted, is a tenth as far from training as if nothing moved.
+
+    Compare predictions with training by the mean error of how far components are learned, over
     records, seeds and components, beside that of "nothing moves". Separate key and query in the
     population, from t = 50 in log time; merged on 5000 sequences, over 6001 steps.
     """

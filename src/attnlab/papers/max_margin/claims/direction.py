@@ -33,8 +33,6 @@ def levels() -> Simulation:
 @claim(
     "mm-gradient",
     sources="T24; re-derived",
-    statement=r"$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} "
-    r"(\gamma_{it} - m_i) x_{it} z_i^\top$",
     relation=EQUAL,
     tolerance=1e-8,
     runs={},
@@ -43,7 +41,10 @@ def levels() -> Simulation:
     number="error below {:.0e}",
 )
 def mm_gradient(found: Found) -> Measurement:
-    """Compare the formula with central differences of the loss, entry by entry, over the largest
+    r"""$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} -
+    m_i) x_{it} z_i^\top$.
+
+    Compare the formula with central differences of the loss, entry by entry, over the largest
     entry, at a random W of the published size. The tolerance is that of the differences.
     """
     data = instances(descent(PUBLISHED, at=(1,), seeds=1))[0]
@@ -68,8 +69,6 @@ def mm_gradient(found: Found) -> Measurement:
 @claim(
     "mm-direction",
     sources="T24",
-    statement=r"$W/\lVert W \rVert_F \to W^{mm}_\alpha/\lVert W^{mm}_\alpha \rVert_F$ for the "
-    r"selected tokens $\alpha$",
     relation=AT_MOST,
     runs={"local": local},
     code=("max_margin", "direction_error", "correlation"),
@@ -78,9 +77,12 @@ def mm_gradient(found: Found) -> Measurement:
     training_number="the correlation after 2,000 steps is {:.4f}",
 )
 def mm_direction(found: Found) -> Measurement:
-    """Train the published setting from 100 random starts in accurate arithmetic and compare W with
-    the programme of the tokens selected at the end. The direction is a limit, so the error must
-    fall from 500 to 2,000 steps in every run, on average at least as fast as t^(-3/4).
+    r"""$W/\lVert W \rVert_F \to W^{mm}_\alpha/\lVert W^{mm}_\alpha \rVert_F$ for the selected
+    tokens $\alpha$.
+
+    Train the published setting from 100 random starts in accurate arithmetic and compare W with the
+    programme of the tokens selected at the end. The direction is a limit, so the error must fall
+    from 500 to 2,000 steps in every run, on average at least as fast as t^(-3/4).
     """
     of = compared(local())
     error = of["error"].sel(step=[500, 1000, 2000])
@@ -111,7 +113,6 @@ def mm_direction(found: Found) -> Measurement:
 @claim(
     "mm-saturates",
     sources="T24",
-    statement="Attention of every sequence saturates at one token",
     relation=AT_LEAST,
     runs={"local": local},
     code=("log_attention",),
@@ -120,7 +121,9 @@ def mm_direction(found: Found) -> Measurement:
     training_number="the least of all largest weights is 1 - {:.0e}",
 )
 def mm_saturates(found: Found) -> Measurement:
-    """Take the largest attention weight of each sequence after 2,000 steps, in 100 runs of the
+    """Attention of every sequence saturates at one token.
+
+    Take the largest attention weight of each sequence after 2,000 steps, in 100 runs of the
     published setting. The premise of a limit is taken as 1 to a millionth.
     """
     others = compared(local())["others"].isel(step=-1)
@@ -137,8 +140,6 @@ def mm_saturates(found: Found) -> Measurement:
 @claim(
     "mm-levels",
     sources="ours",
-    statement="Normalised descent from 0 keeps to the regularisation path: its error is below that "
-    "of the direction alone, and of late training, at all steps",
     relation=BELOW,
     runs={"levels": levels},
     reading="ours",
@@ -147,9 +148,12 @@ def mm_saturates(found: Found) -> Measurement:
     training_number="attention is off by {:.1%} at most, without a fitted number",
 )
 def mm_levels(found: Found) -> Measurement:
-    """Compare three levels of theory with training from W = 0 on equal scores, 4 seeds, at 10 to
-    1,000 steps: the direction's error, and attention's (root mean square) beside that of weights
-    that never move.
+    """Normalised descent from 0 keeps to the regularisation path: its error is below that of the
+    direction alone, and of late training, at all steps.
+
+    Compare three levels of theory with training from W = 0 on equal scores, 4 seeds, at 10 to 1,000
+    steps: the direction's error, and attention's (root mean square) beside that of weights that
+    never move.
     """
     run = levels()
     trained = found["levels"]

@@ -34,8 +34,6 @@ def _exponents(error: xr.DataArray) -> xr.DataArray:
 @claim(
     "mm-sparsify",
     sources=("T24", "ours: the rate"),
-    statement=r"Under normalised descent the weights of other tokens fall exponentially, as $e^{-"
-    r"\eta t/\lVert W^{mm} \rVert}$",
     relation=LEADING,
     tolerance=0.02,
     runs={"equal": equal_scores},
@@ -44,7 +42,10 @@ def _exponents(error: xr.DataArray) -> xr.DataArray:
     training_number="the slope over steps is {:.4f} of the predicted one",
 )
 def mm_sparsify(found: Found) -> Measurement:
-    """Compare the slope of the log of the largest other weight, from 3,000 to 10,000 steps, with
+    r"""Under normalised descent the weights of other tokens fall exponentially, as $e^{-\eta
+    t/\lVert W^{mm} \rVert}$.
+
+    Compare the slope of the log of the largest other weight, from 3,000 to 10,000 steps, with
     -eta/|W_mm|, run by run, in accurate arithmetic: the naive form ends near 1e-16. The tolerance
     is the part of the offset that is still settling.
     """
@@ -64,7 +65,6 @@ def mm_sparsify(found: Found) -> Measurement:
 @claim(
     "mm-rate",
     sources="V24",
-    statement=r"Normalised descent reaches the direction at least as fast as $t^{-3/4}$",
     relation=AT_MOST,
     runs={"equal": equal_scores},
     code=("late_training", "BOUND"),
@@ -73,7 +73,9 @@ def mm_sparsify(found: Found) -> Measurement:
     training_number="the exponent from 1,000 to 10,000 steps is {:.3f}",
 )
 def mm_rate(found: Found) -> Measurement:
-    """Fit the exponent of the direction's error from 1,000 to 10,000 steps, run by run, with equal
+    """Normalised descent reaches the direction at least as fast as $t^{-3/4}$.
+
+    Fit the exponent of the direction's error from 1,000 to 10,000 steps, run by run, with equal
     scores from W = 0 in accurate arithmetic. V24's bound is read as an exponent of at most -0.75 in
     every run; 1/t is what we derive, with W = eta t w_mm/|w_mm| + offset.
     """
@@ -97,8 +99,6 @@ def mm_rate(found: Found) -> Measurement:
 @claim(
     "mm-gd-slow",
     sources="V24",
-    statement=r"Plain gradient descent is logarithmic: $\lVert W \rVert \approx \lVert W^{mm} "
-    r"\rVert \ln t$",
     relation=LEADING,
     tolerance=0.1,
     runs={"plain": plain},
@@ -107,9 +107,11 @@ def mm_rate(found: Found) -> Measurement:
     training_number="from 1,000 to 10,000 steps the projection grows by {:.3f} of |W_mm| ln 10",
 )
 def mm_gd_slow(found: Found) -> Measurement:
-    """Compare the growth of W along its limit from 1,000 to 10,000 plain steps at learning rate 1
-    with |W_mm| ln 10, run by run, on the instances of mm-rate; and check that the error is larger
-    than under normalised steps. The tolerance is what has not settled at 1,000 steps.
+    r"""Plain gradient descent is logarithmic: $\lVert W \rVert \approx \lVert W^{mm} \rVert \ln t$.
+
+    Compare the growth of W along its limit from 1,000 to 10,000 plain steps at learning rate 1 with
+    |W_mm| ln 10, run by run, on the instances of mm-rate; and check that the error is larger than
+    under normalised steps. The tolerance is what has not settled at 1,000 steps.
     """
     run = plain()
     of, fast = compared(run, best=True), compared(equal_scores(), best=True)
@@ -130,8 +132,6 @@ def mm_gd_slow(found: Found) -> Measurement:
 @claim(
     "mm-kq-faster",
     sources=("T24, released figure", "ours: the size"),
-    statement=r"Trained $K, Q$ saturate sooner than $W$: $\lVert KQ^\top \rVert_* \approx "
-    r"(\eta t)^2$ where $\lVert W \rVert \approx \eta t$",
     relation=ABOVE,
     runs={"factors": factors, "local": local},
     code=("factor_gradients",),
@@ -140,7 +140,10 @@ def mm_gd_slow(found: Found) -> Measurement:
     training_number="mean largest weight after 80 steps: {:.3f}",
 )
 def mm_kq_faster(found: Found) -> Measurement:
-    """Compare the mean largest weight after 80 steps of K, Q and of W, by seed, on the published
+    r"""Trained $K, Q$ saturate sooner than $W$: $\lVert KQ^\top \rVert_* \approx (\eta t)^2$ where
+    $\lVert W \rVert \approx \eta t$.
+
+    Compare the mean largest weight after 80 steps of K, Q and of W, by seed, on the published
     setting; and |K Q^T|_* after 80 and 100 steps with (eta t)^2, to a quarter: the start counts.
     """
     weights = {

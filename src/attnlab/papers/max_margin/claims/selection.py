@@ -54,7 +54,6 @@ def selecting(scores: Scores, scale: float) -> Simulation:
 @claim(
     "mm-local",
     sources="T24",
-    statement="The selected tokens are locally optimal: no support vector has a higher score",
     relation=EQUAL,
     in_parts=True,
     runs={"many": many},
@@ -64,7 +63,9 @@ def selecting(scores: Scores, scale: float) -> Simulation:
     training_number="{:.2%} of the selections at 2,000 steps",
 )
 def mm_local(found: Found) -> Measurement:
-    """Count locally optimal selections after 2,000 steps of 300 runs of the published setting; then
+    """The selected tokens are locally optimal: no support vector has a higher score.
+
+    Count locally optimal selections after 2,000 steps of 300 runs of the published setting; then
     let the others go on to 16,000 steps, in accurate arithmetic and by the released steps, which
     stop where the gradient is 2.2e-16.
     """
@@ -97,7 +98,6 @@ def mm_local(found: Found) -> Measurement:
 @claim(
     "mm-global-not",
     sources="T24",
-    statement="The selection need not be the globally optimal one",
     relation=BELOW,
     runs={"local": local},
     code=("max_margin",),
@@ -106,7 +106,9 @@ def mm_local(found: Found) -> Measurement:
     training_number="in {:.0%} of the runs all six tokens have the highest score",
 )
 def mm_global_not(found: Found) -> Measurement:
-    """Count runs of the published setting that select the highest score in all sequences: a share
+    """The selection need not be the globally optimal one.
+
+    Count runs of the published setting that select the highest score in all sequences: a share
     below 1 by more than two errors. Its correlation with the programme of the highest scores.
     """
     of, best = compared(local()), compared(local(), best=True)
@@ -150,8 +152,6 @@ SELECTING = {
 @claim(
     "mm-equal-scores",
     sources="T24",
-    statement="If all tokens of a sequence but the best have the same score, every start leads to "
-    r"$W^{mm}_{opt}$",
     relation=EQUAL,
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
@@ -160,9 +160,12 @@ SELECTING = {
     training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
 )
 def mm_equal_scores(found: Found) -> Measurement:
-    """Count runs that select the best tokens, n=4, T=5, d=8, 60 seeds, from W = 0 and from ten
-    times the usual start. Then look for a stable selection with a wrong token, in a sequence that
-    the programme of the others decides, and train from far out along it.
+    """If all tokens of a sequence but the best have the same score, every start leads to
+    $W^{mm}_{opt}$.
+
+    Count runs that select the best tokens, n=4, T=5, d=8, 60 seeds, from W = 0 and from ten times
+    the usual start. Then look for a stable selection with a wrong token, in a sequence that the
+    programme of the others decides, and train from far out along it.
     """
     reached = {setting: all_optimal(compared(run())) for setting, run in SELECTING.items()}
     run = selecting("equal", 0.0)
@@ -197,7 +200,6 @@ def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
 @claim(
     "mm-overparameterised",
     sources="T23, T24",
-    statement="Larger $d$ is benign: from $W = 0$ training comes to select the best tokens",
     relation=ABOVE,
     runs={f"d={d}": partial(wide, d, 100) for d in WIDTHS},
     code=("locally_optimal",),
@@ -206,9 +208,11 @@ def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
     training_number="{:.0%} of the runs at d = 32",
 )
 def mm_overparameterised(found: Found) -> Measurement:
-    """Count runs that select the best tokens, that are only locally optimal, and neither, n=4, T=5,
-    100 seeds at each d, after 2,000 steps: the share of the first must rise
-    from d = 2 to 4, 8 and 32.
+    """Larger $d$ is benign: from $W = 0$ training comes to select the best tokens.
+
+    Count runs that select the best tokens, that are only locally optimal, and neither, n=4, T=5,
+    100 seeds at each d, after 2,000 steps: the share of the first must rise from d = 2 to 4, 8 and
+    32.
     """
     parts = {d: kinds(wide(d, 100)) for d in WIDTHS}
     best = {d: mean(of["global"].astype(float)) for d, of in parts.items()}
@@ -229,7 +233,6 @@ def mm_overparameterised(found: Found) -> Measurement:
 @claim(
     "mm-feasible",
     sources="T23, T24",
-    statement=r"The programme has a solution for almost all data if $d \ge \max(T - 1, n)$",
     relation=EQUAL,
     runs={},
     code=("sufficient_dimension", "least_distance"),
@@ -238,7 +241,9 @@ def mm_overparameterised(found: Found) -> Measurement:
     number="where d is far below, at n=10, T=5, d=4, {:.0%} have one",
 )
 def mm_feasible(found: Found) -> Measurement:
-    """Solve the programme of the best tokens of 200 random instances at d = max(T - 1, n) for three
+    r"""The programme has a solution for almost all data if $d \ge \max(T - 1, n)$.
+
+    Solve the programme of the best tokens of 200 random instances at d = max(T - 1, n) for three
     sizes, and below it. A certificate of infeasibility is a vanishing residual; linear programming
     agrees (its test).
     """

@@ -41,8 +41,6 @@ TIMES = (1e9, 1e10, 1e11)
 @claim(
     "mm-nuclear",
     sources="T24",
-    statement="Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least "
-    "Frobenius norm",
     relation=ABOVE,
     runs={"factors": factors},
     code=("nuclear_margin",),
@@ -51,7 +49,10 @@ TIMES = (1e9, 1e10, 1e11)
     training_number="the correlation with the nuclear solution is {:.4f}",
 )
 def mm_nuclear(found: Found) -> Measurement:
-    """Train K and Q for 2,000 released steps, 40 seeds of the published setting, and compare K Q^T
+    """Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least Frobenius
+    norm.
+
+    Train K and Q for 2,000 released steps, 40 seeds of the published setting, and compare K Q^T
     with both solutions, run by run. Its rank counts singular values above 5% of the largest.
     """
     nuclear, frobenius = (compared(factors(), norm=norm) for norm in ("nuclear", "frobenius"))
@@ -71,8 +72,6 @@ def mm_nuclear(found: Found) -> Measurement:
 @claim(
     "mm-rank",
     sources="T24, released figure",
-    statement=r"Nuclear solutions have a lower rank than Frobenius ones, whose rank is at most "
-    r"$\min(n, d)$",
     relation=BELOW,
     runs={},
     code=("nuclear_margin", "rank"),
@@ -81,7 +80,9 @@ def mm_nuclear(found: Found) -> Measurement:
     number="at n = d = 10 the mean nuclear rank is {:.2f}",
 )
 def mm_rank(found: Found) -> Measurement:
-    """Solve both programmes for the best tokens of 40 instances, T = 5, at n = d = 5 and 10; each
+    r"""Nuclear solutions have a lower rank than Frobenius ones, whose rank is at most $\min(n, d)$.
+
+    Solve both programmes for the best tokens of 40 instances, T = 5, at n = d = 5 and 10; each
     nuclear solution is certified by its dual. Ours: the Frobenius rank is the number of sequences
     that have a support vector.
     """
@@ -108,8 +109,6 @@ def mm_rank(found: Found) -> Measurement:
 @claim(
     "mm-multi",
     sources="T24, released code",
-    statement=r"With a ReLU head, where several tokens keep weight, $W \approx W^{fin} + R\, "
-    r"W^{mm}$: nearer than the programme of one token",
     relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
     code=("several_tokens",),
@@ -118,10 +117,13 @@ def mm_rank(found: Found) -> Measurement:
     training_number="1 - correlation is {:.3f} at d = 4",
 )
 def mm_multi(found: Found) -> Measurement:
-    """Train n=3, T=4 with a head of 4 ReLUs by released steps, 100 seeds, and keep the instances
-    that the released filter keeps. Compare 1 - correlation of W, on average, with W_fin + R W_mm
-    (R is fitted), W_mm alone, and the programme of the largest token; the filter's share is part
-    of the result.
+    r"""With a ReLU head, where several tokens keep weight, $W \approx W^{fin} + R\, W^{mm}$: nearer
+    than the programme of one token.
+
+    Train n=3, T=4 with a head of 4 ReLUs by released steps, 100 seeds, and keep the instances that
+    the released filter keeps. Compare 1 - correlation of W, on average, with W_fin + R W_mm (R is
+    fitted), W_mm alone, and the programme of the largest token; the filter's share is part of the
+    result.
     """
     of = {d: several_tokens(several_tokens_run(d)) for d in (4, 8)}
     gaps = {d: each["gap"].isel(step=-1)[:, each["kept"].values] for d, each in of.items()}
@@ -175,8 +177,6 @@ def one_hot(values: str, counts: str) -> Simulation:
     "mm-one-hot",
     sources="ours",
     reading="ours",
-    statement="On sequence classes with fixed $Y$ the row of $Z$ grows along the programme's "
-    "solution, whatever the frequencies of tokens; losers end equal",
     relation=EQUAL,
     tolerance=1e-4,
     runs={
@@ -189,10 +189,13 @@ def one_hot(values: str, counts: str) -> Simulation:
     training_number="1 - cosine of the growth is {:.0e} at most",
 )
 def mm_one_hot(found: Found) -> Measurement:
-    """Train Z of `Extended` without normalisation by gradient flow, with even and uneven token
-    counts, where the best token is distinct and where it is common. z is R times the solution plus
-    a constant, so its growth from t = 10^9 to 10^11 is compared with `one_hot_margin`, by cosine.
-    The tolerance is what frequencies still change at 10^9.
+    """On sequence classes with fixed $Y$ the row of $Z$ grows along the programme's solution,
+    whatever the frequencies of tokens; losers end equal.
+
+    Train Z of `Extended` without normalisation by gradient flow, with even and uneven token counts,
+    where the best token is distinct and where it is common. z is R times the solution plus a
+    constant, so its growth from t = 10^9 to 10^11 is compared with `one_hot_margin`, by cosine. The
+    tolerance is what frequencies still change at 10^9.
     """
     row = {name: theory.one_hot_margin(TOKENS, winners, QUERY) for name, winners in WINNERS.items()}
     late, grown = {}, {}

@@ -33,8 +33,6 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
 @claim(
     "pol-against-snap",
     sources="ours, on Polarisation and Scan and Snap",
-    statement=r"Without a norm the winner takes all; with the l2 norm distinct tokens nearly "
-    "keep their ratio",
     relation=ABOVE,
     ours=True,
     runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
@@ -45,9 +43,13 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
     training_number="without a norm the winner has {:.3f} at t = 10^10",
 )
 def against_snap(found: Found) -> Measurement:
-    """Check the share of the 0.4-token at t = 10^10 above 0.99 without a norm and below 0.6 with
-    it, and the ratio of the distinct tokens within 1.15 of its start: two classes of one query,
-    tokens 0.2, 0.2 common and 0.4, 0.2 distinct. Alone, with the norm, the path does not move."""
+    """Without a norm the winner takes all; with the l2 norm distinct tokens nearly keep their
+    ratio.
+
+    Check the share of the 0.4-token at t = 10^10 above 0.99 without a norm and below 0.6 with it,
+    and the ratio of the distinct tokens within 1.15 of its start: two classes of one query, tokens
+    0.2, 0.2 common and 0.4, 0.2 distinct. Alone, with the norm, the path does not move.
+    """
     free, normalised = shares(found["none"]), shares(found["l2"])
     ratio = normalised[:, 2] / normalised[:, 3]
     a0 = np.log([0.2, 0.2, 0.4, 0.2])
@@ -70,8 +72,6 @@ STARTS = (0.1, 0.01, 0.001)
 @claim(
     "pol-rate-ratio",
     sources="ours, on Polarisation",
-    statement=r"A fast decoder hides polarisation: $1 - \max \sigma \approx "
-    r"2(n-1)/(n \rho \ln^2 t)$",
     relation=LEADING,
     tolerance=0.05,
     ours=True,
@@ -83,9 +83,12 @@ STARTS = (0.1, 0.01, 0.001)
     training_number="at eta_Y = 10 eta_Z the winner has {:.3f} at t = 10^10",
 )
 def rate_ratio(found: Found) -> Measurement:
-    """Compare the tail with its law at rho = 0.1 (n = 4, tau = 10^5), and in training the winner at
+    r"""A fast decoder hides polarisation: $1 - \max \sigma \approx 2(n-1)/(n \rho \ln^2 t)$.
+
+    Compare the tail with its law at rho = 0.1 (n = 4, tau = 10^5), and in training the winner at
     eta_Y = 10 eta_Z with that at eta_Y = eta_Z, at three times. The output at which two tokens are
-    at 0.9 is by quadrature, from three starts D_0; for the logistic loss ln t is about that."""
+    at 0.9 is by quadrature, from three starts D_0; for the logistic loss ln t is about that.
+    """
     tau, rho = 1e5, 0.1
     path = theory.one_direction([0.1, 0.05, 0.0, -0.05], np.zeros(4), tau, rho=rho)
     outputs = []

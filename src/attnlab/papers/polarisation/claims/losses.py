@@ -51,7 +51,6 @@ def boundary(spreads: tuple[float, ...], seeds: int, n: int = 10) -> NDArray[np.
 @claim(
     "pol-square",
     sources=("Polarisation", "the boundary is ours"),
-    statement="The square loss polarises attention",
     relation=ABOVE,
     runs={
         "norm 8": partial(runs.one_way, Regression(10, norm=8.0)),
@@ -66,9 +65,12 @@ def boundary(spreads: tuple[float, ...], seeds: int, n: int = 10) -> NDArray[np.
     training_number="at the published sizes max sigma is at most {:.3f} of 0.05",
 )
 def square(found: Found) -> Measurement:
-    """Check max sigma > 1/2 where the loss stops: on the path from V_0 = 0 with spread 0.1 and
-    b = 1, 3, 8; and in training. The boundary is where it passes 1/2, for two spreads and 20
-    starts; and the growth of the spread of a is held against cosh b (tolerance 0.1)."""
+    """The square loss polarises attention.
+
+    Check max sigma > 1/2 where the loss stops: on the path from V_0 = 0 with spread 0.1 and b = 1,
+    3, 8; and in training. The boundary is where it passes 1/2, for two spreads and 20 starts; and
+    the growth of the spread of a is held against cosh b (tolerance 0.1).
+    """
     by_norm = ends(0.1, np.array(NORMS), runs.SEEDS)
     beyond = boundary(SPREADS, 2 * runs.SEEDS) + np.log(SPREADS)[:, None]
     published = found["published"]
@@ -119,7 +121,6 @@ CONDITIONS = (1.0, 5.0, 50.0)
 @claim(
     "pol-condition",
     sources=("Polarisation", "the part of the norm is ours"),
-    statement="Ill-conditioned regression polarises more, and to one token",
     relation=ABOVE,
     runs={
         **{f"{k:g}": partial(runs.regression, k, 20) for k in CONDITIONS},
@@ -132,10 +133,13 @@ CONDITIONS = (1.0, 5.0, 50.0)
     training_number="kappa = 5: max sigma passes 1/2 where the solution has the norm {:.2f}",
 )
 def condition(found: Found) -> Measurement:
-    """Compare max sigma at t = 300 of kappa = 5 with 1, and of 50 with 5, on the same 20 targets,
-    and of kappa = 5 with 1/2, in 20 and in 10 dimensions, whose solutions are shorter. The norm of
-    the solution at 1/2 is by a logistic fit over the 40 targets of kappa = 5 (two numbers fitted),
-    its error by leaving out one at a time."""
+    """Ill-conditioned regression polarises more, and to one token.
+
+    Compare max sigma at t = 300 of kappa = 5 with 1, and of 50 with 5, on the same 20 targets, and
+    of kappa = 5 with 1/2, in 20 and in 10 dimensions, whose solutions are shorter. The norm of the
+    solution at 1/2 is by a logistic fit over the 40 targets of kappa = 5 (two numbers fitted), its
+    error by leaving out one at a time.
+    """
     tops = {name: runs.top(of)[:, -1] for name, of in found.items()}
     fives = [name for name in found if name.startswith("5") and name != "50"]
     norms = {name: np.linalg.norm(solution(found[name]), axis=-1) for name in fives}
@@ -168,7 +172,6 @@ SHARPNESS = {"2": 2.0, "10": 10.0, "one-hot": None}
 @claim(
     "pol-kl",
     sources=PAPER,
-    statement="Cross entropy polarises attention",
     relation=ABOVE,
     runs={name: partial(runs.distribution, s) for name, s in SHARPNESS.items()},
     in_parts=True,
@@ -177,7 +180,10 @@ SHARPNESS = {"2": 2.0, "10": 10.0, "one-hot": None}
     training_number="with a one-hot target max sigma is {:.3f} at t = 10^6",
 )
 def cross_entropy(found: Found) -> Measurement:
-    """Check max sigma > 1/2 at t = 10^6 for targets of three sharpnesses, V_0 of 0.1 N."""
+    """Cross entropy polarises attention.
+
+    Check max sigma > 1/2 at t = 10^6 for targets of three sharpnesses, V_0 of 0.1 N.
+    """
     tops = {name: runs.top(of) for name, of in found.items()}
     told = "; ".join(
         f"sharpness {name}, H(p*) {runs.estimate(np.abs(of['loss'].values[:, -1]))}: "
@@ -202,7 +208,6 @@ OTHERS = ("square", "l1", "relu", "sum", "sigmoid", "l2")
 @claim(
     "pol-softmax-only",
     sources=PAPER,
-    statement="Softmax polarises attention, other normalisations do not (logistic loss)",
     relation=ABOVE,
     runs={name: partial(runs.weighting, name) for name in ("softmax", *OTHERS)},
     in_parts=True,
@@ -212,8 +217,11 @@ OTHERS = ("square", "l1", "relu", "sum", "sigmoid", "l2")
     training_number="squares over their sum put {:.2f} on one token",
 )
 def softmax_only(found: Found) -> Measurement:
-    """Compare the mean share of the largest weight, |alpha| over its sum, after 20,000 steps of 0.5
-    with 0.9, and that of each other map with the least share of softmax; 10 starts."""
+    """Softmax polarises attention, other normalisations do not (logistic loss).
+
+    Compare the mean share of the largest weight, |alpha| over its sum, after 20,000 steps of 0.5
+    with 0.9, and that of each other map with the least share of softmax; 10 starts.
+    """
     shares = {}
     for name, result in found.items():
         alpha = np.abs(result["weights"].values[:, -1])

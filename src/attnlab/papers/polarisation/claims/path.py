@@ -46,8 +46,6 @@ toy_claim = partial(claim, sources=PAPER, runs=TOY, hypotheses=(even_start,), fi
 @claim(
     "pol-ntk",
     sources="Polarisation, re-derived",
-    statement=r"$\dot f = -M g$ with $M = \lvert\sigma\rvert^2 I + \rho V C^2 V^\top$, "
-    r"$C = \operatorname{diag} \sigma - \sigma \sigma^\top$",
     relation=EQUAL,
     tolerance=1e-12,
     runs={},
@@ -56,7 +54,11 @@ toy_claim = partial(claim, sources=PAPER, runs=TOY, hypotheses=(even_start,), fi
     number="error below 1e-12 at 20 random states; with C in place of its square off by {:.2g}",
 )
 def ntk(found: Found) -> Measurement:
-    """Compare M g with the velocity of f by the product rule, at 20 random states, n = 6."""
+    r"""$\dot f = -M g$ with $M = \lvert\sigma\rvert^2 I + \rho V C^2 V^\top$, $C =
+    \operatorname{diag} \sigma - \sigma \sigma^\top$.
+
+    Compare M g with the velocity of f by the product rule, at 20 random states, n = 6.
+    """
     moved, kernel, printed = [], [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -80,8 +82,6 @@ ONE_WAY = {
 @claim(
     "pol-one-clock",
     sources="ours, on Polarisation",
-    statement=r"If $g$ keeps its direction, $u' = \sigma$ and $a' = \rho \sigma (u - \bar u)$ for "
-    "every loss, which is its clock alone",
     relation=EQUAL,
     tolerance=1e-8,
     runs=ONE_WAY,
@@ -91,8 +91,12 @@ ONE_WAY = {
     training_number="error of a at most {:.1g} of how far it moves; nothing is fitted",
 )
 def one_clock(found: Found) -> Measurement:
-    """Compare a along the whole flow of V and a with the path, for three losses to t = 100, over
-    how far a moves; beside it the error of `polarisation-even`."""
+    r"""If $g$ keeps its direction, $u' = \sigma$ and $a' = \rho \sigma (u - \bar u)$ for every
+    loss, which is its clock alone.
+
+    Compare a along the whole flow of V and a with the path, for three losses to t = 100, over how
+    far a moves; beside it the error of `polarisation-even`.
+    """
     checks, notes, worst = [], [], 0.0
     for name, result in found.items():
         run, a = Simulation.of(result), result["parameters.attention"]
@@ -275,7 +279,6 @@ MASSIVE = 3.0  # times the median; we know no number of the paper's
 @claim(
     "pol-massive",
     sources=PAPER,
-    statement="The winner's value grows without bound and the others stay: a massive activation",
     relation=ABOVE,
     runs={
         **TOY,
@@ -288,7 +291,9 @@ MASSIVE = 3.0  # times the median; we know no number of the paper's
     training_number="u of the winner is {:.1f} at t = 10^5, where ln t is 11.5",
 )
 def massive(found: Found) -> Measurement:
-    """Check the slope of the winner's u against ln t over the last decade (1, band 0.1), that other
+    """The winner's value grows without bound and the others stay: a massive activation.
+
+    Check the slope of the winner's u against ln t over the last decade (1, band 0.1), that other
     scores move by less than a tenth of it there, and that norms of values over their median are
     above 3 (ours): cross entropy with a one-hot target, and the tied model.
     """

@@ -44,10 +44,6 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
 @claim(
     "lemma-4",
     sources="Lemma 4, Eqs. 10, 94-96",
-    statement=(
-        r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
-        r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
@@ -59,9 +55,12 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
 )
 def lemma_4(s: Case) -> Measurement:
-    """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
-    the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
-    that class n gets. The tolerance is rounding; in training 25 % count as a description.
+    r"""Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)}
+    \operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10).
+
+    Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with the
+    joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps that
+    class n gets. The tolerance is rounding; in training 25 % count as a description.
     """
     t = cases.transition_time(s)
     rng = np.random.default_rng(9)
@@ -111,11 +110,6 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
 @claim(
     "theorem-2",
     sources="Theorem 2, Eqs. 97-100",
-    statement=(
-        r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;"
-        r" (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if some "
-        r"class of $m$ has a distinct one"
-    ),
     relation=ABOVE,
     case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
@@ -127,9 +121,13 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
     figure="fig2",
 )
 def theorem_2(s: Case) -> Measurement:
-    """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
-    with the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say
-    that a decoder without memory describes training.
+    r"""Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;
+    (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if some class of
+    $m$ has a distinct one.
+
+    Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and with
+    the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say that a
+    decoder without memory describes training.
     """
     fates = theory.token_fates(s)
     claimed = fates != 0
@@ -177,10 +175,6 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
 @claim(
     "corollary-2",
     sources=["Corollary 2", "poster and slides, (a)"],
-    statement=(
-        r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any $l"
-        r" \in G_{CT}$"
-    ),
     relation=BELOW,
     case=SYMMETRIC,
     hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
@@ -191,8 +185,11 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
     test="test_attention.py::test_corollary_2_along_the_flow",
 )
 def corollary_2(s: Case) -> Measurement:
-    """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
-    joint flow at eta_Y/eta_Z = 30. Only the sign counts.
+    r"""In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any $l
+    \in G_{CT}$.
+
+    Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the joint
+    flow at eta_Y/eta_Z = 30. Only the sign counts.
     """
     common = np.flatnonzero(formulas.token_roles(s).common)
     velocity = theory.attention_velocity(s, cases.eq_10(s, TIMES).logits)
@@ -210,10 +207,6 @@ def corollary_2(s: Case) -> Measurement:
 @claim(
     "theorem-3",
     sources="Theorem 3, Eqs. 11, 108-111",
-    statement=(
-        r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct "
-        r"tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
@@ -225,7 +218,10 @@ def corollary_2(s: Case) -> Measurement:
     figure="fig4",
 )
 def theorem_3(s: Case) -> Measurement:
-    """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
+    r"""$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct tokens
+    $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$.
+
+    Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
     ODE solver; in training 1 % of r/r_0 - 1, and an error that goes as eta_Z/eta_Y.
     """
@@ -253,10 +249,6 @@ def theorem_3(s: Case) -> Measurement:
 @claim(
     "eq-12",
     sources="Theorem 3, Eq. 12",
-    statement=(
-        r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z "
-        r"\int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases"
-    ),
     relation=AT_MOST,
     case=WEAK,
     hypotheses=(*EQ_10,),
@@ -267,8 +259,11 @@ def theorem_3(s: Case) -> Measurement:
     figure="fig3",
 )
 def eq_12(s: Case) -> Measurement:
-    """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
-    Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds
+    r"""$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z
+    \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases.
+
+    Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with Eq.
+    10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds
     meet.
     """
     n, high, _ = cases.most_and_least_frequent(s)

@@ -27,7 +27,6 @@ from .attention import TIMES
 @claim(
     "frequency-bias",
     sources="Sections 1, 5 (frequency bias, token scanning)",
-    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
     relation=ABOVE,
     case=SYN_SMALL,
     hypotheses=(*ASSUMPTION_1,),
@@ -39,7 +38,9 @@ from .attention import TIMES
     figure="fig4",
 )
 def frequency_bias(s: Case) -> Measurement:
-    """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
+    """Attention favours the tokens that co-occur often, and drops the rare ones first.
+
+    Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
     joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
     """
     n, _, _ = cases.most_and_least_frequent(s)
@@ -68,7 +69,6 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
 @claim(
     "distinct-attention",
     sources="Abstract, Section 5",
-    statement="Over training distinct tokens gain attention (of each class the dominant one)",
     relation=ABOVE,
     case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
@@ -79,8 +79,10 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
     figure="fig2",
 )
 def distinct_attention(s: Case) -> Measurement:
-    """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
-    t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
+    """Over training distinct tokens gain attention (of each class the dominant one).
+
+    Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to t
+    = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
     """
     times, z = cases.training_path(s)
     paths = cases.both_paths(s, TIMES)
@@ -111,7 +113,6 @@ def distinct_attention(s: Case) -> Measurement:
 @claim(
     "discriminative-bias",
     sources="Abstract, Section 1; Section 5 after Theorem 2",
-    statement='A common token loses attention (for several it "can be a bit involved")',
     relation=BELOW,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
@@ -122,8 +123,10 @@ def distinct_attention(s: Case) -> Measurement:
     figure="fig2",
 )
 def discriminative_bias(s: Case) -> Measurement:
-    """Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint
-    flow to t = 10^10. Only the sign counts.
+    """A common token loses attention (for several it "can be a bit involved").
+
+    Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint flow
+    to t = 10^10. Only the sign counts.
     """
     common = int(np.flatnonzero(formulas.token_roles(s).common)[0])
     weights = {
@@ -158,10 +161,6 @@ def random_pairs(M: int) -> FloatArray:
 @claim(
     "several-common-tokens",
     sources='Section 5, "the condition can be a bit involved"',
-    statement=(
-        r"$K = 2$ equally frequent classes of one query: the first move of a common token $l$ is a "
-        r"loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start"
-    ),
     relation=EQUAL,
     case=TURNING,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
@@ -173,7 +172,10 @@ def random_pairs(M: int) -> FloatArray:
     ours=True,
 )
 def several_common_tokens(s: Case) -> Measurement:
-    """Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
+    r"""$K = 2$ equally frequent classes of one query: the first move of a common token $l$ is a
+    loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start.
+
+    Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
     with z in the joint flow at t = 0.01 (200 random pairs); nothing is said about the end. Only the
     sign counts.
     """
@@ -214,7 +216,6 @@ def several_common_tokens(s: Case) -> Measurement:
 @claim(
     "no-winner-takes-all",
     sources="Abstract, Sections 1, 6",
-    statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
     relation=ABOVE,
     case=SYN_SMALL,
     hypotheses=(*ASSUMPTION_1,),
@@ -225,7 +226,9 @@ def several_common_tokens(s: Case) -> Measurement:
     figure="fig4",
 )
 def no_winner_takes_all(s: Case) -> Measurement:
-    """Check that the effective number of distinct tokens stays above 2, and changes about
+    """Attention "will not collapse to one-hot": it slows down and looks frozen.
+
+    Check that the effective number of distinct tokens stays above 2, and changes about
     logarithmically in time, by Eq. 10 to 10^12 and in training to 10^6. At 2 nearly one token would
     be left; an exponent below 0.05 is logarithmic to the eye.
     """
@@ -252,10 +255,6 @@ def no_winner_takes_all(s: Case) -> Measurement:
 @claim(
     "scan-and-snap",
     sources="Theorem 4 (scanning, snapping)",
-    statement=(
-        r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ "
-        r"from $t_0$ on"
-    ),
     relation=SETTLES,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
@@ -266,7 +265,10 @@ def no_winner_takes_all(s: Case) -> Measurement:
     figure="fig3",
 )
 def scan_and_snap(s: Case) -> Measurement:
-    """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
+    r"""$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ from
+    $t_0$ on.
+
+    Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
     """
     t0_prime, t0 = theory.transition_times(**cases.clock(s))

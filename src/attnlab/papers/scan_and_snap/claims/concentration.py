@@ -37,10 +37,6 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
 @claim(
     "lemma-10",
     sources="Lemma 10, Eqs. 58, 59",
-    statement=(
-        r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
-        r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$"
-    ),
     relation=AT_MOST,
     case=WEAK,
     hypotheses=(uniform_classes,),
@@ -50,8 +46,11 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
     test="test_concentration.py::test_lemma_10_covers",
 )
 def lemma_10(s: Case) -> Measurement:
-    """Compare the stated probability, at least 1 - delta, with the radius's exact coverage, from
-    the binomial distribution. The tolerance is the rounding of the binomial distribution function.
+    r"""$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln
+    \frac{2}{\delta}} + 1$ with probability at least $1 - \delta$.
+
+    Compare the stated probability, at least 1 - delta, with the radius's exact coverage, from the
+    binomial distribution. The tolerance is the rounding of the binomial distribution function.
     """
     N, K, delta = np.meshgrid(*GRID, indexing="ij")
     inside = coverage(N, K, theory.visits_radius(N, delta=delta))
@@ -64,7 +63,6 @@ def lemma_10(s: Case) -> Measurement:
 @claim(
     "eq-58",
     sources="Eq. 58, last inequality",
-    statement=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
     relation=BELOW,
     case=WEAK,
     hypotheses=(many_steps,),
@@ -73,8 +71,10 @@ def lemma_10(s: Case) -> Measurement:
     test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
 )
 def eq_58(s: Case) -> Measurement:
-    """Compare both sides for N from 10 K^2 = 40 on (N >> K^2, as in Appendix D.1). The inequality
-    is strict.
+    r"""$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$.
+
+    Compare both sides for N from 10 K^2 = 40 on (N >> K^2, as in Appendix D.1). The inequality is
+    strict.
     """
     N, delta = MUCH * s.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
@@ -91,11 +91,6 @@ def eq_58(s: Case) -> Measurement:
 @claim(
     "remark-4",
     sources="Remark 4, Eq. 60",
-    statement=(
-        r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 - "
-        r"\delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
-        r"\ln(1/\delta)} \right\rceil$"
-    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, many_steps),
@@ -105,8 +100,12 @@ def eq_58(s: Case) -> Measurement:
     test="test_concentration.py::test_lemma_10_covers",
 )
 def remark_4(s: Case) -> Measurement:
-    """Compare the stated probability with the exact coverage of Delta (with ln(1/delta), where
-    Lemma 10 has ln(2/delta)), from the binomial distribution. The tolerance is the rounding of the
+    r"""$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 -
+    \delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N \ln(1/\delta)}
+    \right\rceil$.
+
+    Compare the stated probability with the exact coverage of Delta (with ln(1/delta), where Lemma
+    10 has ln(2/delta)), from the binomial distribution. The tolerance is the rounding of the
     binomial distribution function.
     """
     N, K, delta = np.meshgrid(*GRID, indexing="ij")
@@ -161,12 +160,6 @@ def strayed(stray: float) -> Strayed:
 @claim(
     "lemma-11",
     sources="Lemma 11, Eqs. 61-65",
-    statement=(
-        r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim h(\bar"
-        r" N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
-        r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
-        r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$"
-    ),
     relation=up_to(3.0),
     case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
@@ -176,8 +169,13 @@ def strayed(stray: float) -> Strayed:
     test="test_concentration.py::test_lemma_11_below_the_mean",
 )
 def lemma_11(s: Case) -> Measurement:
-    """Compare the bounds on theta and sigma', for every N_n within Delta of the mean, with both at
-    N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. The tolerance is rounding.
+    r"""With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim h(\bar N)
+    \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - \frac{1}{M-1+\exp(M
+    h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar N))}$ with $\sigma' \le
+    \frac{1}{3} \eta_Y \Delta$.
+
+    Compare the bounds on theta and sigma', for every N_n within Delta of the mean, with both at N_n
+    = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. The tolerance is rounding.
     """
     found, far = strayed(STRAY), strayed(3 * STRAY)
     third = ETA_Y * far.radius / 3.0
@@ -196,7 +194,6 @@ def lemma_11(s: Case) -> Measurement:
 @claim(
     "eq-62",
     sources="Lemma 11 (after Eq. 62), Theorem 1's sigma",
-    statement=r"$\sigma' \ll \ln M$",
     relation=much_smaller(MUCH),
     case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
@@ -205,8 +202,10 @@ def lemma_11(s: Case) -> Measurement:
     test="test_concentration.py::test_lemma_11_below_the_mean",
 )
 def eq_62(s: Case) -> Measurement:
-    """Compare ln M with sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. It is
-    a bound.
+    r"""$\sigma' \ll \ln M$.
+
+    Compare ln M with sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. It is a
+    bound.
     """
     sigma = strayed(STRAY).sigma
     log = np.log(VOCABULARIES)[:, None] + 0 * sigma
@@ -216,11 +215,6 @@ def eq_62(s: Case) -> Measurement:
 @claim(
     "lemma-12",
     sources="Lemma 12, Eqs. 66-69",
-    statement=(
-        r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ "
-        r"$\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all "
-        r"$n$"
-    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, many_steps),
@@ -229,7 +223,10 @@ def eq_62(s: Case) -> Measurement:
     test="test_concentration.py::test_lemma_11_corrected_bounds_every_count",
 )
 def lemma_12(s: Case) -> Measurement:
-    """Compare the bound, with constant 1 and probability 1 - delta for all K deviations, with 4,000
+    r"""$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ $\lvert
+    \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all $n$.
+
+    Compare the bound, with constant 1 and probability 1 - delta for all K deviations, with 4,000
     draws of the visits at each N, K = 5, delta = 0.05. The probability has much room above 0.95.
     """
     rng = np.random.default_rng(10)
@@ -250,12 +247,6 @@ def lemma_12(s: Case) -> Measurement:
 @claim(
     "corollary-1-sigma",
     sources="Corollary 1, after Eq. 71",
-    statement=(
-        r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert \lesssim "
-        r"\eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim \frac{K}{\sqrt "
-        r"N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln \frac{1}{\delta}} + "
-        r"\frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$"
-    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, large_vocabulary),
@@ -265,7 +256,12 @@ def lemma_12(s: Case) -> Measurement:
     test="test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
 )
 def corollary_1_sigma(s: Case) -> Measurement:
-    """Compare both bounds, with constant 1 and probability at least 1 - delta, with their exact
+    r"""$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert \lesssim
+    \eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim \frac{K}{\sqrt N}
+    \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln \frac{1}{\delta}} +
+    \frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$.
+
+    Compare both bounds, with constant 1 and probability at least 1 - delta, with their exact
     coverage, from the binomial distribution of N_n, N from 10^3 to 10^6. The tolerance is the
     rounding of the binomial distribution function.
     """

@@ -61,10 +61,6 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
 @claim(
     "assumption-2",
     sources="Assumption 2",
-    statement=(
-        r"$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and "
-        r"$\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3"
-    ),
     relation=ABOVE,
     case=FIG3,
     hypotheses=(weak_correlations,),
@@ -75,8 +71,11 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
     ours=True,
 )
 def assumption_2(s: Case) -> Measurement:
-    """Check whether the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet each part,
-    by its margin. The inequalities are strict.
+    r"""$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and
+    $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3.
+
+    Check whether the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet each part, by
+    its margin. The inequalities are strict.
     """
     parts = theory.assumption_2(theory.correlation(s), M=s.M)
     small = theory.assumption_2(theory.correlation(SYN_SMALL.P), M=SYN_SMALL.M)
@@ -94,7 +93,6 @@ def assumption_2(s: Case) -> Measurement:
 @claim(
     "full-rank",
     sources="Section 4, after Assumption 2",
-    statement=r"By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank",
     relation=ABOVE,
     case=WEAK,
     hypotheses=(weak_correlations,),
@@ -103,7 +101,9 @@ def assumption_2(s: Case) -> Measurement:
     test="test_decoder.py::test_f_has_full_column_rank",
 )
 def full_rank(s: Case) -> Measurement:
-    """Check that the smallest singular value of F is above 0, for 200 random sets of 2 to 6 classes
+    r"""By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank.
+
+    Check that the smallest singular value of F is above 0, for 200 random sets of 2 to 6 classes
     with |lambda_1| < 1/K. The inequality is strict; 1e-12 is left for rounding.
     """
     least = [float(np.linalg.svd(f, compute_uv=False).min()) for f in random_attention()]
@@ -121,10 +121,6 @@ def full_rank(s: Case) -> Measurement:
 @claim(
     "assumption-2-floor",
     sources="Assumption 2, Theorem 1(a)",
-    statement=(
-        r"Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, "
-        r"stays met while attention learns ($\xi_n(t) > 0$ at any $t$)"
-    ),
     relation=AT_LEAST,
     case=WEAK,
     hypotheses=(weak_correlations, fast_decoder),
@@ -135,8 +131,11 @@ def full_rank(s: Case) -> Measurement:
     ours=True,
 )
 def assumption_2_floor(s: Case) -> Measurement:
-    """Compare the floor with the smallest |eigenvalue| of E along Eq. 10 to t = 10^6 and in the
-    joint flow to 10^10, where common tokens lose attention.
+    r"""Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, stays
+    met while attention learns ($\xi_n(t) > 0$ at any $t$).
+
+    Compare the floor with the smallest |eigenvalue| of E along Eq. 10 to t = 10^6 and in the joint
+    flow to 10^10, where common tokens lose attention.
     """
     t = np.geomspace(1.0, 1e6, 61)
     result = cases.at_ratios(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
@@ -160,10 +159,6 @@ def assumption_2_floor(s: Case) -> Measurement:
 @claim(
     "e-prime",
     sources="Appendix D.1 against Lemma 14",
-    statement=(
-        r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) "
-        r"= e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost)"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(weak_correlations,),
@@ -173,8 +168,11 @@ def assumption_2_floor(s: Case) -> Measurement:
     test="test_decoder.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
 )
 def e_prime(s: Case) -> Measurement:
-    """Compare F^T (F - F E') with I for two classes; the corrected form has E' = I - (I + E)^-1.
-    The tolerance is rounding.
+    r"""With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) =
+    e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost).
+
+    Compare F^T (F - F E') with I for two classes; the corrected form has E' = I - (I + E)^-1. The
+    tolerance is rounding.
     """
     f, E, eye = formulas.unit_attention(s), theory.correlation(s), np.eye(s.K)
 
@@ -200,7 +198,6 @@ def e_prime(s: Case) -> Measurement:
 @claim(
     "lemma-13",
     sources="Lemma 13",
-    statement=r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$",
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
@@ -209,8 +206,10 @@ def e_prime(s: Case) -> Measurement:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_13(s: Case) -> Measurement:
-    """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
-    is the rounding of 6 x 6 linear algebra.
+    r"""$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$.
+
+    Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance is
+    the rounding of 6 x 6 linear algebra.
     """
     bound = [float(theory.spectrum_bounds(E).entry) for E in random_correlations()]
     return _below("max |E_ij|", bound, [float(np.abs(E).max()) for E in random_correlations()])
@@ -219,10 +218,6 @@ def lemma_13(s: Case) -> Measurement:
 @claim(
     "lemma-14",
     sources="Lemma 14, Eqs. 75-77",
-    statement=(
-        r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues"
-        r" $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$"
-    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-13,
@@ -230,8 +225,11 @@ def lemma_13(s: Case) -> Measurement:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_14(s: Case) -> Measurement:
-    """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
-    is the rounding of 6 x 6 linear algebra.
+    r"""If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues
+    $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$.
+
+    Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance is
+    the rounding of 6 x 6 linear algebra.
     """
     gap, roots = [], []
     for E in random_correlations():
@@ -246,10 +244,6 @@ def lemma_14(s: Case) -> Measurement:
 @claim(
     "lemma-15",
     sources="Lemma 15, Eq. 78",
-    statement=(
-        r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le \frac{\lvert "
-        r"\lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$"
-    ),
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
@@ -258,8 +252,11 @@ def lemma_14(s: Case) -> Measurement:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_15(s: Case) -> Measurement:
-    """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
-    is the rounding of 6 x 6 linear algebra.
+    r"""If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le \frac{\lvert
+    \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$.
+
+    Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance is
+    the rounding of 6 x 6 linear algebra.
     """
     bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in random_correlations()]
     return _below("radius of E'", bound, [radius(theory.e_prime(E)) for E in random_correlations()])
@@ -268,7 +265,6 @@ def lemma_15(s: Case) -> Measurement:
 @claim(
     "lemma-16",
     sources="Lemma 16, Eq. 79",
-    statement=r"$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$",
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
@@ -277,8 +273,10 @@ def lemma_15(s: Case) -> Measurement:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_16(s: Case) -> Measurement:
-    """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
-    is the rounding of 6 x 6 linear algebra.
+    r"""$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$.
+
+    Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance is
+    the rounding of 6 x 6 linear algebra.
     """
     diagonals = [np.diagonal(theory.e_prime(E)) for E in random_correlations()]
     overlapping = max(
@@ -295,10 +293,6 @@ def lemma_16(s: Case) -> Measurement:
 @claim(
     "lemma-17",
     sources="Lemma 17, Eq. 80",
-    statement=(
-        r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 "
-        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
-    ),
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-13,
@@ -310,8 +304,11 @@ def lemma_16(s: Case) -> Measurement:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def lemma_17(s: Case) -> Measurement:
-    """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
-    is the rounding of 6 x 6 linear algebra.
+    r"""If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 \rvert^2}{1
+    - \lvert \lambda_1 \rvert}$.
+
+    Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance is
+    the rounding of 6 x 6 linear algebra.
     """
     bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in random_correlations()]
     gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in random_correlations()]
@@ -330,10 +327,6 @@ def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
 @claim(
     "eq-90",
     sources="Eq. 90 (proof of Theorem 1)",
-    statement=(
-        r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} "
-        r"\lvert \lambda_1 \rvert \le \frac{1}{K-1}$"
-    ),
     relation=AT_MOST,
     case=WEAK,
     hypotheses=(weak_correlations,),
@@ -343,7 +336,10 @@ def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def eq_90(s: Case) -> Measurement:
-    """Compare all four terms of the three inequalities for 200 random sets of 2 to 6 classes with
+    r"""$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} \lvert
+    \lambda_1 \rvert \le \frac{1}{K-1}$.
+
+    Compare all four terms of the three inequalities for 200 random sets of 2 to 6 classes with
     |lambda_1| < 1/K. The tolerance is the rounding of 6 x 6 linear algebra.
     """
     sets = [(len(E), E, theory.e_prime(E)) for E in random_correlations()]
@@ -362,10 +358,6 @@ def eq_90(s: Case) -> Measurement:
 @claim(
     "eq-88",
     sources="Eq. 88",
-    statement=(
-        r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + \sum_{k "
-        r"\ne n} (1+\theta_k) E'_{kn'})]$"
-    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-12,
@@ -374,9 +366,12 @@ def eq_90(s: Case) -> Measurement:
     test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
 )
 def eq_88(s: Case) -> Measurement:
-    """Compare the coefficients of g_n with Y (e_n - alpha_n) by brute force, for three random
-    classes visited 30, 45 and 25 times; the corrected form has - q0[.. - sum ..] for + q0[.. + sum
-    ..]. The tolerance is the rounding of 60 x 9 matrix products.
+    r"""$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + \sum_{k \ne
+    n} (1+\theta_k) E'_{kn'})]$.
+
+    Compare the coefficients of g_n with Y (e_n - alpha_n) by brute force, for three random classes
+    visited 30, 45 and 25 times; the corrected form has - q0[.. - sum ..] for + q0[.. + sum ..]. The
+    tolerance is the rounding of 60 x 9 matrix products.
     """
     rng = np.random.default_rng(6)
     M, eta_y = 60, 0.5

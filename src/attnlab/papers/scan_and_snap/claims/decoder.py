@@ -40,11 +40,6 @@ def modified_update(f: FloatArray, visits: IntArray, *, M: int, eta_y: float) ->
 @claim(
     "lemma-3",
     sources="Lemma 3, Eqs. 8, 26-30",
-    statement=(
-        r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
-        r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
-        r"\mathbb{I}(j = n) (e_n - \alpha_n)$"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(weak_correlations,),
@@ -54,7 +49,11 @@ def modified_update(f: FloatArray, visits: IntArray, *, M: int, eta_y: float) ->
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
 )
 def lemma_3(s: Case) -> Measurement:
-    """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
+    r"""Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n -
+    \alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y \mathbb{I}(j =
+    n) (e_n - \alpha_n)$.
+
+    Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
     14's E'. The tolerance is rounding.
     """
     f, K, M = formulas.unit_attention(s), s.K, 50
@@ -71,9 +70,6 @@ def lemma_3(s: Case) -> Measurement:
 @claim(
     "small-modification",
     sources="Lemma 3, after Eq. 8",
-    statement=(
-        r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as well"
-    ),
     relation=up_to(2.0),
     case=WEAK,
     hypotheses=(weak_correlations,),
@@ -82,8 +78,10 @@ def lemma_3(s: Case) -> Measurement:
     test="test_decoder.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
 )
 def small_modification(s: Case) -> Measurement:
-    """Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and
-    for two classes with f_1.f_2 near 1/2. It is a bound up to a constant.
+    r"""If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as well.
+
+    Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and for
+    two classes with f_1.f_2 near 1/2. It is a bound up to a constant.
     """
     # Of all E within Assumption 2 two classes with f_1.f_2 near 1/2 change the update most.
     cosine = 0.5 - 1e-6
@@ -111,7 +109,6 @@ def small_modification(s: Case) -> Measurement:
 @claim(
     "after-eq-30",
     sources="after Eq. 30 (proof of Lemma 3)",
-    statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
     relation=BELOW,
     case=WEAK,
     number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
@@ -119,7 +116,9 @@ def small_modification(s: Case) -> Measurement:
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
 )
 def after_eq_30(s: Case) -> Measurement:
-    """Compare the rate with the term to that without it: the rates that explain the own logit under
+    """The additional term $-F E' e_n$ effectively reduces the learning rate.
+
+    Compare the rate with the term to that without it: the rates that explain the own logit under
     Eqs. 26 and 7, K = M = 20, rho = 0.1; the corrected form is 1/(1 - rho) times larger. The
     inequality is strict; 1e-6 is left for the ODE solver.
     """
@@ -159,10 +158,6 @@ def plain_flow(E: FloatArray, t: FloatArray, *, M: int, eta_y: float) -> FloatAr
 @claim(
     "y-star",
     sources="Section 4, before Lemma 3",
-    statement=(
-        r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite entries and"
-        r" is not reached in finite steps"
-    ),
     relation=ABOVE,
     case=WEAK,
     hypotheses=(uniform_classes,),
@@ -172,7 +167,10 @@ def plain_flow(E: FloatArray, t: FloatArray, *, M: int, eta_y: float) -> FloatAr
     test="test_growth.py::test_h_obeys_its_differential_equation",
 )
 def y_star(s: Case) -> Measurement:
-    """Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
+    r"""The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite entries and is
+    not reached in finite steps.
+
+    Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
     (Lemma 6) and with the loss of the joint flow to t = 10^10. For the exponent of a logarithm 1 %
     is allowed.
     """
@@ -192,10 +190,6 @@ def y_star(s: Case) -> Measurement:
 @claim(
     "theorem-5",
     sources="Theorem 5, Eq. 70",
-    statement=(
-        r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, "
-        r"\ldots, \theta_K)$ solves the modified update (Eq. 26)"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*DECODER,),
@@ -204,8 +198,11 @@ def y_star(s: Case) -> Measurement:
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
 )
 def theorem_5(s: Case) -> Measurement:
-    """Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26
-    iterated on all of Y. The tolerance is rounding, over 300 steps.
+    r"""$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, \ldots,
+    \theta_K)$ solves the modified update (Eq. 26).
+
+    Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26 iterated
+    on all of Y. The tolerance is rounding, over 300 steps.
     """
     rng, M, eta_y = np.random.default_rng(8), 30, 0.6
     f = random_attention()[0]
@@ -219,11 +216,6 @@ def theorem_5(s: Case) -> Measurement:
 @claim(
     "corollary-1",
     sources="Corollary 1, Eqs. 71-73",
-    statement=(
-        r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
-        r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert "
-        r"x_{T+1} - \alpha_n \rVert_2 \le \epsilon$"
-    ),
     relation=up_to(1.0),
     case=WEAK,
     hypotheses=(*DECODER, large_vocabulary, rate_window),
@@ -234,9 +226,13 @@ def theorem_5(s: Case) -> Measurement:
     test="test_decoder.py::test_corollary_1_steps",
 )
 def corollary_1(s: Case) -> Measurement:
-    """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
-    constant 1, with the exact inverse, and the rate with the loss of the joint flow. The tolerance
-    is the cancellation in 1 - alpha_n where alpha_n is near 1.
+    r"""$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71);
+    $O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert x_{T+1} -
+    \alpha_n \rVert_2 \le \epsilon$.
+
+    Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with constant
+    1, with the exact inverse, and the rate with the loss of the joint flow. The tolerance is the
+    cancellation in 1 - alpha_n where alpha_n is near 1.
     """
     K, M, y = s.K, s.M, s.eta_y
     t = np.geomspace(1, 1e6, 20)
@@ -259,10 +255,6 @@ def corollary_1(s: Case) -> Measurement:
 @claim(
     "remark-1",
     sources="Remark 1, Eqs. 40-43",
-    statement=(
-        r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) ="
-        r" (1-\rho) (M-1) h^*(N/K) \zeta_n$"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*DECODER,),
@@ -275,7 +267,10 @@ def corollary_1(s: Case) -> Measurement:
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
 )
 def remark_1(s: Case) -> Measurement:
-    """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
+    r"""Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) =
+    (1-\rho) (M-1) h^*(N/K) \zeta_n$.
+
+    Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
     simulator at eta_Z = 0; the corrected form is two coupled equations (sum zeta_n = 0 for K = M
     only). The tolerance is that of the two solvers.
     """

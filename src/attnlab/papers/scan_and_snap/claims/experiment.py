@@ -70,9 +70,6 @@ def recall_falls() -> xr.DataArray:
 @claim(
     "fig4-eta-y",
     sources="Section 8, Fig. 4",
-    statement=(
-        r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse"
-    ),
     relation=BELOW,
     case=SYN_SMALL_AS_PRINTED,
     training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
@@ -81,9 +78,10 @@ def recall_falls() -> xr.DataArray:
     figure="fig4",
 )
 def fig4_eta_y(s: Case) -> Measurement:
-    """Check that entropy falls, and that eta_Y = 10 has a faster loss and a higher entropy than 1,
-    in Fig. 4's own runs (T = 128, momentum 0.9, eta_Z = 1), 4 seeds, 100 steps. Only the order
-    counts.
+    r"""On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse.
+
+    Check that entropy falls, and that eta_Y = 10 has a faster loss and a higher entropy than 1, in
+    Fig. 4's own runs (T = 128, momentum 0.9, eta_Z = 1), 4 seeds, 100 steps. Only the order counts.
     """
     run = syn_small_runs()
     entropy = cases.mean_entropy(run).mean("seed").transpose("eta_y", "step").values
@@ -103,9 +101,6 @@ def fig4_eta_y(s: Case) -> Measurement:
 @claim(
     "fig6-threshold",
     sources="Section 8, Fig. 6",
-    statement=(
-        r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$"
-    ),
     relation=ABOVE,
     case=SYN_MEDIUM,
     number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
@@ -115,7 +110,9 @@ def fig4_eta_y(s: Case) -> Measurement:
     figure="fig6",
 )
 def fig6_threshold(s: Case) -> Measurement:
-    """Check that entropy over distinct tokens rises from ratio 2 to 10 in Fig. 6's own runs (5
+    r"""Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$.
+
+    Check that entropy over distinct tokens rises from ratio 2 to 10 in Fig. 6's own runs (5
     queries, eta_Z = 1), 4 seeds, and by Eq. 10 at the same rates. Only the order counts: the steps
     are 0.04 and the standard error is 0.005.
     """
@@ -146,7 +143,6 @@ def syn_small_runs() -> xr.Dataset:
 @claim(
     "fig6-eta-z",
     sources="Section 8, Fig. 6",
-    statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$",
     relation=BELOW,
     case=SYN_MEDIUM,
     training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
@@ -155,9 +151,11 @@ def syn_small_runs() -> xr.Dataset:
     figure="fig6",
 )
 def fig6_eta_z(s: Case) -> Measurement:
-    """Check that entropy over distinct tokens falls with eta_Z at a fixed ratio in Fig. 6's own
-    runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps
-    are 0.03 and more, the standard error is 0.005.
+    r"""Attention over distinct tokens gets sparser with a larger $\eta_Z$.
+
+    Check that entropy over distinct tokens falls with eta_Z at a fixed ratio in Fig. 6's own runs
+    (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps are
+    0.03 and more, the standard error is 0.005.
     """
     entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
@@ -169,7 +167,6 @@ def fig6_eta_z(s: Case) -> Measurement:
 @claim(
     "fig11-recall",
     sources="Appendix G, Fig. 11",
-    statement=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
     relation=BELOW,
     case=SYN_MEDIUM,
     training_number="the factor at ratio 2 is {:.2f} times that at 10",
@@ -178,9 +175,11 @@ def fig6_eta_z(s: Case) -> Measurement:
     figure="fig11",
 )
 def fig11_recall(s: Case) -> Measurement:
-    """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a
-    smaller ratio, in Fig. 6's runs (5 queries, eta_Z = 1), ratios 2 to 10 (Section 8). Only the
-    order counts.
+    r"""A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold.
+
+    Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a smaller
+    ratio, in Fig. 6's runs (5 queries, eta_Z = 1), ratios 2 to 10 (Section 8). Only the order
+    counts.
     """
     fall = recall_falls().sel(eta_z=s.eta_z).values[1:]
     return Measurement(
@@ -192,7 +191,6 @@ def fig11_recall(s: Case) -> Measurement:
 @claim(
     "fig12-recall",
     sources="Appendix G, Fig. 12",
-    statement=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
     relation=ABOVE,
     case=SYN_MEDIUM,
     training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
@@ -201,7 +199,9 @@ def fig11_recall(s: Case) -> Measurement:
     figure="fig12",
 )
 def fig12_recall(s: Case) -> Measurement:
-    """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a larger
+    r"""A larger $\eta_Z$ gives a slower descent of recall with the threshold.
+
+    Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a larger
     eta_Z, in Fig. 6's runs (5 queries, ratio 5), eta_Z from 0.5 to 2. Only the order counts.
     """
     fall = recall_falls().sel(ratio=5.0).values
@@ -214,7 +214,6 @@ def fig12_recall(s: Case) -> Measurement:
 @claim(
     "recall-sparsity",
     sources="Appendix G",
-    statement="A sparser attention map gives a slower descent of the recall-threshold line",
     relation=AT_LEAST,
     case=SYN_MEDIUM,
     training_number="rank correlation {:.2f} over twelve runs, not for every pair",
@@ -223,8 +222,10 @@ def fig12_recall(s: Case) -> Measurement:
     figure="fig11",
 )
 def recall_sparsity(s: Case) -> Measurement:
-    """Measure the rank correlation of a low entropy and a slow descent over twelve runs (four
-    ratios, three eta_Z). It is read as a tendency: 0.7.
+    """A sparser attention map gives a slower descent of the recall-threshold line.
+
+    Measure the rank correlation of a low entropy and a slow descent over twelve runs (four ratios,
+    three eta_Z). It is read as a tendency: 0.7.
     """
     entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     fall = recall_falls().values
@@ -241,7 +242,6 @@ def recall_sparsity(s: Case) -> Measurement:
 @claim(
     "fig7-freezes",
     sources="Section 8, Fig. 7; abstract",
-    statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
     relation=BELOW,
     case=WEAK,
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
@@ -252,7 +252,9 @@ def recall_sparsity(s: Case) -> Measurement:
     figure="fig7",
 )
 def fig7_freezes(s: Case) -> Measurement:
-    """Measure nothing here: Fig. 7 measures whether entropy falls, and attention weights stop
+    """On WikiText the first layer's attention becomes sparse and freezes at some point.
+
+    Measure nothing here: Fig. 7 measures whether entropy falls, and attention weights stop
     changing, at a constant learning rate (./lab reproduce fig7, docs/gallery.md). The paper gives
     neither steps nor split; ours trains on the test split of WikiText-2.
     """
@@ -262,9 +264,6 @@ def fig7_freezes(s: Case) -> Measurement:
 @claim(
     "fig10-rate",
     sources="Appendix G, Fig. 10",
-    statement=(
-        "On WikiText a larger learning rate gives lower entropy of attention after training"
-    ),
     relation=BELOW,
     case=WEAK,
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
@@ -275,7 +274,9 @@ def fig7_freezes(s: Case) -> Measurement:
     figure="fig10",
 )
 def fig10_rate(s: Case) -> Measurement:
-    """Measure nothing here: Fig. 10 measures whether entropy on the validation text falls with the
+    """On WikiText a larger learning rate gives lower entropy of attention after training.
+
+    Measure nothing here: Fig. 10 measures whether entropy on the validation text falls with the
     rate, 1 layer, 5 seeds (./lab reproduce fig10, docs/gallery.md). The paper trains until
     convergence; ours 5000 iterations on WikiText-2's test split.
     """
@@ -285,7 +286,6 @@ def fig10_rate(s: Case) -> Measurement:
 @claim(
     "fig10-wikitext-103",
     sources="Appendix G, Fig. 10",
-    statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
     relation=BELOW,
     case=WEAK,
     number="open: not tried on WikiText-103",
@@ -296,7 +296,9 @@ def fig10_rate(s: Case) -> Measurement:
     figure="fig10",
 )
 def fig10_wikitext_103(s: Case) -> Measurement:
-    """Measure nothing: whether entropy on the validation text falls with the rate, 1 layer, 5
-    seeds, is open, since WikiText-103 was not tried.
+    """On WikiText-103, too, a larger learning rate gives lower entropy of attention.
+
+    Measure nothing: whether entropy on the validation text falls with the rate, 1 layer, 5 seeds,
+    is open, since WikiText-103 was not tried.
     """
     return Measurement()

@@ -69,10 +69,6 @@ def _angles(s: Case, form: Form) -> FloatArray:
 @claim(
     "residual-exact",
     sources="Section 7, residue connection",
-    statement=(
-        r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} = "
-        r"\frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$"
-    ),
     relation=EQUAL,
     case=TWO_QUERIES,
     tolerance=1e-12,
@@ -81,7 +77,10 @@ def _angles(s: Case, form: Form) -> FloatArray:
     ours=True,
 )
 def residual_exact(s: Case) -> Measurement:
-    """Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
+    r"""With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} =
+    \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$.
+
+    Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
     complex-step derivatives through both normalisations. The tolerance is rounding.
     """
     M = 40
@@ -107,10 +106,6 @@ def residual_exact(s: Case) -> Measurement:
 @claim(
     "residual-beta",
     sources="Section 7, residue connection",
-    statement=(
-        r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) = "
-        r"\psi(n'))$"
-    ),
     relation=within(4.0),
     case=TWO_QUERIES,
     hypotheses=(*WITH_RESIDUAL,),
@@ -120,9 +115,12 @@ def residual_exact(s: Case) -> Measurement:
     test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
 )
 def residual_beta(s: Case) -> Measurement:
-    """Compare the size of beta within a query with the exact beta (residual-exact), and the
-    direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
-    path 1 - cosine must be below 0.05.
+    r"""With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) =
+    \psi(n'))$.
+
+    Compare the size of beta within a query with the exact beta (residual-exact), and the direction
+    in which z moves with the joint flow past t_0. It is read as ~; for the direction of a path 1 -
+    cosine must be below 0.05.
     """
     printed, right = by_form(theory.residual_beta, s).values()
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
@@ -156,10 +154,6 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
 @claim(
     "residual-local-roles",
     sources="Section 7, residue connection",
-    statement=(
-        r'With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a'
-        r" query"
-    ),
     relation=ABOVE,
     case=TWO_QUERIES,
     hypotheses=(*WITH_RESIDUAL,),
@@ -169,8 +163,11 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     test="test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
 )
 def residual_local_roles(s: Case) -> Measurement:
-    """Check that logits of tokens that are distinct within a query rise: their velocity with the
-    exact beta of a residual connection, and z after training. Only the sign counts.
+    r"""With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a
+    query.
+
+    Check that logits of tokens that are distinct within a query rise: their velocity with the exact
+    beta of a residual connection, and z after training. Only the sign counts.
     """
     _, distinct = theory.local_roles(s)
     velocity = theory.residual_velocity(s, np.zeros((2, s.P.shape[1])))
@@ -200,10 +197,6 @@ def residual_local_roles(s: Case) -> Measurement:
 @claim(
     "position-bias",
     sources="Section 7, positional encoding; Section 5, initial value as prior",
-    statement=(
-        r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, is"
-        r" a prior on the contextual tokens"
-    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=3e-3,
@@ -212,7 +205,10 @@ def residual_local_roles(s: Case) -> Measurement:
     test="test_extensions.py::test_position_bias_needs_tokens_that_depend_on_position",
 )
 def position_bias(s: Case) -> Measurement:
-    """Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
+    r"""A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, is a
+    prior on the contextual tokens.
+
+    Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
     the joint flow, and on sampled sequences with a position bias. The tolerance is the sampling
     error of 10^6 tokens; 1e-7 and 1e-6 for the two solvers.
     """
@@ -268,7 +264,6 @@ def position_bias(s: Case) -> Measurement:
 @claim(
     "heads-as-starts",
     sources="Section 5, initial value as prior; Section 3",
-    statement="Heads are different $Z_h(0)$, which decide which token wins",
     relation=EQUAL,
     case=WEAK,
     tolerance=0.5,
@@ -280,7 +275,9 @@ def position_bias(s: Case) -> Measurement:
     test="test_extensions.py::test_heads_are_flows_from_different_starts",
 )
 def heads_as_starts(s: Case) -> Measurement:
-    """Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
+    """Heads are different $Z_h(0)$, which decide which token wins.
+
+    Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
     attended one at t = 10^6, by Eq. 10 and in the joint flow, from three starts, and with the three
     as heads of one model. A token id is right or wrong.
     """
@@ -326,7 +323,6 @@ def heads_as_starts(s: Case) -> Measurement:
 @claim(
     "multilayer-remark",
     sources="Section 7, possible future extension to multi-layer cases",
-    statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
     relation=BELOW,
     case=SYN_SMALL,
     hypotheses=(*ASSUMPTION_1,),
@@ -335,9 +331,11 @@ def heads_as_starts(s: Case) -> Measurement:
     test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
 )
 def multilayer_remark(s: Case) -> Measurement:
-    """Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class.
-    Nothing is compared: the remark on future work says what may happen, with no rate, time or data
-    named, and an example cannot refute a possibility.
+    """Of 10 relevant tokens self-attention may only pick 1-2 to combine first.
+
+    Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class. Nothing
+    is compared: the remark on future work says what may happen, with no rate, time or data named,
+    and an example cannot refute a possibility.
     """
     run = cases.at_ratios(s).sel(ratio=FAST)
     return Measurement(number=float(np.exp(cases.mean_entropy(run)[-1])))

@@ -26,11 +26,6 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
 @claim(
     "theorem-1",
     sources="Theorem 1, Eq. 9",
-    statement=(
-        r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' "
-        r"\ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: our "
-        r"question)"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(*THEOREM_1,),
@@ -41,7 +36,10 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
     test="test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
 )
 def theorem_1(s: Case) -> Measurement:
-    """Compare g_n with Y (e_n - alpha_n) by brute force, and z with the joint flow at eta_Y/eta_Z =
+    r"""Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' \ne
+    n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: our question).
+
+    Compare g_n with Y (e_n - alpha_n) by brute force, and z with the joint flow at eta_Y/eta_Z =
     1000; the corrected form has Eq. 88's beta, in training SGD's own beta. The tolerance is the
     rounding of matrix products.
     """
@@ -100,10 +98,6 @@ def plain_growth(s: Case, times: FloatArray, token: int) -> FloatArray:
 @claim(
     "eq-86",
     sources="Eq. 86",
-    statement=(
-        r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
-        r"(1+\theta_k) E'_{kn}\right]$"
-    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-11,
@@ -111,9 +105,12 @@ def plain_growth(s: Case, times: FloatArray, token: int) -> FloatArray:
     test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
 )
 def eq_86(s: Case) -> Measurement:
-    """Compare the coefficient of f_n in g_n / gamma with that of Y (e_n - alpha_n) by brute force,
-    its coordinate along f_n among the f's, for three random classes visited 30, 45 and 25 times.
-    The tolerance is the rounding of 60 x 9 matrix products and of a least-squares solution.
+    r"""$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} (1+\theta_k)
+    E'_{kn}\right]$.
+
+    Compare the coefficient of f_n in g_n / gamma with that of Y (e_n - alpha_n) by brute force, its
+    coordinate along f_n among the f's, for three random classes visited 30, 45 and 25 times. The
+    tolerance is the rounding of 60 x 9 matrix products and of a least-squares solution.
     """
     M, eta_y, visits = 60, 0.5, np.array([30.0, 45.0, 25.0])
     f = formulas.unit_attention(np.random.default_rng(18).dirichlet(np.ones(9), size=3))
@@ -147,10 +144,6 @@ def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
 @claim(
     "eq-87",
     sources="Eq. 87 and the line after Eq. 89",
-    statement=(
-        r"$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert \delta_2 "
-        r"\rvert < \frac{3}{M}$"
-    ),
     relation=BELOW,
     case=WEAK,
     hypotheses=(*DECODER, large_vocabulary),
@@ -159,8 +152,11 @@ def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
     test="test_decoder.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
 )
 def eq_87(s: Case) -> Measurement:
-    """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
-    |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
+    r"""$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert \delta_2 \rvert
+    < \frac{3}{M}$.
+
+    Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where |theta_n|
+    is at most 0.1 (|delta_1| << 1). The inequality is strict.
     """
     second, _ = remainders("corrected")
     return Measurement(Check("M |delta_2|", 3.0, second), number=float(second.max()))
@@ -169,10 +165,6 @@ def eq_87(s: Case) -> Measurement:
 @claim(
     "eq-89",
     sources="Eq. 89 and the line after Eq. 89",
-    statement=(
-        r"$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert \delta_3 "
-        r"\rvert < \frac{3}{M}$"
-    ),
     relation=BELOW,
     case=WEAK,
     hypotheses=(*DECODER, large_vocabulary),
@@ -181,8 +173,11 @@ def eq_87(s: Case) -> Measurement:
     test="test_decoder.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
 )
 def eq_89(s: Case) -> Measurement:
-    """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
-    |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
+    r"""$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert \delta_3 \rvert <
+    \frac{3}{M}$.
+
+    Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where |theta_n|
+    is at most 0.1 (|delta_1| << 1). The inequality is strict.
     """
     sizes = {form: remainders(form)[1] for form in FORMS}
     return Measurement(
@@ -201,10 +196,6 @@ def overlapping() -> list[tuple[FloatArray, FloatArray]]:
 @claim(
     "theorem-1a",
     sources="Theorem 1(a), Eqs. 91-93",
-    statement=(
-        r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for "
-        r"every class $n$ and all $t$"
-    ),
     relation=ABOVE,
     case=WEAK,
     hypotheses=(*THEOREM_1,),
@@ -213,8 +204,11 @@ def overlapping() -> list[tuple[FloatArray, FloatArray]]:
     test="test_decoder.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
 )
 def theorem_1a(s: Case) -> Measurement:
-    """Check that xi_n is positive under Assumption 2 along Eq. 10, and for random classes with M
-    just large enough (the corrected beta needs no lower bound). The inequality is strict.
+    r"""$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for every
+    class $n$ and all $t$.
+
+    Check that xi_n is positive under Assumption 2 along Eq. 10, and for random classes with M just
+    large enough (the corrected beta needs no lower bound). The inequality is strict.
     """
     # A vocabulary just large enough for Assumption 2, where it bites most.
     sets = [(E, size.min() ** 2, 36.0 * 1.01 / size.min() ** 2) for E, size in overlapping()]
@@ -233,10 +227,6 @@ def theorem_1a(s: Case) -> Measurement:
 @claim(
     "eq-93",
     sources="Eq. 93, first inequality (proof of Theorem 1a)",
-    statement=(
-        r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert \lambda_i(E) "
-        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
-    ),
     relation=AT_LEAST,
     case=WEAK,
     tolerance=1e-12,
@@ -245,7 +235,10 @@ def theorem_1a(s: Case) -> Measurement:
     test="test_decoder.py::test_lemmas_13_to_17",
 )
 def eq_93(s: Case) -> Measurement:
-    """Compare the lower bound with -E'_nn for 200 random sets of 2 to 6 classes; the corrected form
+    r"""$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert \lambda_i(E)
+    \rvert^2}{1 - \lvert \lambda_1 \rvert}$.
+
+    Compare the lower bound with -E'_nn for 200 random sets of 2 to 6 classes; the corrected form
     has 1 + |lambda_1| in the denominator. The tolerance is the rounding of 6 x 6 linear algebra.
     """
     left = np.array([-np.diagonal(theory.e_prime(E)).max() for E, _ in overlapping()])
@@ -264,11 +257,6 @@ def eq_93(s: Case) -> Measurement:
 @claim(
     "theorem-1b",
     sources="Theorem 1(b), Theorem 4",
-    statement=(
-        r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
-        r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
-        r"M}\right)$"
-    ),
     relation=SETTLES,
     case=FIG3,
     number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
@@ -276,8 +264,11 @@ def eq_93(s: Case) -> Measurement:
     test="test_growth.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
 )
 def theorem_1b(s: Case) -> Measurement:
-    """Check that gamma over the rate does not grow between 10^5 and 10^6 t_0, for M from 10^3 to
-    10^9. It is judged by an exponent.
+    r"""$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge \frac{2(1+\delta')
+    K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$.
+
+    Check that gamma over the rate does not grow between 10^5 and 10^6 t_0, for M from 10^3 to 10^9.
+    It is judged by an exponent.
     """
     K, y, M = s.K, s.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
@@ -301,10 +292,6 @@ def theorem_1b(s: Case) -> Measurement:
 @claim(
     "theorem-1-plain",
     sources="after Theorem 1 (Section 4), Remark 1",
-    statement=(
-        r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 still"
-        r" holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$"
-    ),
     relation=LEADING,
     case=WEAK,
     hypotheses=(*THEOREM_1,),
@@ -314,7 +301,10 @@ def theorem_1b(s: Case) -> Measurement:
     test="test_decoder.py::test_plain_beta_early_near_t0_and_in_the_limit",
 )
 def theorem_1_plain(s: Case) -> Measurement:
-    """Compare the form of g_n, (a), (b) and the appendix's beta with g_n of Eq. 7's decoder, from
+    r"""Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 still
+    holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$.
+
+    Compare the form of g_n, (a), (b) and the appendix's beta with g_n of Eq. 7's decoder, from
     t_0/10 to 100 t_0; the corrected form has SGD's own beta. The tolerance is what M >> 100 and t
     >> K^2 let it neglect.
     """

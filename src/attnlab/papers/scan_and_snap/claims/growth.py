@@ -22,10 +22,6 @@ from . import in_training
 @claim(
     "lemma-5",
     sources="Lemma 5, Eqs. 31-33",
-    statement=(
-        r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with "
-        r"$h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$"
-    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-11,
@@ -34,9 +30,12 @@ from . import in_training
     figure="fig8",
 )
 def lemma_5(case: Case) -> Measurement:
-    """Compare all M logits of one class, and the loss of two classes without overlap, with the
-    update iterated on all logits and with the simulator's steps. The tolerance is rounding, over
-    1,000 steps.
+    r"""If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with $h^*(0) =
+    0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$.
+
+    Compare all M logits of one class, and the loss of two classes without overlap, with the update
+    iterated on all logits and with the simulator's steps. The tolerance is rounding, over 1,000
+    steps.
     """
     M, eta_y, steps = 50, 0.7, np.array([1, 10, 100, 1000])
     w, seen = np.zeros(M), {}
@@ -75,10 +74,6 @@ def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
 @claim(
     "lemma-6",
     sources="Lemma 6, Eqs. 44, 45",
-    statement=(
-        r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has "
-        r"$\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$"
-    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-9,
@@ -87,7 +82,10 @@ def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
     figure="fig8",
 )
 def lemma_6(s: Case) -> Measurement:
-    """Compare h(t) in closed form, by the Wright omega function, with a stiff solver of Eq. 44 at
+    r"""The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has
+    $\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$.
+
+    Compare h(t) in closed form, by the Wright omega function, with a stiff solver of Eq. 44 at
     relative tolerance 1e-12. The tolerance is what the solver accumulates over nine decades of t.
     """
     t, sizes = np.geomspace(1e-2, 1e7, 40), np.array([3.0, 30.0, 1e3, 1e6])
@@ -104,10 +102,6 @@ def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
 @claim(
     "lemma-7",
     sources="Lemma 7",
-    statement=(
-        r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge "
-        r"h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$"
-    ),
     relation=AT_MOST,
     case=FIG3,
     tolerance=1e-15,
@@ -117,7 +111,10 @@ def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
     figure="fig8",
 )
 def lemma_7(s: Case) -> Measurement:
-    """Compare the bounds, and a gap below 1 % of its peak by s = 10^5, with the recursion of Eq. 33
+    r"""$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge h^*(s)
+    \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$.
+
+    Compare the bounds, and a gap below 1 % of its peak by s = 10^5, with the recursion of Eq. 33
     less the closed form of h. The tolerance is the rounding of h, which is about 1e-3.
     """
     sizes, rates = np.array([4.0, 100.0, 1000.0]), np.array([0.1, 0.99])
@@ -138,10 +135,6 @@ def lemma_7(s: Case) -> Measurement:
 @claim(
     "lemma-7-proof",
     sources="Lemma 7(b), proof",
-    statement=(
-        r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to "
-        r"0$)"
-    ),
     relation=AT_MOST,
     case=FIG3,
     number="the right side is negative, {:.2g}/M, and h rises; the result is true",
@@ -150,8 +143,11 @@ def lemma_7(s: Case) -> Measurement:
     figure="fig8",
 )
 def lemma_7_proof(s: Case) -> Measurement:
-    """Check whether a small step of h lies below epsilon - ln 2/M, with the largest epsilon that
-    the gap allows; the corrected form is the result itself, h* - h -> 0.
+    r"""From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to
+    0$).
+
+    Check whether a small step of h lies below epsilon - ln 2/M, with the largest epsilon that the
+    gap allows; the corrected form is the result itself, h* - h -> 0.
     """
     M, eta_y = 1000.0, 0.9
     steps = np.unique(np.geomspace(1, 1e5, 60).astype(int))
@@ -171,10 +167,6 @@ def lemma_7_proof(s: Case) -> Measurement:
 @claim(
     "remark-2",
     sources="Remark 2",
-    statement=(
-        r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all "
-        r"$s > s_1$"
-    ),
     relation=SETTLES,
     case=FIG3,
     tolerance=0.01,
@@ -184,8 +176,11 @@ def lemma_7_proof(s: Case) -> Measurement:
     figure="fig8",
 )
 def remark_2(s: Case) -> Measurement:
-    """Check that the lead c(s) of h* over h, found by inverting h, does not grow with s. An
-    exponent of 0.01 would add 2 % in a decade; it is 0.08.
+    r"""If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all $s
+    > s_1$.
+
+    Check that the lead c(s) of h* over h, found by inverting h, does not grow with s. An exponent
+    of 0.01 would add 2 % in a decade; it is 0.08.
     """
     M, eta_y, steps = 1000.0, 0.99, np.array([10**4, 10**5, 10**6])
     lead = theory.h_lead(steps, M=M, eta_y=eta_y)

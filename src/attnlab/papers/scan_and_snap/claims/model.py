@@ -62,12 +62,6 @@ def complex_slope(
 @claim(
     "lemma-1",
     sources="Lemma 1, Eqs. 3, 4",
-    statement=(
-        r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T) "
-        r"(x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top "
-        r"\frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top \operatorname{diag}(b_T) "
-        r"X$"
-    ),
     relation=EQUAL,
     case=WEAK,
     hypotheses=(query_from_next,),
@@ -76,9 +70,13 @@ def complex_slope(
     test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
 )
 def lemma_1(s: Case) -> Measurement:
-    """Compare the gradient of one sequence in Y and in z_m, and 40 steps made of it, with
-    complex-step derivatives of Eq. 15 at T = 12 and with the simulator's own 40 steps. The
-    tolerance is the rounding of sums of a few hundred terms.
+    r"""The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T)
+    (x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top
+    \frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top \operatorname{diag}(b_T) X$.
+
+    Compare the gradient of one sequence in Y and in z_m, and 40 steps made of it, with complex-step
+    derivatives of Eq. 15 at T = 12 and with the simulator's own 40 steps. The tolerance is the
+    rounding of sums of a few hundred terms.
     """
     rng = np.random.default_rng(1)
     q = np.array([3, 2, 0, 5, 1]) / 11.0  # a sequence of 11 contextual tokens
@@ -111,10 +109,6 @@ def lemma_1(s: Case) -> Measurement:
 @claim(
     "assumption-1",
     sources="Assumption 1",
-    statement=(
-        r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and "
-        r"$\eta_Y/\eta_Z$"
-    ),
     relation=LEADING,
     case=SYN_SMALL,
     tolerance=0.05,
@@ -125,9 +119,12 @@ def lemma_1(s: Case) -> Measurement:
     ours=True,
 )
 def assumption_1(s: Case) -> Measurement:
-    """Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c)
-    the error of Eq. 11, expected to go as eta_Z/eta_Y, with the joint flow at ratios 10 to 1000.
-    The tolerance is the sampling error of 20,000 draws at the longest T.
+    r"""No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and
+    $\eta_Y/\eta_Z$.
+
+    Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c) the
+    error of Eq. 11, expected to go as eta_Z/eta_Y, with the joint flow at ratios 10 to 1000. The
+    tolerance is the sampling error of 20,000 draws at the longest T.
     """
     rng = np.random.default_rng(2)
     p = np.full(100, 0.01)
@@ -150,7 +147,6 @@ def assumption_1(s: Case) -> Measurement:
 @claim(
     "finite-length",
     sources="Assumption 1(b), Section 8",
-    statement=(r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$"),
     relation=AT_MOST,
     case=SHORT,
     hypotheses=(query_from_next, *ASSUMPTION_1, weak_correlations),
@@ -162,9 +158,11 @@ def assumption_1(s: Case) -> Measurement:
     ours=True,
 )
 def finite_length(s: Case) -> Measurement:
-    """Compare P and the fates of Theorem 2 with the bias of |q|^2 and with the mean logits of 16
-    seeds of sampled training at T = 128. A bias of 5 % of |p|^2 counts as small; of the logits only
-    the sign counts (the worst is many standard errors off).
+    r"""What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$.
+
+    Compare P and the fates of Theorem 2 with the bias of |q|^2 and with the mean logits of 16 seeds
+    of sampled training at T = 128. A bias of 5 % of |p|^2 counts as small; of the logits only the
+    sign counts (the worst is many standard errors off).
     """
     length = int(s.length)
     squared = (s.P**2).sum(-1)
@@ -195,10 +193,6 @@ def finite_length(s: Case) -> Measurement:
 @claim(
     "lemma-2",
     sources="Lemma 2, Eq. 6",
-    statement=(
-        r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
-        r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$"
-    ),
     relation=LEADING,
     case=WEAK,
     tolerance=0.03,
@@ -207,7 +201,10 @@ def finite_length(s: Case) -> Measurement:
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
 )
 def lemma_2(s: Case) -> Measurement:
-    """Compare an error that vanishes as T^-1/2 for independent tokens (Lemma 18) with 1,000 sampled
+    r"""Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top
+    \operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$.
+
+    Compare an error that vanishes as T^-1/2 for independent tokens (Lemma 18) with 1,000 sampled
     sequences at each T from 10^2 to 10^6; diag is exact at any T. The tolerance is the sampling
     error of a slope fitted to five means of 1,000 draws.
     """
@@ -229,11 +226,6 @@ def lemma_2(s: Case) -> Measurement:
 @claim(
     "lemma-18",
     sources="Lemma 18, Eqs. 134-136",
-    statement=(
-        r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, \mathbb{P}(l"
-        r" \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le "
-        r"\mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$"
-    ),
     relation=AT_MOST,
     case=WEAK,
     tolerance=1e-12,
@@ -242,9 +234,13 @@ def lemma_2(s: Case) -> Measurement:
     test="test_concentration.py::test_lemma_18_covers",
 )
 def lemma_18(s: Case) -> Measurement:
-    """Compare the stated probability, at least 1 - delta, with the interval's exact coverage, from
-    the binomial distribution of (T - 1) q_l. The tolerance is the rounding of the binomial
-    distribution function.
+    r"""With probability at least $1 - \delta$ a token's frequency has $\max\left(0, \mathbb{P}(l
+    \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le \mathbb{P}(l \mid
+    m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$.
+
+    Compare the stated probability, at least 1 - delta, with the interval's exact coverage, from the
+    binomial distribution of (T - 1) q_l. The tolerance is the rounding of the binomial distribution
+    function.
     """
     probability, tokens, delta = [0.001, 0.01, 0.1, 0.5], [10, 100, 1000, 10000], [0.01, 0.1, 0.5]
     p, N, d = np.meshgrid(probability, tokens, delta, indexing="ij")
@@ -265,9 +261,6 @@ def lemma_18(s: Case) -> Measurement:
 @claim(
     "row-sums",
     sources="Section 3.1, after Lemma 1",
-    statement=(
-        r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$"
-    ),
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-9,
@@ -275,8 +268,10 @@ def lemma_18(s: Case) -> Measurement:
     test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
 )
 def row_sums(s: Case) -> Measurement:
-    """Check that the sums of rows stay 0 over 200 batch-1 steps by Lemma 1, and in the joint flow
-    to t = 10^10. The tolerance is rounding, over the steps of the solver.
+    r"""The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$.
+
+    Check that the sums of rows stay 0 over 200 batch-1 steps by Lemma 1, and in the joint flow to t
+    = 10^10. The tolerance is rounding, over the steps of the solver.
     """
     z, Y = np.zeros((s.classes.queries.size, s.P.shape[1])), np.zeros((s.P.shape[1], s.M))
     for step in range(200):
@@ -296,10 +291,6 @@ def row_sums(s: Case) -> Measurement:
 @claim(
     "embedding-norm",
     sources="Section 3, l2-normalization",
-    statement=(
-        r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly "
-        r"orthogonal"
-    ),
     relation=LEADING,
     case=WEAK,
     tolerance=0.1,
@@ -308,7 +299,10 @@ def row_sums(s: Case) -> Measurement:
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
 )
 def embedding_norm(s: Case) -> Measurement:
-    """Compare an error that goes as d^-1/2 for random unit embeddings in d dimensions with 500
+    r"""$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly
+    orthogonal.
+
+    Compare an error that goes as d^-1/2 for random unit embeddings in d dimensions with 500
     attention vectors over 400 tokens, d from 64 to 1024. The tolerance is the sampling error of a
     slope of three means.
     """
@@ -332,7 +326,6 @@ def embedding_norm(s: Case) -> Measurement:
 @claim(
     "layer-norm",
     sources="Section 3, l2-normalization",
-    statement=("The analysis can be extended to standard LayerNorm, which also subtracts the mean"),
     relation=LEADING,
     case=WEAK,
     hypotheses=(long_sequences, *EQ_10, single_common_token),
@@ -343,9 +336,11 @@ def embedding_norm(s: Case) -> Measurement:
     test="test_extensions.py::test_layer_norm_velocity_is_the_gradient",
 )
 def layer_norm(s: Case) -> Measurement:
-    """Compare Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, which is near the l2 one for a large M,
-    with complex-step derivatives, with the l2 velocity, and with the joint flow under LayerNorm.
-    The mean is 1/M, which sets the tolerance; for rounding it is 1e-12.
+    """The analysis can be extended to standard LayerNorm, which also subtracts the mean.
+
+    Compare Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, which is near the l2 one for a large M, with
+    complex-step derivatives, with the l2 velocity, and with the joint flow under LayerNorm. The
+    mean is 1/M, which sets the tolerance; for rounding it is 1e-12.
     """
     M = 40
     z = np.random.default_rng(17).normal(scale=0.2, size=(1, s.P.shape[1]))

@@ -37,7 +37,6 @@ PRIOR = 1.0
 @claim(
     "adam-subsets",
     sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
-    statement=("With Adam, different learning rates focus on different subsets of distinct tokens"),
     relation=BELOW,
     case=SYN_SMALL,
     training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
@@ -46,7 +45,9 @@ PRIOR = 1.0
     figure="fig5",
 )
 def adam_subsets(s: Case) -> Measurement:
-    """Check that favourites, the four most attended distinct tokens of a class, differ more between
+    """With Adam, different learning rates focus on different subsets of distinct tokens.
+
+    Check that favourites, the four most attended distinct tokens of a class, differ more between
     two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
     order counts; nothing is claimed on paper.
     """
@@ -88,9 +89,6 @@ def adam_subsets(s: Case) -> Measurement:
 @claim(
     "spurious-tokens",
     sources="Section 9",
-    statement=(
-        "Much data or prior knowledge suppresses common tokens that seem distinct in little"
-    ),
     relation=BELOW,
     case=MANY_COMMON,
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
@@ -101,9 +99,11 @@ def adam_subsets(s: Case) -> Measurement:
     ),
 )
 def spurious_tokens(s: Case) -> Measurement:
-    """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
-    training set, and that attention to common tokens that training showed, beyond that of ever new
-    data, falls: 8, 128 sequences, a prior. Only the order counts.
+    """Much data or prior knowledge suppresses common tokens that seem distinct in little.
+
+    Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger training
+    set, and that attention to common tokens that training showed, beyond that of ever new data,
+    falls: 8, 128 sequences, a prior. Only the order counts.
     """
     common = formulas.token_roles(s).common
     rng = np.random.default_rng(0)

@@ -22,10 +22,6 @@ from .snapping import constant, growth_setting, integrate_theorem_4
 @claim(
     "poster-quarter",
     sources="poster and slides, Theorem 4",
-    statement=(
-        r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
-        r"t}{K}\right)\right)$ as $t \to +\infty$"
-    ),
     relation=within(10.0),
     case=FIG3,
     hypotheses=(*SECTION_6,),
@@ -36,8 +32,11 @@ from .snapping import constant, growth_setting, integrate_theorem_4
     test="test_growth.py::test_regimes_of_eq_14",
 )
 def poster_quarter(s: Case) -> Measurement:
-    """Compare B_n up to a constant (Theorem 4 itself has the factor 1/4) with the corrected Eq. 129
-    at t from 10^12 to 10^96. It is read as ~, for a quantity that is 1/4 of it in the limit.
+    r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
+    t}{K}\right)\right)$ as $t \to +\infty$.
+
+    Compare B_n up to a constant (Theorem 4 itself has the factor 1/4) with the corrected Eq. 129 at
+    t from 10^12 to 10^96. It is read as ~, for a quantity that is 1/4 of it in the limit.
     """
     C0 = constant(s)
     t = 10.0 ** np.array([12, 24, 48, 96])
@@ -51,9 +50,6 @@ def poster_quarter(s: Case) -> Measurement:
 @claim(
     "poster-start",
     sources="poster and slides, Theorem 3",
-    statement=(
-        r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)"
-    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-12,
@@ -61,8 +57,10 @@ def poster_quarter(s: Case) -> Measurement:
     test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
 )
 def poster_start(s: Case) -> Measurement:
-    """Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The
-    tolerance is rounding.
+    r"""$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$).
+
+    Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The tolerance
+    is rounding.
     """
     t = np.array([0.0, 1e-6])
     B = integrate_theorem_4(s, t, constant(s))
@@ -76,9 +74,6 @@ def poster_start(s: Case) -> Measurement:
 @claim(
     "poster-faster",
     sources="poster and slides, (c)",
-    statement=(
-        r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens"
-    ),
     relation=ABOVE,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
@@ -88,8 +83,10 @@ def poster_start(s: Case) -> Measurement:
     test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def poster_faster(s: Case) -> Measurement:
-    """Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and
-    of the logits in the joint flow. Only the order counts.
+    r"""$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens.
+
+    Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and of
+    the logits in the joint flow. Only the order counts.
     """
     n, _, _ = cases.most_and_least_frequent(s)
     tokens = cases.by_frequency(s, n)
@@ -107,7 +104,6 @@ def poster_faster(s: Case) -> Measurement:
 @claim(
     "poster-slightly",
     sources="poster and slides, (2)",
-    statement=r'Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$',
     relation=BELOW,
     case=WEAK.at(eta_y=0.225, eta_z=0.001),
     hypotheses=(rate_window, weak_correlations),
@@ -116,9 +112,11 @@ def poster_faster(s: Case) -> Measurement:
     test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
 )
 def poster_slightly(s: Case) -> Measurement:
-    """Check that B_n at four times eta_Y is more than half of B_n, under Eq. 10 from 10 to 10^6
-    t_0; the corrected form is smaller, by at most (1/4) ln 4. The source gives no number: a loss of
-    half or more is not "slightly".
+    r"""Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$.
+
+    Check that B_n at four times eta_Y is more than half of B_n, under Eq. 10 from 10 to 10^6 t_0;
+    the corrected form is smaller, by at most (1/4) ln 4. The source gives no number: a loss of half
+    or more is not "slightly".
     """
     times = 4.0
     t = np.array([10.0, 1e3, 1e6]) * cases.transition_time(s)
@@ -138,7 +136,6 @@ def poster_slightly(s: Case) -> Measurement:
 @claim(
     "poster-z",
     sources="poster and slides, reparameterization",
-    statement=r"$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1",
     relation=EQUAL,
     case=WEAK,
     tolerance=1e-12,
@@ -147,8 +144,10 @@ def poster_slightly(s: Case) -> Measurement:
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
 )
 def poster_z(s: Case) -> Measurement:
-    """Compare the attention of a sequence (Eq. 5 with its frequencies) with Eq. 1 itself for random
-    U, W_Q, W_K with d = 16 and 30 tokens; the corrected form has Z over sqrt(d). The tolerance is
+    r"""$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1.
+
+    Compare the attention of a sequence (Eq. 5 with its frequencies) with Eq. 1 itself for random U,
+    W_Q, W_K with d = 16 and 30 tokens; the corrected form has Z over sqrt(d). The tolerance is
     rounding.
     """
     rng, d, M = np.random.default_rng(14), 16, 8
@@ -169,7 +168,6 @@ def poster_z(s: Case) -> Measurement:
 @claim(
     "slides-suppressed",
     sources="slides, take-home message",
-    statement="Key tokens that do not co-occur a lot with the query token are suppressed",
     relation=BELOW,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
@@ -179,8 +177,10 @@ def poster_z(s: Case) -> Measurement:
     test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def slides_suppressed(s: Case) -> Measurement:
-    """Check that attention to the rarest distinct token falls against that to the dominant one,
-    along Eq. 10 and in the joint flow. Only the sign counts.
+    """Key tokens that do not co-occur a lot with the query token are suppressed.
+
+    Check that attention to the rarest distinct token falls against that to the dominant one, along
+    Eq. 10 and in the joint flow. Only the sign counts.
     """
     n, high, low = cases.most_and_least_frequent(s)
     paths, share = cases.both_paths(s), {}
@@ -200,7 +200,6 @@ def slides_suppressed(s: Case) -> Measurement:
 @claim(
     "slides-tf-idf",
     sources="slides, winners-emergence",
-    statement="Attention is a learnable TF-IDF: frequent in the class, rare across classes",
     relation=AT_LEAST,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
@@ -210,7 +209,9 @@ def slides_suppressed(s: Case) -> Measurement:
     test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
 )
 def slides_tf_idf(s: Case) -> Measurement:
-    """Measure the rank correlation of P(l|n) ln(K / number of classes with l) with z at the end, by
+    """Attention is a learnable TF-IDF: frequent in the class, rare across classes.
+
+    Measure the rank correlation of P(l|n) ln(K / number of classes with l) with z at the end, by
     Eq. 10 and in the joint flow. Only the order of four tokens counts.
     """
     tokens = np.flatnonzero(s.P[0])

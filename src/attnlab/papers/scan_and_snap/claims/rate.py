@@ -26,9 +26,6 @@ SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
 @claim(
     "snap-time",
     sources=["Section 6 (a), Theorem 4", "slides"],
-    statement=(
-        r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier"
-    ),
     relation=within(5.0),
     case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
     hypotheses=(*SNAPPING,),
@@ -39,10 +36,12 @@ SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
     figure="fig3",
 )
 def snap_time(s: Case) -> Measurement:
-    """Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention
-    moves at less than a tenth of its peak speed, by Eq. 10 and in the joint flow. The paper names
-    no threshold: a tenth is ours. t_0 is where gamma's decay begins, and gamma itself is at a tenth
-    by 2 t_0; a smaller threshold comes later (the note has 2 %).
+    r"""Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier.
+
+    Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention moves
+    at less than a tenth of its peak speed, by Eq. 10 and in the joint flow. The paper names no
+    threshold: a tenth is ours. t_0 is where gamma's decay begins, and gamma itself is at a tenth by
+    2 t_0; a smaller threshold comes later (the note has 2 %).
     """
     rates = tuple((y, s.eta_z) for y in ETA_Y)
     run = trained(s.classes, rates, s.steps)
@@ -76,10 +75,6 @@ def snap_time(s: Case) -> Measurement:
 @claim(
     "both-rates-sparser",
     sources=["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"],
-    statement=(
-        r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence "
-        r"sparser attention"
-    ),
     relation=ABOVE,
     case=SLOWER,
     hypotheses=(*RATES_CHANGED,),
@@ -90,8 +85,11 @@ def snap_time(s: Case) -> Measurement:
     figure="fig9",
 )
 def both_rates_sparser(s: Case) -> Measurement:
-    """Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq.
-    10 and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
+    r"""Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence
+    sparser attention.
+
+    Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq. 10
+    and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
     """
     factors = (1.0, 2.0, 4.0, 8.0)
     t = np.array([cases.transition_time(s), 10 * cases.transition_time(s), 1e6])
@@ -117,10 +115,6 @@ def both_rates_sparser(s: Case) -> Measurement:
 @claim(
     "eta-y-denser",
     sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
-    statement=(
-        r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser "
-        r"attention"
-    ),
     relation=BELOW,
     case=WEAK.at(eta_y=0.25, eta_z=0.001),
     hypotheses=(*RATES_CHANGED,),
@@ -131,7 +125,10 @@ def both_rates_sparser(s: Case) -> Measurement:
     figure="fig6",
 )
 def eta_y_denser(s: Case) -> Measurement:
-    """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
+    r"""At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser
+    attention.
+
+    Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
     joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.
     """
     found = cases.densities(s.classes, eta_z=s.eta_z)

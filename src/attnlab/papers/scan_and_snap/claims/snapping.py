@@ -55,10 +55,6 @@ RARE_COMMON = Case(
 @claim(
     "eq-13",
     sources="Eq. 13, Section 6",
-    statement=(
-        r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx C_0^{-1}"
-        r" \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$"
-    ),
     relation=LEADING,
     case=RARE_COMMON,
     hypotheses=(rate_window, *SECTION_6),
@@ -69,7 +65,10 @@ RARE_COMMON = Case(
     figure="fig3",
 )
 def eq_13(s: Case) -> Measurement:
-    """Compare z_ml and B_n with Eq. 10 solved numerically for a common token of small weight; the
+    r"""$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx C_0^{-1}
+    \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$.
+
+    Compare z_ml and B_n with Eq. 10 solved numerically for a common token of small weight; the
     corrected form has K-1 for K, and B_n = -z_ml/K (a class gets 1/K of the steps). Eq. 13 takes
     the norm of f_n as constant and 1 - f_n.f_n' as 1, which sets the tolerance.
     """
@@ -91,12 +90,6 @@ def eq_13(s: Case) -> Measurement:
 @claim(
     "theorem-4",
     sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
-    statement=(
-        r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y "
-        r"\eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = \frac{1}{4} "
-        r"\ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y t/K)\right)$ "
-        r"for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$"
-    ),
     relation=LEADING,
     case=FIG3,
     hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
@@ -108,7 +101,12 @@ def eq_13(s: Case) -> Measurement:
     figure="fig9",
 )
 def theorem_4(s: Case) -> Measurement:
-    """Compare B_n in both regimes with Eqs. 118, 119 integrated, and in training z_ml (the premise)
+    r"""If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y
+    \eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = \frac{1}{4}
+    \ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y t/K)\right)$ for $t
+    \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$.
+
+    Compare B_n in both regimes with Eqs. 118, 119 integrated, and in training z_ml (the premise)
     and what the distinct tokens gain; the corrected form is (1/4) ln(1 + ../C_0), so that B_n(0) =
     0. Eq. 14 neglects 8 % of h at t_0' and t_0; in training 25 % are allowed.
     """
@@ -147,7 +145,6 @@ def theorem_4(s: Case) -> Measurement:
 @claim(
     "eq-124",
     sources="Eqs. 124, 129",
-    statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-8,
@@ -157,7 +154,9 @@ def theorem_4(s: Case) -> Measurement:
     figure="fig9",
 )
 def eq_124(s: Case) -> Measurement:
-    """Compare the integral with Eqs. 118, 119 integrated; the corrected form is (1/4) ln(1 + 4
+    r"""$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$.
+
+    Compare the integral with Eqs. 118, 119 integrated; the corrected form is (1/4) ln(1 + 4
     Gamma/C_0), with the lower limit put in. The tolerance is that of the ODE solver.
     """
     t = np.geomspace(1.0, 1e6, 30)
@@ -173,10 +172,6 @@ def eq_124(s: Case) -> Measurement:
 @claim(
     "eq-128",
     sources="Eqs. 125-128",
-    statement=(
-        r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
-        r"\frac{K(M-1)^2}{2} h^2(t/K)$"
-    ),
     relation=EQUAL,
     case=FIG3,
     tolerance=1e-10,
@@ -184,7 +179,10 @@ def eq_124(s: Case) -> Measurement:
     test="test_growth.py::test_eq_128_is_the_integral_of_gamma",
 )
 def eq_128(s: Case) -> Measurement:
-    """Compare the integral in closed form with a quadrature of gamma. The tolerance is that of the
+    r"""$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot
+    \frac{K(M-1)^2}{2} h^2(t/K)$.
+
+    Compare the integral in closed form with a quadrature of gamma. The tolerance is that of the
     quadrature.
     """
     t = np.geomspace(1.0, 1e5, 11)
@@ -203,10 +201,6 @@ def eq_128(s: Case) -> Measurement:
 @claim(
     "eq-132",
     sources="Eq. 132",
-    statement=(
-        r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2 "
-        r"M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed"
-    ),
     relation=LEADING,
     case=FIG3,
     hypotheses=(*SECTION_6,),
@@ -216,7 +210,10 @@ def eq_128(s: Case) -> Measurement:
     test="test_growth.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
 )
 def eq_132(s: Case) -> Measurement:
-    """Check that the ratio to B_n (Eq. 129, corrected) tends to 1 at t from 10^12 to 10^96; the
+    r"""$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2
+    M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed.
+
+    Check that the ratio to B_n (Eq. 129, corrected) tends to 1 at t from 10^12 to 10^96; the
     corrected form, with -(1/4) ln C_0, also has a gap that tends to 0. The tolerance is what is
     left of the gap's o(1) from t = 10^12 on.
     """
@@ -244,7 +241,6 @@ def eq_132(s: Case) -> Measurement:
 @claim(
     "eq-132-condition",
     sources="Appendix F (3), before Eq. 132",
-    statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
     relation=ABOVE,
     case=FIG3,
     hypotheses=(*SECTION_6,),
@@ -253,7 +249,9 @@ def eq_132(s: Case) -> Measurement:
     test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
 )
 def eq_132_condition(s: Case) -> Measurement:
-    """Compare C_0 with 4 Gamma where the condition is met 10 times over; the corrected condition is
+    r"""Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$.
+
+    Compare C_0 with 4 Gamma where the condition is met 10 times over; the corrected condition is
     ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K)). It is a bound, with much room where the condition is
     right.
     """
@@ -281,10 +279,6 @@ def eq_132_condition(s: Case) -> Measurement:
 @claim(
     "eq-133",
     sources="Eq. 133",
-    statement=(
-        r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
-        r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed"
-    ),
     relation=within(2.0),
     case=FIG3,
     hypotheses=(*SECTION_6,),
@@ -293,9 +287,12 @@ def eq_132_condition(s: Case) -> Measurement:
     test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
 )
 def eq_133(s: Case) -> Measurement:
-    """Check that B_n (Eq. 129, corrected) over Eq. 133 tends to a constant, 1/2 by Eq. 132, for t
-    from 10^12 to 10^192. It is read as Theta, and ln ln t is slow: the ratio is still on its way at
-    t = 10^192.
+    r"""$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) -
+    \ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed.
+
+    Check that B_n (Eq. 129, corrected) over Eq. 133 tends to a constant, 1/2 by Eq. 132, for t from
+    10^12 to 10^192. It is read as Theta, and ln ln t is slow: the ratio is still on its way at t =
+    10^192.
     """
     nu, t = s.eta_y / s.eta_z, 10.0 ** np.array([12, 24, 48, 96, 192])
     B = theory.growth_bound(t, **growth_setting(s))
@@ -312,10 +309,6 @@ def eq_133(s: Case) -> Measurement:
 @claim(
     "b-at-t0",
     sources="Appendix F (2), Fig. 9",
-    statement=(
-        r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln "
-        r"M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$"
-    ),
     relation=EQUAL,
     case=SLOWER,
     hypotheses=(single_query, rate_window),
@@ -327,8 +320,11 @@ def eq_133(s: Case) -> Measurement:
     figure="fig9",
 )
 def b_at_t0(s: Case) -> Measurement:
-    """Check that both rates times 1, 2, 4 and 8 give one value of Theorem 4's B_n at t_0, and one z
-    of the dominant token at t_0 in the joint flow; the corrected form is (1/4) ln(1 + ../C_0). The
+    r"""$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln M))$
+    depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$.
+
+    Check that both rates times 1, 2, 4 and 8 give one value of Theorem 4's B_n at t_0, and one z of
+    the dominant token at t_0 in the joint flow; the corrected form is (1/4) ln(1 + ../C_0). The
     tolerance is rounding; 0.045 for Eq. 131, as in theorem-4; 1 % for interpolation in training.
     """
     factors = np.array([1.0, 2.0, 4.0, 8.0])
@@ -380,10 +376,6 @@ def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
 @claim(
     "two-fates",
     sources="Section 6, first paragraph",
-    statement=(
-        r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays "
-        r"bounded they snap"
-    ),
     relation=ABOVE,
     case=WEAK,
     number="Theorem 4's own B_n is {:.2g} at t = 10^300",
@@ -391,8 +383,11 @@ def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
     test="test_attention.py::test_eq_12_and_monotone_dominance",
 )
 def two_fates(s: Case) -> Measurement:
-    """Compare f^2 of the dominant token, near 1 for xi_n = 1/t and below for xi_n = 1/t^2, with
-    Eqs. 98 and 100 for one class, as B_n grows.
+    r"""If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays bounded
+    they snap.
+
+    Compare f^2 of the dominant token, near 1 for xi_n = 1/t and below for xi_n = 1/t^2, with Eqs.
+    98 and 100 for one class, as B_n grows.
     """
     P = s.P[0, s.P[0] > 0]
     B = np.array([1.0, 20.0])  # xi_n = 1/t^2 from t = 1 on adds up to 1, 1/t to 20 by t = e^20
@@ -411,10 +406,6 @@ def two_fates(s: Case) -> Measurement:
 @claim(
     "theorem-4-chi",
     sources="Theorem 4, attention scanning",
-    statement=(
-        r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y \eta_Z"
-        r" t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$"
-    ),
     relation=AT_LEAST,
     case=FIG3,
     hypotheses=(rate_window, *SECTION_6),
@@ -425,7 +416,10 @@ def two_fates(s: Case) -> Measurement:
     figure="fig3",
 )
 def theorem_4_chi(s: Case) -> Measurement:
-    """Compare the lower bound with chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to
+    r"""$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y \eta_Z
+    t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$.
+
+    Compare the lower bound with chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to
     t_0'; the corrected form has 1 + 2 eta_Y eta_Z t^2/rho_0^4 in the bracket. Eq. 130 neglects 8 %
     of h at t_0', which sets the tolerance.
     """

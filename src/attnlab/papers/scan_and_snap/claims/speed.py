@@ -20,11 +20,6 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 @claim(
     "lemma-8",
     sources="Lemma 8, Eqs. 50, 51",
-    statement=(
-        r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
-        r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln "
-        r"M}\right)$ and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$"
-    ),
     relation=AT_MOST,
     case=FIG3,
     hypotheses=(large_vocabulary,),
@@ -34,7 +29,11 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
     test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
 )
 def lemma_8(s: Case) -> Measurement:
-    """Compare the sign on both sides of both zeros with that on 150 points for each M from 10^3 to
+    r"""$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le \frac{(1+\omega_1)
+    \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$ and, if $M \gg 100$,
+    $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$.
+
+    Compare the sign on both sides of both zeros with that on 150 points for each M from 10^3 to
     10^9, and omega_0 and omega_1 with the stated orders. The tolerance is the rounding of ln((M-1)
     M h) - M h near a zero.
     """
@@ -61,10 +60,6 @@ def lemma_8(s: Case) -> Measurement:
 @claim(
     "remark-3",
     sources="Remark 3",
-    statement=(
-        r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg "
-        r"\frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$"
-    ),
     relation=much_greater(MUCH),
     case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
@@ -73,7 +68,11 @@ def lemma_8(s: Case) -> Measurement:
     test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
 )
 def remark_3(s: Case) -> Measurement:
-    """Compare the smaller zero with h(1), for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99."""
+    r"""For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg
+    \frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$.
+
+    Compare the smaller zero with h(1), for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99.
+    """
     rates = np.array([0.1, 0.3, 0.99])
     floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
     first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
@@ -86,11 +85,6 @@ def remark_3(s: Case) -> Measurement:
 @claim(
     "lemma-9",
     sources="Lemma 9, Eqs. 53-57",
-    statement=(
-        r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) = "
-        r"O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) "
-        r"K \ln M}{\eta_Y}$"
-    ),
     relation=up_to(2.0),
     case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
@@ -100,7 +94,11 @@ def remark_3(s: Case) -> Measurement:
     test="test_growth.py::test_lemma_9_stages",
 )
 def lemma_9(s: Case) -> Measurement:
-    """Compare both rates, with one constant for every M, and both conditions on exp(M h) with gamma
+    r"""$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) =
+    O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) K \ln
+    M}{\eta_Y}$.
+
+    Compare both rates, with one constant for every M, and both conditions on exp(M h) with gamma
     for M from 10^3 to 10^9, from t = K on. The tolerance is rounding.
     """
     K, y = s.K, s.eta_y
@@ -138,7 +136,6 @@ def lemma_9(s: Case) -> Measurement:
 @claim(
     "eq-52",
     sources="Eq. 52, proof of Lemma 9",
-    statement=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
     relation=ABOVE,
     case=FIG3,
     hypotheses=(large_vocabulary,),
@@ -147,7 +144,10 @@ def lemma_9(s: Case) -> Measurement:
     test="test_growth.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
 )
 def eq_52(s: Case) -> Measurement:
-    """Compare both sides for M from above 100 to 1000. The inequality is strict."""
+    r"""$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$.
+
+    Compare both sides for M from above 100 to 1000. The inequality is strict.
+    """
     M = np.arange(2.0, 1001.0)
     room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
     asked = M > 100.0

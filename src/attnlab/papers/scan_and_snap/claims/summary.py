@@ -20,7 +20,6 @@ from . import in_training
 @claim(
     "summary-frequency",
     sources="summary, Key Results and Mechanism 2",
-    statement="Among distinct tokens, lower-frequency tokens gain attention faster",
     relation=ABOVE,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
@@ -30,8 +29,10 @@ from . import in_training
     test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def summary_frequency(s: Case) -> Measurement:
-    """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
-    (they go as f_nl^2), and gains in the joint flow. Only the order counts.
+    """Among distinct tokens, lower-frequency tokens gain attention faster.
+
+    Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start (they
+    go as f_nl^2), and gains in the joint flow. Only the order counts.
     """
     n, high, low = cases.most_and_least_frequent(s)
     velocity = theory.attention_velocity(s, np.zeros((1, s.P.shape[1])))
@@ -52,10 +53,6 @@ def summary_frequency(s: Case) -> Measurement:
 @claim(
     "summary-theorem-2b",
     sources="summary, Mechanism 1",
-    statement=(
-        r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a "
-        r"distinct token"
-    ),
     relation=BELOW,
     case=WEAK,
     number="where the condition fails the token moves at {:.0g}",
@@ -63,7 +60,10 @@ def summary_frequency(s: Case) -> Measurement:
     test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
 )
 def summary_theorem_2b(s: Case) -> Measurement:
-    """Check that the logit falls for every query, where one query has a class of the common token
+    r"""If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a distinct
+    token.
+
+    Check that the logit falls for every query, where one query has a class of the common token
     alone; the corrected form has Theorem 2(b)'s condition. Only the sign counts.
     """
     # Query 0 has one class, which holds nothing but the common token.
@@ -84,9 +84,6 @@ def summary_theorem_2b(s: Case) -> Measurement:
 @claim(
     "summary-slow-decoder",
     sources="summary, Mechanism 1, break condition",
-    statement=(
-        r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge"
-    ),
     relation=BELOW,
     case=SYN_SMALL,
     number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
@@ -95,9 +92,11 @@ def summary_theorem_2b(s: Case) -> Measurement:
     test="test_attention.py::test_path_is_the_same_whatever_the_rates",
 )
 def summary_slow_decoder(s: Case) -> Measurement:
-    """Check that common tokens hardly lose, and that there is no order, in the joint flow on
-    Syn-Small at eta_Y/eta_Z = 0.01, against 10. A tenth of the loss, or a rank correlation below
-    0.9, would support it.
+    r"""If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge.
+
+    Check that common tokens hardly lose, and that there is no order, in the joint flow on Syn-Small
+    at eta_Y/eta_Z = 0.01, against 10. A tenth of the loss, or a rank correlation below 0.9, would
+    support it.
     """
     run = trained(s.classes, ratios(0.01, 10.0, eta_y=s.eta_y), s.steps)
     mass = measures.common_mass(run).isel(sequence_class=0)

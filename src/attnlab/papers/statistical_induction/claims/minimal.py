@@ -59,7 +59,7 @@ def sticky(k: int, weight: float, draw: int) -> NDArray[np.float64]:
     number="error below 1e-15; without the softmax in layer 1 up to {:.2g}",
 )
 def silent(found: Found) -> Measurement:
-    """Compute dL/dv by its formula at W = 0.01 and W = 1 and random v, for 200 chains of 2, 3 and 8
+    """Measure dL/dv by its formula at W = 0.01 and W = 1 and random v, for 200 chains of 2, 3 and 8
     symbols; beside it the same without the softmax, where it is not 0."""
     rng, with_softmax, without = np.random.default_rng(0), [], []
     for k in (2, 3, 8):
@@ -85,8 +85,9 @@ def silent(found: Found) -> Measurement:
     training_number="first step of training, over its rate: diagonal {:.3f}",
 )
 def first_step(found: Found) -> Measurement:
-    """Compute the step exactly (powers of P, 4,000 chains, 5 draws) for 2 and 3 symbols, T = 50 and
-    200; compare the first step of training, 10 seeds. The note has the leading term in T."""
+    """Compare the diagonal of the step with the rest, for 2 and 3 symbols, T = 50 and 200: exactly
+    (powers of P, 4,000 chains, 5 draws), and in the first step of training, 10 seeds. The note has
+    the leading term in T."""
     checks, notes, number = [], [], 0.0
     for k in (2, 3):
         for T in (50, 200):
@@ -126,9 +127,10 @@ def first_step(found: Found) -> Measurement:
     training_number="largest at lag 1 in {:.0%} of seeds at step 10",
 )
 def lag_one(found: Found) -> Measurement:
-    """Compute the signal exactly for 2 and 3 symbols, Dirichlet and doubly stochastic, T = 50, and
-    check lag 1 above all others, and the leading form to 0.006; in training v after 10 steps, 10
-    seeds. The boundary: rows Dirichlet(1 + weight on the diagonal), 5 draws."""
+    """Check that the exact signal is largest at lag 1, and that the leading form is within 0.006 of
+    it, for 2 and 3 symbols, Dirichlet and doubly stochastic, T = 50; and that v is largest there
+    after 10 steps of training, 10 seeds. The boundary: rows Dirichlet(1 + weight on the diagonal),
+    5 draws."""
     checks, number = [], 0.0
     for prior in ("dirichlet", "doubly"):
         for k in (2, 3):
@@ -204,13 +206,14 @@ def odd_even(found: Found) -> Measurement:
     relation=AT_LEAST,
     runs=EARLY,
     hypotheses=(silent_start,),
+    code=("last_rules", "divergence"),
     test="tests/papers/statistical_induction/test_distances.py::test_stages",
     figure="stages",
     training_number="k = 3: bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
-    """Find the nearest rule, by KL(rule || model) at the last position of 768 chains, at each of 20
-    steps up to 100: exactly these three in this order, in each of 10 seeds."""
+    """Check that the rules nearest to the model are these three in this order, in each of 10 seeds:
+    by KL(rule || model) at the last position of 768 chains, at each of 20 steps up to 100."""
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         at = nearest(runs.measured(Simulation.of(result)))
@@ -283,7 +286,8 @@ def second_first(found: Found) -> Measurement:
     tolerance=0.1,
     runs=LATE,
     hypotheses=(silent_start,),
-    test="tests/papers/statistical_induction/test_theory.py::test_end",
+    code=("last_rules", "divergence"),
+    test=TESTS + "test_end",
     figure="minimal",
     training_number="k = 3: KL {:.3f} at step 800",
 )

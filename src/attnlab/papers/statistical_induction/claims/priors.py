@@ -70,6 +70,7 @@ def delay(found: Found) -> Measurement:
     relation=BELOW,
     runs={},
     in_parts=True,
+    code=("leading_step", "divergence"),
     test=TESTS + "test_survey.py::test_a_recorded_seed_is_trained_again",
     figure="priors",
     training_number="{:.0%} of doubly stochastic seeds are through at step 600",
@@ -160,9 +161,10 @@ def unigram_only(found: Found) -> Measurement:
     statement="n-gram chains have n stages, with n - 1 heads in layer 1",
     relation=AT_MOST,
     runs={},
+    code=("rules",),
     test=TESTS + "test_task.py::test_trigrams_follow_their_table",
 )
 def ngrams(found: Found) -> Measurement:
-    """Not decided: the task is here (`NGrams`), but no run of ours is large enough for its stages;
-    their sizes are for an accelerator."""
+    """Train two layers with n - 1 heads in the first on `NGrams` of order n, and count the rules
+    that are nearest in turn. Not decided: we have not run it, its sizes are for an accelerator."""
     return Measurement(note="not trained here")

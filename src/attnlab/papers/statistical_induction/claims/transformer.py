@@ -47,13 +47,14 @@ def told(values: NDArray[np.float64]) -> str:
     statement="The transformer passes uniform, unigram and bigram",
     relation=AT_LEAST,
     runs={},
+    code=("last_rules", "divergence"),
     test=TESTS + "test_a_recorded_seed_is_trained_again",
     figure="stages",
     training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
-    """Find the nearest rule at the last position, k = 3, T = 50, at every 30th step to 600: these
-    three in this order in each of 10 seeds."""
+    """Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600,
+    are these three in this order in each of 10 seeds."""
     at = nearest(survey()["dirichlet"]).transpose("seed", "step")
     rising = (at.diff("step") >= 0).all("step").values
     seen = np.array([len(set(of)) for of in at.values])
@@ -71,6 +72,7 @@ def stages(found: Found) -> Measurement:
     statement="A plateau at unigram, then a sharp transition",
     relation=AT_MOST,
     runs={},
+    code=("last_rules", "divergence"),
     test=TESTS + "test_a_recorded_seed_is_trained_again",
     figure="stages",
     training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
@@ -95,13 +97,14 @@ def sharp(found: Found) -> Measurement:
     relation=BELOW,
     runs={},
     in_parts=True,
+    code=("first_step", "first_signal"),
     test=TESTS + "test_a_recorded_seed_is_trained_again",
     figure="stages",
     training_number="{:.0f} steps before layer 1 (mean of 10 seeds)",
 )
 def order(found: Found) -> Measurement:
-    """Compare, in each of 10 seeds (k = 3), the first record with an induction score above 1.15
-    with the first that has lag-1 attention above 0.1 (0.07 at the start)."""
+    """Compare the first record with an induction score above 1.15 with the first that has lag-1
+    attention above 0.1 (0.07 at the start), in each of 10 seeds (k = 3)."""
     of = survey()["dirichlet"]
     score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
     return Measurement(
@@ -121,6 +124,7 @@ def order(found: Found) -> Measurement:
     statement="It ends as a statistical induction head, near Bayes",
     relation=AT_MOST,
     runs={},
+    code=("last_rules", "divergence"),
     test=TESTS + "test_a_recorded_seed_is_trained_again",
     figure="stages",
     training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
@@ -152,6 +156,7 @@ def induction_head(found: Found) -> Measurement:
     runs={},
     in_parts=True,
     ours=True,
+    code=("first_signal",),
     test=TESTS + "test_a_recorded_seed_is_trained_again",
     training_number="lag-1 attention rises in {:.0%} of 10 seeds",
 )
