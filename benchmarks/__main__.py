@@ -11,6 +11,7 @@ NAMES = {
     "play": "the playground in Chromium: first paint, from a slider to new bars; --opens 200",
     "text": "tokens per second on text against a plain PyTorch loop; --runs, --sweep: many at once",
     "trainer": "a 2-layer attention-only transformer on Markov chains against a plain PyTorch loop",
+    "accelerator": "first calls and steps of Fig. 6, text and chains on an accelerator, as JSON",
     "length": "a step on sequences of T = 131,072 tokens against one on T = 128",
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",
     "ray": "a sweep on two Ray workers against one on two local processes",

@@ -11,72 +11,18 @@ after another, each warm; meant for an accelerator. Compile time is reported apa
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import jax
 
-from attnlab.simulation import Simulation, simulate, text_run
-from attnlab.simulation.groups import Stepping, stacks
-from attnlab.simulation.program import numbers
-from attnlab.simulation.stopping import Pace
+from attnlab.simulation import simulate, text_run
 from attnlab.tasks.text import Corpus, open_corpus
+from benchmarks.runs import Runs, seconds
 
 RATES = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0)
 SEEDS = (0, 1, 2, 3, 4)
 CALL_STEPS = 500  # of a whole training
-
-
-def seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
-class Runs:
-    """The runs of a value, compiled and one step on, to be advanced and observed apart.
-
-    Groups advance side by side on a processor, as `simulate` has them.
-    """
-
-    def __init__(self, run: Simulation) -> None:
-        begun = time.perf_counter()
-        self.run, pace = run, Pace()
-        with numbers(run):
-            self.groups = [
-                Stepping(stack, runs, pace)
-                for alike in stacks(run)
-                for stack in alike
-                for runs in stack.groups()
-            ]
-            for group in self.groups:
-                group.begin()
-            self.groups[0].compile()
-        cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
-        self.pool = ThreadPoolExecutor(min(cores, len(self.groups)))
-        self.advance(1)
-        self.compiling = time.perf_counter() - begun
-
-    def advance(self, count: int) -> None:
-        """Take `count` steps with every run."""
-        list(self.pool.map(partial(self._advance, count), self.groups))
-
-    def _advance(self, count: int, group: Stepping) -> None:
-        with numbers(self.run):
-            target = group.step + count
-            while not group.advance(target):
-                pass
-            jax.block_until_ready(group.state)
-
-    def observe(self) -> None:
-        """Make a record of every run, and drop it."""
-        with numbers(self.run):
-            for group in self.groups:
-                group.observe()
 
 
 def against_torch(corpus: Corpus, layers: int, steps: int, rounds: int) -> None:

@@ -8,28 +8,29 @@ in turns in one process; time for a step of one run. Compile time is reported ap
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import jax
 
 from attnlab.models import Transformer
 from attnlab.simulation import Batches, Record, Simulation, Steps
-from attnlab.simulation.groups import Stepping, stacks
-from attnlab.simulation.program import numbers
-from attnlab.simulation.stopping import Pace
 from attnlab.tasks import MarkovChains
+from benchmarks.runs import Runs, seconds
 
 BATCH = 64
 
 
-def seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
+def chains_run(runs: int, *, length: int = 64, layers: int = 2) -> Simulation:
+    """Return `runs` runs of an attention-only transformer on in-context Markov chains."""
+    return Simulation(
+        MarkovChains(vocab_size=3, length=length),
+        Transformer(layers=layers, dim=16),
+        motion=Steps(50, "adamw"),
+        gradient=Batches(BATCH),
+        learning_rate=3e-3,
+        seeds=runs,
+        record=Record("loss"),
+    )
 
 
 def main(arguments: list[str]) -> None:
@@ -41,36 +42,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-torch", action="store_true")
     given = parser.parse_args(arguments)
-    task = MarkovChains(vocab_size=3, length=given.length)
-    run = Simulation(
-        task,
-        Transformer(layers=given.layers, dim=16),
-        motion=Steps(given.steps, "adamw"),
-        gradient=Batches(BATCH),
-        learning_rate=3e-3,
-        seeds=given.runs,
-        record=Record("loss"),
-    )
-    cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
-    begun = time.perf_counter()
-    with numbers(run):
-        ((stack,),) = stacks(run)
-        groups = [Stepping(stack, some, Pace()) for some in stack.groups()]
-        groups[0].compile()
-        for group in groups:
-            group.begin()
-        groups[0].call(1)
-    print(f"start and compilation: {time.perf_counter() - begun:.1f} s")
-    pool = ThreadPoolExecutor(min(cores, len(groups)))
-
-    def advance(group: Stepping) -> None:
-        with numbers(run):
-            group.call(given.steps)
-
-    def ours() -> None:
-        list(pool.map(advance, groups))
-
-    ours()
+    runs = Runs(chains_run(given.runs, length=given.length, layers=given.layers))
+    print(f"start and compilation: {runs.compiling:.1f} s")
+    runs.advance(given.steps)
     loop = None
     if not given.no_torch:
         from benchmarks.plain_torch_chains import Loop, chains
@@ -81,7 +55,7 @@ def main(arguments: list[str]) -> None:
         print(f"PyTorch is quickest with {loop.choose_threads()} threads")
     mine, theirs = [], []
     for _ in range(given.rounds):
-        mine.append(seconds(ours) / given.steps / given.runs)
+        mine.append(seconds(lambda: runs.advance(given.steps)) / given.steps / given.runs)
         if loop is not None:
             theirs.append(seconds(lambda: loop.advance(given.steps)) / given.steps)
     step = statistics.median(mine)

@@ -101,12 +101,9 @@ def sgd_flow(
         kappa = -np.log(mu)
 
         def velocity(_: float, state: FloatArray) -> FloatArray:
-            m = state[half:]
-            return np.concatenate([m, kappa * (moves.push(state[:half]) / (1.0 - mu) - m)])
-
-        def jacobian(_: float, state: FloatArray) -> FloatArray:
-            of_push, unit = kappa * moves.slope(state[:half]) / (1.0 - mu), np.eye(half)
-            return np.block([[np.zeros_like(unit), unit], [of_push, -kappa * unit]])
+            m = state[..., half:]
+            pushed = moves.push(state[..., :half]) / (1.0 - mu)
+            return np.concatenate([m, kappa * (pushed - m)], axis=-1)
 
         # as far behind in the end as heavy-ball steps are, whose first has its whole gradient
         begun = 1.0 / (1.0 - mu) - kappa * mu / (1.0 - mu) ** 2
@@ -116,10 +113,7 @@ def sgd_flow(
         def velocity(_: float, state: FloatArray) -> FloatArray:
             return moves.push(state)
 
-        def jacobian(_: float, state: FloatArray) -> FloatArray:
-            return moves.slope(state)
-
-    ordered = solve(velocity, initial, times, rtol=rtol, atol=atol, jacobian=jacobian)
+    ordered = solve(velocity, initial, times, rtol=rtol, atol=atol, batched=True)
     A, logits = moves.apart(ordered[..., :half])
     w = np.asarray(moves.E0 @ A)
     return SgdFlow(logits, w, np.sqrt(moves.errors(w) ** 2 @ moves.count))
@@ -155,63 +149,16 @@ class Motion:
         return np.asarray(self.wanted - odds / (odds @ self.count)[..., None])
 
     def push(self, state: FloatArray) -> FloatArray:
-        """Return the change of A and z by plain steps, per unit of time."""
+        """Return the change of A and z by plain steps, per unit of time, of states (..., state)."""
         A, z = self.apart(state)
         share, f0 = self.share[:, None], self.f0
         Adot = self.eta_y * share * self.errors(self.E0 @ A)
-        f = unit_rows(self.log_p + z[self.rows])
-        sent_back = (self.errors(f @ f0.T @ A) * self.count) @ A.T @ f0
-        zdot = self.eta_z * by_query(share * logit_gradient(f, sent_back), self.rows, len(z))
-        return np.concatenate([Adot.ravel(), zdot.ravel()])
-
-    def slope(self, state: FloatArray) -> FloatArray:
-        """Return the derivative of the push by the state, (state, state).
-
-        For class k let f = f_k, g what is sent back, S the slope of alpha_k, B = A^T F(0)^T and,
-        entry by entry, s = f * f and v = f * g; r = f . g and G = B (diag(f) - f s^T). Then the
-        class's term of dz_m/dt changes with z_m by
-
-            diag(v - 2 r s) - v s^T - s v^T + 3 r s s^T - G^T S G.
-        """
-        A, z = self.apart(state)
-        f0, B = self.f0, A.T @ self.f0
-        A_by_A = np.zeros(2 * A.shape)
-        z_by_A, z_by_z = np.zeros(z.shape + A.shape), np.zeros(2 * z.shape)
-        f_of = unit_rows(self.log_p + z[self.rows])
-        started = self.wanted - self.errors(self.E0 @ A)
-        error_of = self.errors(f_of @ B.T)
-        for k, m in enumerate(self.rows):
-            A_by_A[k] = (
-                -self.eta_y
-                * self.share[k]
-                * np.einsum(
-                    "ji,n->jni",
-                    np.diag(started[k]) - np.outer(started[k], self.count * started[k]),
-                    self.E0[k],
-                )
-            )
-            f, e = f_of[k], self.count * error_of[k]
-            drawn = self.count * (self.wanted[k] - error_of[k])  # the outputs' probabilities
-            S = np.diag(drawn) - np.outer(drawn, drawn)
-            s, v, overlap = f * f, f * (e @ B), f0 @ f
-            r = float(v.sum())
-            G = B * f - np.outer(B @ f, s)
-            tilt = np.outer(v - 1.5 * r * s, s)
-            # small sums: einsum does them here, where a product may wake threads and wait for them
-            bent = np.einsum("jl,jm->lm", G, S @ G)
-            rate = self.eta_z * self.share[k]
-            z_by_z[m, :, m] += rate * (np.diag(v - 2.0 * r * s) - tilt - tilt.T - bent)
-            seen = f0 * f - np.outer(overlap, s)
-            z_by_A[m] += rate * (
-                np.einsum("nl,j->lnj", seen, e) - np.einsum("n,jl->lnj", overlap, S @ G)
-            )
-        size = A.size
-        return np.block(
-            [
-                [A_by_A.reshape(size, size), np.zeros((size, z.size))],
-                [z_by_A.reshape(z.size, size), z_by_z.reshape(z.size, z.size)],
-            ]
-        )
+        f = unit_rows(self.log_p + z[..., self.rows, :])
+        sent_back = (self.errors(f @ f0.T @ A) * self.count) @ A.swapaxes(-1, -2) @ f0
+        terms = share * logit_gradient(f, sent_back)
+        zdot = self.eta_z * by_query(terms, self.rows, z.shape[-2])
+        lead = state.shape[:-1]
+        return np.concatenate([Adot.reshape(*lead, -1), zdot.reshape(*lead, -1)], axis=-1)
 
 
 # -- momentum --------------------------------------------------------------------------------------

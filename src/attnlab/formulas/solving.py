@@ -21,25 +21,29 @@ MOST_CALLS = 100_000
 # solvers' own steps round to nothing and they go on for ever.
 SHORT = 1e-100
 
+DIFFERENCE = 1e-8  # of a state, for a derivative
+
+Velocity = Callable[[float, FloatArray], FloatArray]
+
 
 class Unsolved(RuntimeError):
     """An equation of motion that the solver could not follow to the times asked for."""
 
 
 def solve(
-    velocity: Callable[[float, FloatArray], FloatArray],
+    velocity: Velocity,
     initial: FloatArray,
     times: FloatArray,
     *,
     rtol: float,
     atol: float,
-    jacobian: Callable[[float, FloatArray], FloatArray] | None = None,
+    batched: bool = False,
 ) -> FloatArray:
     """Return the state at each of the times, from `initial` at time 0: (*times, state).
 
-    Raises `Unsolved` where the solver fails, or needs more than `MOST_CALLS` calls. A Jacobian
-    counts as a quarter as many calls as the state has numbers, which is about what it and its
-    factors cost.
+    Raises `Unsolved` where the solver fails, or needs more than `MOST_CALLS` calls. A Jacobian in
+    one call counts as a quarter as many calls as the state has numbers, which is about what it and
+    its factors cost.
 
     Parameters
     ----------
@@ -49,9 +53,9 @@ def solve(
         The state at time 0.
     times : ndarray
         Times of at least 0, in any order and shape.
-    jacobian : callable, optional
-        The derivative of the velocity by the state. Without it, an implicit solver calls the
-        velocity once for each number of the state, many times over.
+    batched : bool, optional
+        The velocity takes states (..., state), so that one call gives all differences that an
+        implicit solver needs for a Jacobian.
 
     Examples
     --------
@@ -65,7 +69,7 @@ def solve(
     elif at[-1] > 0:
         implicit = initial.size <= MOST_IMPLICIT
         calls = _Calls(at[-1])
-        slopes = calls.counted(jacobian, initial.size / 4) if jacobian is not None else None
+        slopes = calls.counted(_differences(velocity), initial.size / 4) if batched else None
         solution = scipy.integrate.solve_ivp(
             calls.counted(velocity, 1.0),
             (0.0, at[-1]),
@@ -81,15 +85,24 @@ def solve(
     return np.asarray(states[where.reshape(times.shape)])
 
 
+def _differences(velocity: Velocity) -> Velocity:
+    """Return a function for the derivative of the velocity by the state, (state, state)."""
+
+    def slopes(t: float, state: FloatArray) -> FloatArray:
+        step = DIFFERENCE * np.maximum(abs(state), 1.0)
+        moved = velocity(t, state + np.diag(step)) - velocity(t, state)
+        return np.asarray((moved / step[:, None]).T)
+
+    return slopes
+
+
 class _Calls:
     """The calls that a solver has made, up to `MOST_CALLS`."""
 
     def __init__(self, end: float) -> None:
         self.end, self.made = end, 0.0
 
-    def counted(
-        self, function: Callable[[float, FloatArray], FloatArray], cost: float
-    ) -> Callable[[float, FloatArray], FloatArray]:
+    def counted(self, function: Velocity, cost: float) -> Velocity:
         """Return the function, each call of which counts as `cost` calls."""
 
         def call(t: float, state: FloatArray) -> FloatArray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from attnlab.tasks.base import Task
 
+EXACT_NAMES = ("attention", "logits", "loss", "statistics")  # recorded on the exact path
 Normalization = Literal["l2", "rms", "layer", "none"]
 Combine = Literal["average", "concatenate"]
 
@@ -81,13 +83,18 @@ class SequenceModel(Model):
         return 0
 
     def record_numbers(self, run: Any) -> int | None:
-        """Return the numbers of one record of one run, but for statistics, on the exact path."""
+        """Return the numbers of one record of one run on the exact path, of all its sets."""
         if not run.is_exact:
             return None
-        classes, what = run.sets[0], run.record.what or ("attention", "logits")
-        rows = ("attention" in what) * len(classes) + ("logits" in what) * classes.queries.size
-        beside = ("logits" in what) * self.extra_numbers(classes)
-        return int(self.heads * rows * classes.vocab_size + beside) * len(run.sets)
+        what = run.record.what or EXACT_NAMES
+        return len(run.sets) * self.numbers_recorded(run.sets[0], what)
+
+    def numbers_recorded(self, classes: SequenceClasses, what: Collection[str]) -> int:
+        """Return the numbers of one record on these classes."""
+        M, K, Q = classes.vocab_size, len(classes), classes.queries.size
+        per_head = {"attention": K * M, "logits": Q * M, "statistics": 4 * K}
+        numbers = self.heads * sum(of for name, of in per_head.items() if name in what)
+        return numbers + ("logits" in what) * self.extra_numbers(classes) + ("loss" in what)
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
         """Return the parameters at the start, on the general path."""
@@ -200,6 +207,24 @@ class Embedded(SequenceModel):
         turn = jnp.linalg.qr(jax.random.normal(of_weights, (2 * d, 2 * d), dtype))[0]
         return U, jnp.zeros((d, d), dtype), self.scale * turn[:d], self.scale * turn[d:]
 
+    def matrices(
+        self,
+        embedding: tuple[jax.Array, jax.Array, jax.Array],
+        W_V: jax.Array,
+        W_Q: jax.Array,
+        W_K: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return Y (token, output) and Z (query, token).
+
+        embedding: the rows of U of outputs, of tokens and of queries.
+        """
+        import jax.numpy as jnp
+
+        outputs, tokens, queries = embedding
+        product = partial(jnp.matmul, precision="highest")
+        Y = product(tokens, product(outputs, W_V).T)
+        return Y, product(product(queries, W_Q), product(tokens, W_K).T) / self.dim**0.5
+
     # -- the general path -------------------------------------------------------------------------
 
     def init(self, key: jax.Array, task: Task, data: Any) -> Params:
@@ -214,8 +239,7 @@ class Embedded(SequenceModel):
     ) -> tuple[Any, dict[str, jax.Array]]:
         """Return the decoder's logits (B, M), attention to tokens (B, M), and Z."""
         U, W_V, attention = params["embedding"], params["decoder"], params["attention"]
-        Y = U @ (U @ W_V).T  # token, output
-        Z = (U @ attention["W_Q"]) @ (U @ attention["W_K"]).T / self.dim**0.5
+        Y, Z = self.matrices((U, U, U), W_V, attention["W_Q"], attention["W_K"])
         return _apply_pairwise(Y, Z, inputs)
 
 
@@ -372,28 +396,44 @@ class Extended(SequenceModel):
         # the inner choice keeps the derivative of log 0 out of what is not there
         log_mass = jnp.where(mass > 0, jnp.log(jnp.where(mass > 0, mass, 1.0)), -jnp.inf)
         weights = jax.nn.softmax(log_mass + z[:, query], axis=-1)  # H B M
-        x = weights
-        if self.combine == "average":
-            x = jnp.mean(x, axis=0, keepdims=True)
-        f = self._normalized(x)
-        if self.residual:
-            f = self._normalized(f + self._normalized(own))
-        outputs = jnp.einsum("hbl,hln->bn", f, Y, precision="highest")
+        outputs = self.decode(weights, own, Y.swapaxes(1, 2), M)
         several = self.heads > 1
         seen = jnp.swapaxes(weights, 0, 1) if several else weights[0]
         return outputs, {"attention": seen, "attention_logits": z if several else z[0]}
 
-    def _normalized(self, x: jax.Array) -> jax.Array:
+    def decode(
+        self,
+        attended: jax.Array,
+        own: jax.Array,
+        Y: jax.Array,
+        M: Any,
+        count: Callable[[jax.Array], jax.Array] = lambda x: x,
+    ) -> jax.Array:
+        """Return the outputs (B, outputs) of what heads attend to, X^T b (head, B, entry).
+
+        own: the query's own token, (B, entry). Y: (block, output, entry). count: multiplies each
+        entry by the number of tokens that it stands for, M in all.
+        """
         import jax
         import jax.numpy as jnp
 
-        if self.normalization == "none":
-            return x
-        if self.normalization == "l2":
-            return x * jax.lax.rsqrt(jnp.sum(x**2, axis=-1, keepdims=True))
-        if self.normalization == "layer":
-            x = x - jnp.mean(x, axis=-1, keepdims=True)
-        return x * jax.lax.rsqrt(jnp.mean(x**2, axis=-1, keepdims=True))
+        def total(x: jax.Array) -> jax.Array:
+            return jnp.sum(count(x), axis=-1, keepdims=True)
+
+        def normalized(x: jax.Array) -> jax.Array:
+            if self.normalization == "none":
+                return x
+            if self.normalization == "l2":
+                return x * jax.lax.rsqrt(total(x**2))
+            if self.normalization == "layer":
+                x = x - total(x) / M
+            return x * jax.lax.rsqrt(total(x**2) / M)
+
+        x = jnp.mean(attended, axis=0, keepdims=True) if self.combine == "average" else attended
+        f = normalized(x)
+        if self.residual:
+            f = normalized(f + normalized(own))
+        return jnp.einsum("hna,hja->nj", count(f), Y, precision="highest")
 
 
 def token_mass(inputs: Any, vocab_size: int) -> tuple[jax.Array, jax.Array]:

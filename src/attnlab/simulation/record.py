@@ -13,7 +13,6 @@ from attnlab.files.errors import InputError, require_whole
 from attnlab.files.memory import require_memory
 from attnlab.tasks.base import Task
 
-EXACT_NAMES = ("attention", "logits", "loss", "statistics")  # on the exact path
 DEFAULT_RECORDS = 101
 # By default a run keeps no more than this, and takes fewer records of a large problem.
 DEFAULT_BYTES = 256 * 2**20

@@ -19,7 +19,7 @@ from attnlab.files.documents import check_keys, did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, as_value, default_of, plain
 from attnlab.models.base import LossName, Model
-from attnlab.models.sequence import SequenceModel
+from attnlab.models.sequence import EXACT_NAMES, SequenceModel
 from attnlab.simulation.fields import Path, Setting, find_setting, settings_of, with_settings
 from attnlab.simulation.labels import classes_of
 from attnlab.simulation.learner import PARAMETERS, Learner, TaskLearner
@@ -36,7 +36,7 @@ from attnlab.simulation.rates import (
     require_groups,
 )
 from attnlab.simulation.rates import rate_document as rate_document
-from attnlab.simulation.record import EXACT_NAMES, Record
+from attnlab.simulation.record import Record
 from attnlab.simulation.start import START, checked_init, initial_logits
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes.classes import SequenceClasses

@@ -72,13 +72,8 @@ def _exact_cost(
 ) -> Cost:
     model, what = learner.model, learner.recorded(run)
     sizes = Sizes.expected(classes, symmetric_start=model.symmetric(run))
-    M, K, Q = sizes.vocab_size, sizes.classes, sizes.queries
-    itemsize = np.dtype(run.dtype).itemsize
-    numbers = model.heads * (
-        ("attention" in what) * K * M + ("logits" in what) * Q * M + ("statistics" in what) * 4 * K
-    ) + ("loss" in what)
-    numbers += ("logits" in what) * run.model.extra_numbers(classes)
-    kept = float(numbers * records * itemsize)
+    K, itemsize = sizes.classes, np.dtype(run.dtype).itemsize
+    kept = float(run.model.numbers_recorded(classes, what) * records * itemsize)
     state = EXACT_COPIES[run.clock] * sum(model.numbers(sizes).values())
     state += ROW_COPIES * sum(row_numbers(run, sizes).values())
     rows = rows_per_step(run, K)

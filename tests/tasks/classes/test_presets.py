@@ -20,7 +20,7 @@ def test_every_construction_has_a_preset_of_its_name() -> None:
     public = {
         name.replace("_", "-"): function
         for name, function in inspect.getmembers(constructions, inspect.isfunction)
-        if not name.startswith("_")
+        if hasattr(function, "__wrapped__")
     }
     assert dict(CONSTRUCTIONS) == public
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from attnlab.files.memory import require_memory
 from attnlab.models.base import Params
+from attnlab.models.sequence import EXACT_NAMES
 from attnlab.simulation.exact.gradient import Block, Parameters, Rows, row_sum
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap
 from attnlab.simulation.exact.model import ExactModel, Start
 from attnlab.simulation.exact.rows import RowSource, row_source
 from attnlab.simulation.labels import label, of_one_set
 from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.record import EXACT_NAMES
 from attnlab.simulation.start import is_random
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.sampling import TABLE_BYTES
@@ -234,25 +234,17 @@ class ExactLearner(Learner):
         First what does not depend on the layout: z(0) and the roles of tokens, log P where none
         are lumped, and all records with the probabilities beside them.
         """
-        sets, what, heads = run.sets, self.recorded(run), self.model.heads
-        first = sets[0]
+        sets, first = len(run.sets), run.sets[0]
         M, K, Q = first.vocab_size, len(first), first.queries.size
         entries = K * first.in_play.size if self.model.dense(run) else 0
-        labelled = {"attention", "logits"} & set(what)
+        labelled = {"attention", "logits"} & set(self.recorded(run))
         numbers = Q * M + 2 * M + entries + (K * M if labelled else 0)
-        record = ("loss" in what) + heads * (
-            ("attention" in what) * K * M
-            + ("logits" in what) * Q * M
-            + ("statistics" in what) * 4 * K
-        )
-        record += ("logits" in what) * run.model.extra_numbers(first)
-        records = len(sets) * run.grid.runs * run.record_steps.size
         itemsize = np.dtype(run.dtype).itemsize
         _require(
             {
-                "classes": 8 * len(sets) * numbers,
-                "heads": 8 * len(sets) * (heads - 1) * Q * M,
-                "record": RECORD_COPIES * itemsize * record * records,
+                "classes": 8 * sets * numbers,
+                "heads": 8 * sets * (self.model.heads - 1) * Q * M,
+                "record": RECORD_COPIES * run.bytes_per_record * run.record_steps.size,
             }
         )
         sizes = self.laid_out(run)[0].layout.sizes

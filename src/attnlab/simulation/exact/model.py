@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnlab.models.sequence import Embedded, Extended
 from attnlab.simulation.exact import gradient
-from attnlab.simulation.exact.gradient import PRECISION, Block, Parameters, Rows
+from attnlab.simulation.exact.gradient import Block, Parameters, Rows
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap, dense_layout, sparse_layout
 from attnlab.simulation.exact.rows import log_position_mass
 from attnlab.simulation.start import is_random
@@ -227,13 +227,6 @@ class Embedding(NamedTuple):
     queries: Float[Any, "Q d"]
 
 
-class QueryKey(NamedTuple):
-    """Factors of the attention logits."""
-
-    W_Q: Float[Any, "d 2*d"]
-    W_K: Float[Any, "d 2*d"]
-
-
 @dataclass(frozen=True)
 class ExactEmbedded(ExactModel):
     """U, W_Q, W_K and W_V."""
@@ -243,10 +236,7 @@ class ExactEmbedded(ExactModel):
     def matrices(self, layout: Layout, trained: Parameters, fixed: Embedding) -> Parameters:
         """Return Y and Z in the dense layout's blocks."""
         W_V, (W_Q, W_K) = trained
-        d = fixed.outputs.shape[1]
-        Y = _product(fixed.tokens, _product(fixed.outputs, W_V).T)
-        Z = _product(_product(fixed.queries, W_Q), _product(fixed.tokens, W_K).T) / np.sqrt(d)
-        return gradient.dense_parameters(layout, Y, Z.astype(Y.dtype))
+        return gradient.dense_parameters(layout, *self.of.matrices(fixed, W_V, W_Q, W_K))
 
     def outputs(
         self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding
@@ -283,11 +273,7 @@ class ExactEmbedded(ExactModel):
         vocab_size = layout.output_multiplicity.shape[0]
         U, W_V, W_Q, W_K = self.of.start(key, vocab_size, random, layout.prior.dtype)
         embedding = Embedding(U, U[start.tokens], U[start.queries])
-        return embedding, Parameters(W_V, QueryKey(W_Q, W_K))
-
-
-def _product(left: jax.Array, right: jax.Array) -> jax.Array:
-    return jnp.matmul(left, right, precision=PRECISION)
+        return embedding, Parameters(W_V, (W_Q, W_K))
 
 
 class Logits(NamedTuple):
@@ -381,13 +367,9 @@ class ExactExtended(ExactModel):
     def outputs(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Given) -> jax.Array:
         """Return the decoder's logits, (N, J)."""
         x = self._attend(layout, rows, trained.Z, fixed)  # (H, N, A)
-        if self.of.combine == "average":
-            x = jnp.mean(x, axis=0, keepdims=True)
-        f = self._normalized(layout, x)
-        if self.of.residual:
-            x_T = self._is_query_token(layout, rows, fixed).astype(x.dtype)
-            f = self._normalized(layout, f + self._normalized(layout, x_T))
-        return jnp.einsum("hna,hja->nj", layout.count_shared(f), trained.Y, precision=PRECISION)
+        x_T = self._is_query_token(layout, rows, fixed).astype(x.dtype)
+        M = jnp.sum(layout.output_multiplicity)
+        return self.of.decode(x, x_T, trained.Y, M, layout.count_shared)
 
     def _attend(self, layout: Layout, rows: Rows, logits: Logits, given: Given) -> jax.Array:
         """Return X^T b of each head, (H, N, A): softmax over tokens of log mass plus z."""
@@ -399,21 +381,6 @@ class ExactExtended(ExactModel):
             is_query = self._is_query_token(layout, rows, given)
             log_mass = jnp.where(is_query, jnp.logaddexp(log_mass, 0.0), log_mass)
         return jax.nn.softmax(log_mass + z, axis=-1)
-
-    def _normalized(self, layout: Layout, x: jax.Array) -> jax.Array:
-        """Return N(x) over the M coordinates; an entry of the last axis may stand for several."""
-
-        def total(per_token: jax.Array) -> jax.Array:
-            return jnp.sum(layout.count_shared(per_token), axis=-1, keepdims=True)
-
-        if self.of.normalization == "none":
-            return x
-        if self.of.normalization == "l2":
-            return x * jax.lax.rsqrt(total(x**2))
-        M = jnp.sum(layout.output_multiplicity)
-        if self.of.normalization == "layer":
-            x = x - total(x) / M
-        return x * jax.lax.rsqrt(total(x**2) / M)
 
     def _is_query_token(self, layout: Layout, rows: Rows, given: Given) -> jax.Array:
         """Return whether each token is the row's query, (N, A)."""

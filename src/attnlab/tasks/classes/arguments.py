@@ -1,4 +1,4 @@
-"""Checks of the arguments of constructions, and the preset text that they make."""
+"""Arguments of constructions: their checks, and the preset text that they make."""
 
 from __future__ import annotations
 
@@ -15,40 +15,52 @@ from attnlab.files.memory import require_memory
 from attnlab.tasks.classes.classes import SequenceClasses
 
 Settings = ParamSpec("Settings")
+Construction = Callable[Settings, SequenceClasses]
 
 # A non-zero of P takes: class, token and value, as they come, in order and as they are kept.
 ENTRY_BYTES = 120
+
+
+def preset(
+    **bounds: int | tuple[float, float],
+) -> Callable[[Construction[Settings]], Construction[Settings]]:
+    """Check the arguments of a construction, and name it as the origin of the classes it makes.
+
+    bounds: the least value of a whole number, or the open interval of another. Numbers are written
+    alike, whichever type they were given as.
+    """
+
+    def decorate(construction: Construction[Settings]) -> Construction[Settings]:
+        signature = inspect.signature(construction)
+
+        @wraps(construction)
+        def made(*arguments: Settings.args, **settings: Settings.kwargs) -> SequenceClasses:
+            given = signature.bind(*arguments, **settings)
+            given.apply_defaults()
+            numbers = given.arguments
+            for name, value in numbers.items():
+                if isinstance(bound := bounds.get(name), int):
+                    numbers[name] = how_many(name, value, bound)
+                elif bound is not None:
+                    numbers[name] = number_between(name, value, *bound)
+                elif value is not None and signature.parameters[name].annotation != "float":
+                    numbers[name] = whole_number(name, value, 0)
+                elif value is not None:
+                    numbers[name] = float(value)
+            if "queries" in numbers:
+                number_of_queries(numbers["queries"], numbers["classes"])
+            name = construction.__name__.replace("_", "-")
+            return construction(**numbers).with_origin(origin_text(name, **numbers))
+
+        return made
+
+    return decorate
 
 
 def origin_text(preset: str, **parameters: int | float | None) -> str:
     """Return the text of a preset: its name and the parameters that were given."""
     given = [f"{key}={value!r}" for key, value in parameters.items() if value is not None]
     return f"{preset}:{','.join(given)}"
-
-
-def preset(
-    construction: Callable[Settings, SequenceClasses],
-) -> Callable[Settings, SequenceClasses]:
-    """Give the classes of a construction the preset text that makes them again as their origin."""
-    signature = inspect.signature(construction)
-
-    @wraps(construction)
-    def made(*arguments: Settings.args, **settings: Settings.kwargs) -> SequenceClasses:
-        classes = construction(*arguments, **settings)
-        given = signature.bind(*arguments, **settings)
-        given.apply_defaults()
-        numbers = {
-            name: value if value is None else _NUMBERS[signature.parameters[name].annotation](value)
-            for name, value in given.arguments.items()
-        }
-        name = construction.__name__.replace("_", "-")
-        return classes.with_origin(origin_text(name, **numbers))
-
-    return made
-
-
-# By annotation: numbers are written alike, whichever type they were given as.
-_NUMBERS: dict[str, type[int] | type[float]] = {"float": float, "int": int, "int | None": int}
 
 
 def number_of_queries(queries: int, classes: int) -> int:
