@@ -51,8 +51,9 @@ class BackcopyLearner(TaskLearner):
     position above the mean of the others
     (sink_logit): its mean and its standard deviation over query tokens that are not triggers.
     By layer: the norm of the first position's value and residual stream, and their ratios to the
-    mean of the other positions (drain and peak). What ends in `_without_attention` or `_without_mlp`
-    is measured without these in any layer, `_without_first` without the first of several layers.
+    mean of the other positions (drain and peak). What ends in `_without_attention` or
+    `_without_mlp` is measured without these in any layer, `_without_first` without the first of
+    several layers.
     """
 
     task: Backcopy
@@ -78,9 +79,7 @@ class BackcopyLearner(TaskLearner):
                 risks = self._risks(data, outputs, probe)
                 found |= {f"{name}_without_{part}": of for name, of in risks.items()}
         if self.model.layers > 1 and "mlp" in params:
-            later = self._measured(
-                data, without(without(params, "attention", 0), "mlp", 0), probe
-            )
+            later = self._measured(data, without(without(params, "attention", 0), "mlp", 0), probe)
             found |= {f"{name}_without_first": later[name] for name in WITHOUT_FIRST}
         return found
 

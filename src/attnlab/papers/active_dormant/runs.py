@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from attnlab.simulation import Batches, Flow, Record, Simulation, Steps
 from attnlab.simulation.motion import Optimizer
 
@@ -15,6 +17,7 @@ ADAM = Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)
 SGD = Optimizer("sgd", momentum=0.9)
 AT = (0, 50, 100, 200, 500, 800, 1500)
 LONG = (0, 100, 200, 500, 1000, 2000, 4000)
+TIMES = (0.0, *np.geomspace(1e2, 1e10, 17).tolist())
 SMALL = BackcopyTransformer()
 
 
@@ -50,4 +53,16 @@ def text(
     )
     return transformer(
         TextBackcopy(), model, optimizer=optimizer, rate=rate, at=LONG, seeds=4, batch=64, probe=32
+    )
+
+
+def flow(contexts: int = 48, *, alone: bool = False, seeds: int = 10) -> Simulation:
+    """Return the flow of the reparametrised head; `alone`, the value of <s> stays 0."""
+    return Simulation(
+        SinkFlow(contexts=contexts),
+        motion=Flow(TIMES[-1], solver="implicit", rtol=1e-7, atol=1e-9),
+        learning_rate={"sink": 1.0, "value": None if alone else 1.0},
+        dtype="float64",
+        seeds=seeds,
+        record=Record(("sink_mass", "value_size", "parameters"), at=TIMES),
     )
