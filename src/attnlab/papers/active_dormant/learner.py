@@ -15,7 +15,8 @@ from attnlab.models.losses import cross_entropy
 from attnlab.simulation.learner import PER_HEAD, TaskLearner
 from attnlab.tasks import Batch
 
-from .task import BigramBackcopy
+from .model import BackcopyTransformer, without
+from .task import Backcopy
 
 if TYPE_CHECKING:
     from attnlab.simulation import Simulation
@@ -31,6 +32,7 @@ BY_HEAD = (
     "sink_logit_spread",
 )
 BY_LAYER = ("drain", "peak", "first_value", "first_residual")
+WITHOUT_FIRST = ("sink_at_others", "sink_logit", "first_value", "first_residual", "peak")
 
 
 def learner_of(run: Simulation) -> BackcopyLearner:
@@ -49,31 +51,52 @@ class BackcopyLearner(TaskLearner):
     position above the mean of the others
     (sink_logit): its mean and its standard deviation over query tokens that are not triggers.
     By layer: the norm of the first position's value and residual stream, and their ratios to the
-    mean of the other positions (drain and peak).
+    mean of the other positions (drain and peak). What ends in `_without_attention` or
+    `_without_mlp` is measured without these in any layer, `_without_first` without the first of
+    several layers.
     """
 
-    task: BigramBackcopy
+    task: Backcopy
+    model: BackcopyTransformer
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
         """Dims of what is captured."""
+        by_head = (*BY_HEAD, *(f"{name}_without_first" for name in WITHOUT_FIRST[:2]))
+        by_layer = (*BY_LAYER, *(f"{name}_without_first" for name in WITHOUT_FIRST[2:]))
         return {
             **super().labels,
-            **dict.fromkeys(BY_HEAD, PER_HEAD),
-            **dict.fromkeys(BY_LAYER, ("layer",)),
+            **dict.fromkeys(by_head, PER_HEAD),
+            **dict.fromkeys(by_layer, ("layer",)),
         }
 
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return what any model captures, and the measures of sinks, drains and peaks."""
-        found = super().capture(data, params, probe)
+        found = super().capture(data, params, probe) | self._measured(data, params, probe)
+        for part in ("attention", "mlp"):
+            if part in params:
+                outputs, _ = self.model.apply(without(params, part), probe.inputs)
+                risks = self._risks(data, outputs, probe)
+                found |= {f"{name}_without_{part}": of for name, of in risks.items()}
+        if self.model.layers > 1 and "mlp" in params:
+            later = self._measured(data, without(without(params, "attention", 0), "mlp", 0), probe)
+            found |= {f"{name}_without_first": later[name] for name in WITHOUT_FIRST}
+        return found
+
+    def _measured(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         outputs, seen = self.model.apply(params, probe.inputs)
-        x = probe.inputs
-        copies, ordinary = x < self.task.triggers, x < self.task.tokens
+        copies = probe.inputs < self.task.triggers
+        found = self._risks(data, outputs, probe) | _of_layers(seen)
+        return found | self._of_heads(probe.inputs, copies, seen)
+
+    def _risks(self, data: Any, outputs: jax.Array, probe: Batch) -> dict[str, jax.Array]:
+        copies, ordinary = probe.inputs < self.task.triggers, probe.inputs < self.task.tokens
         expected = jnp.exp(self.task.references(data, probe)["bigram"])
         lost = cross_entropy(outputs, expected) - cross_entropy(jnp.log(expected), expected)
-        found["copy_risk"] = _mean_where(cross_entropy(outputs, probe.target), copies)
-        found["bigram_kl"] = _mean_where(lost, ordinary & ~copies)
-        return found | self._of_heads(x, copies, seen) | _of_layers(seen)
+        return {
+            "copy_risk": _mean_where(cross_entropy(outputs, probe.target), copies),
+            "bigram_kl": _mean_where(lost, ordinary & ~copies),
+        }
 
     def _of_heads(
         self, x: jax.Array, copies: jax.Array, seen: Mapping[str, jax.Array]

@@ -20,6 +20,16 @@ KEPT = {"norm": "pre", "positions": "learned", "embedding": "trained", "biases":
 KEPT |= {"merged": False, "scale_embedding": False, "readout": "every"}
 
 
+OUTPUTS = {"attention": "out", "mlp": "down"}  # the last matrix of each part of a layer
+
+
+def without(params: Params, part: str, layers: Any = slice(None)) -> Params:
+    """Return the parameters with the attention or the MLP of these layers adding nothing."""
+    last = OUTPUTS[part]
+    kept = params[part][last].at[layers].set(0)
+    return {**params, part: {**params[part], last: kept}}
+
+
 @dataclass(frozen=True)
 class BackcopyTransformer(Transformer):
     """A transformer with LayerNorm before each block, learned positions and no biases.

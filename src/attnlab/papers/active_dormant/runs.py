@@ -1,81 +1,68 @@
-"""Training runs of one layer, and what was measured of them: `measured/one_layer.csv`.
-
-    python -m attnlab.papers.active_dormant.runs softmax relu bare
-
-trains ten seeds of each (four minutes of one core in all) and writes the file.
-"""
+"""Training runs that claims and figures share; sizes are ours unless it says otherwise."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from attnlab.simulation import Batches, Record, Simulation, Steps
+import numpy as np
+
+from attnlab.simulation import Batches, Flow, Record, Simulation, Steps
 from attnlab.simulation.motion import Optimizer
 
+from .head import SinkFlow
 from .model import BackcopyTransformer
-from .task import BigramBackcopy
+from .task import Backcopy, BigramBackcopy, TextBackcopy
 
-MEASURED = Path(__file__).parent / "measured" / "one_layer.csv"
-COLUMNS = (
-    "sink_at_others",
-    "sink_at_triggers",
-    "previous_at_triggers",
-    "on_triggers_at_others",
-    "drain",
-    "peak",
-    "first_value",
-    "copy_risk",
-    "bigram_kl",
-    "sink_logit",
-    "sink_logit_spread",
-)
+ADAM = Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)
+SGD = Optimizer("sgd", momentum=0.9)
+AT = (0, 50, 100, 200, 500, 800, 1500)
+LONG = (0, 100, 200, 500, 1000, 2000, 4000)
+TIMES = (0.0, *np.geomspace(1e2, 1e10, 17).tolist())
+SMALL = BackcopyTransformer()
 
 
-def one_layer(
-    task: BigramBackcopy | None = None,
-    model: BackcopyTransformer | None = None,
+def transformer(
+    task: Backcopy | None = None,
+    model: BackcopyTransformer = SMALL,
     *,
-    steps: int = 800,
-    at: Sequence[int] = (0, 50, 100, 200, 500, 800),
+    optimizer: Optimizer = ADAM,
+    rate: float = 3e-3,
+    at: Sequence[int] = AT,
     seeds: int = 10,
+    batch: int = 48,
     probe: int = 96,
 ) -> Simulation:
-    """Return a run with the released code's AdamW at ten times its learning rate."""
+    """Return a run with the released code's optimizers; it ends at the last of `at`."""
     return Simulation(
         task or BigramBackcopy(),
-        model or BackcopyTransformer(),
-        motion=Steps(steps, Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)),
-        gradient=Batches(48),
-        learning_rate=3e-3,
+        model,
+        motion=Steps(at[-1], optimizer),
+        gradient=Batches(batch),
+        learning_rate=rate,
         seeds=seeds,
         record=Record(at=tuple(at), probe=probe),
     )
 
 
-RUNS = {
-    "softmax": one_layer(steps=1500, at=(0, 50, 100, 200, 500, 800, 1500)),
-    "relu": one_layer(model=BackcopyTransformer(attention="relu")),
-    "bare": one_layer(BigramBackcopy(start_token=False)),
-}
+def text(
+    layers: int, *, relu: bool = False, optimizer: Optimizer = ADAM, rate: float = 3e-4
+) -> Simulation:
+    """Return a run on a text's characters at the published width, with smaller batches."""
+    model = BackcopyTransformer(
+        layers=layers, dim=256, mlp=1024, attention="relu" if relu else "softmax"
+    )
+    return transformer(
+        TextBackcopy(), model, optimizer=optimizer, rate=rate, at=LONG, seeds=4, batch=64, probe=32
+    )
 
 
-def write(names: Sequence[str]) -> None:
-    """Train these runs and write a row for each run, seed and step."""
-    from attnlab.simulation import simulate
-
-    lines = [",".join(("run", "seed", "step", *COLUMNS))]
-    for name in names:
-        result = simulate(RUNS[name], progress=False)
-        for seed in result["seed"].values:
-            for step in result["step"].values:
-                of = result.sel(seed=seed, step=step)
-                numbers = (f"{float(of[column].squeeze()):.5g}" for column in COLUMNS)
-                lines.append(",".join((name, str(seed), str(step), *numbers)))
-    MEASURED.parent.mkdir(exist_ok=True)
-    MEASURED.write_text("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    write(sys.argv[1:])
+def flow(contexts: int = 48, *, alone: bool = False, seeds: int = 10) -> Simulation:
+    """Return the flow of the reparametrised head; `alone`, the value of <s> stays 0."""
+    return Simulation(
+        SinkFlow(contexts=contexts),
+        motion=Flow(TIMES[-1], solver="implicit", rtol=1e-7, atol=1e-9),
+        learning_rate={"sink": 1.0, "value": None if alone else 1.0},
+        dtype="float64",
+        seeds=seeds,
+        record=Record(("sink_mass", "value_size", "parameters"), at=TIMES),
+    )

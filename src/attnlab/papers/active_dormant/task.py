@@ -1,9 +1,15 @@
-"""BigramBackcopy: a Markov chain in which frequent tokens, the triggers, copy what came before."""
+"""Backcopy: a Markov chain in which frequent tokens, the triggers, copy what came before."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, Task
@@ -16,14 +22,13 @@ IMPOSSIBLE = 1e-30  # probability of what never follows: its logarithm must be f
 
 
 @dataclass(frozen=True)
-class BigramBackcopy(Task):
+class Backcopy(Task):
     """Next-token prediction; x_{t+1} = x_{t-1} if x_t is a trigger, else x_{t+1} ~ P(x_t, .).
 
-    P is drawn once for each seed: rows are Dirichlet(concentration), mixed with a uniform row.
     Tokens are numbered by falling frequency under P, so that the triggers are 0 to k - 1; <s>,
     which opens every sequence, is the last token. The first token after it is drawn by frequency
     from those that are not triggers, so that no two triggers are ever adjacent. The process is the
-    released code's; random P in place of a text's bigrams is ours.
+    released code's.
 
     Parameters
     ----------
@@ -33,10 +38,6 @@ class BigramBackcopy(Task):
         k, how many of them copy.
     length : int, optional
         Positions, <s> among them.
-    concentration : float, optional
-        Of the Dirichlet distribution of each row.
-    uniform : float, optional
-        Weight of the uniform row, which keeps every token within reach.
     start_token : bool, optional
         Open sequences with <s>.
     """
@@ -46,8 +47,6 @@ class BigramBackcopy(Task):
     tokens: int = 16
     triggers: int = 3
     length: int = 48
-    concentration: float = 0.3
-    uniform: float = 0.02
     start_token: bool = True
 
     def __post_init__(self) -> None:
@@ -55,32 +54,11 @@ class BigramBackcopy(Task):
             require_whole(name, getattr(self, name), least)
         if self.triggers >= self.tokens:
             raise InputError(f"triggers: expected fewer than {self.tokens}, got {self.triggers}")
-        if not 0 < self.concentration < float("inf"):
-            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
-        if not 0 < self.uniform <= 1:
-            raise InputError(f"uniform: expected a number in (0, 1], got {self.uniform}")
 
     @property
     def vocab_size(self) -> int:  # type: ignore[override]
         """Ordinary tokens and <s>."""
         return self.tokens + self.start_token
-
-    def draw(self, key: jax.Array) -> dict[str, jax.Array]:
-        """Draw P (V, V) and the distribution of the first ordinary token (V,)."""
-        import jax
-        import jax.numpy as jnp
-
-        V = self.tokens
-        P = jax.random.dirichlet(key, jnp.full(V, self.concentration), (V,))
-        P = (1 - self.uniform) * P + self.uniform / V
-        power = P
-        for _ in range(SQUARINGS):
-            power = power @ power
-            power = power / power.sum(-1, keepdims=True)  # or rounding would add up
-        frequency = power[0]
-        order = jnp.argsort(-frequency)
-        first = jnp.where(jnp.arange(V) < self.triggers, 0.0, frequency[order])
-        return {"P": P[order][:, order], "first": first / first.sum()}
 
     def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:
         """Draw `size` sequences.
@@ -138,3 +116,106 @@ class BigramBackcopy(Task):
             name: jnp.log(jnp.maximum(of, IMPOSSIBLE))
             for name, of in (("rule", rule), ("bigram", bigram))
         }
+
+
+@dataclass(frozen=True)
+class BigramBackcopy(Backcopy):
+    """Backcopy with random P, drawn once for each seed; random P in place of a text's is ours.
+
+    Rows are Dirichlet(concentration), mixed with a uniform row.
+
+    Parameters
+    ----------
+    tokens, triggers, length, start_token : optional
+        As of `Backcopy`.
+    concentration : float, optional
+        Of the Dirichlet distribution of each row.
+    uniform : float, optional
+        Weight of the uniform row, which keeps every token within reach.
+    """
+
+    concentration: float = 0.3
+    uniform: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.concentration < float("inf"):
+            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
+        if not 0 < self.uniform <= 1:
+            raise InputError(f"uniform: expected a number in (0, 1], got {self.uniform}")
+
+    def draw(self, key: jax.Array) -> dict[str, jax.Array]:
+        """Draw P (V, V) and the distribution of the first ordinary token (V,)."""
+        import jax
+        import jax.numpy as jnp
+
+        V = self.tokens
+        P = jax.random.dirichlet(key, jnp.full(V, self.concentration), (V,))
+        P = (1 - self.uniform) * P + self.uniform / V
+        power = P
+        for _ in range(SQUARINGS):
+            power = power @ power
+            power = power / power.sum(-1, keepdims=True)  # or rounding would add up
+        frequency = power[0]
+        order = jnp.argsort(-frequency)
+        first = jnp.where(jnp.arange(V) < self.triggers, 0.0, frequency[order])
+        return {"P": P[order][:, order], "first": first / first.sum()}
+
+
+@dataclass(frozen=True)
+class TextBackcopy(Backcopy):
+    """Backcopy with the bigrams of a text's characters, the published setting.
+
+    Published are the 65 characters of tiny Shakespeare and 256 positions; the text that comes with
+    attnlab is another, of which these are the most frequent characters.
+
+    Parameters
+    ----------
+    tokens, triggers, length, start_token : optional
+        As of `Backcopy`; the most frequent characters are the tokens.
+    text : str, optional
+        "builtin", the documentation of Python's standard library, or a text file.
+    """
+
+    tokens: int = 64
+    length: int = 256
+    text: str = "builtin"
+
+    def bigrams(self) -> NDArray[np.float64]:
+        """Return the bigram counts of the most frequent characters, normalised, (V, V)."""
+        return _bigrams(self.text, self.tokens)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Return P and the distribution of the first ordinary token, the same for all seeds."""
+        from .theory import stationary_distribution
+
+        P = self.bigrams()
+        first = stationary_distribution(P)
+        first[: self.triggers] = 0
+        return [{"P": P.astype(np.float32), "first": (first / first.sum()).astype(np.float32)}]
+
+    def draw(self, key: jax.Array, tables: Any = None) -> dict[str, jax.Array]:
+        """Return nothing: all seeds share the text."""
+        return {}
+
+
+@lru_cache(maxsize=4)
+def _bigrams(source: str, tokens: int) -> NDArray[np.float64]:
+    from attnlab.tasks.text.sources import builtin_text, read_text
+
+    from .theory import most_frequent
+
+    text = builtin_text() if source == "builtin" else read_text(Path(source))
+    kept = [letter for letter, _ in Counter(text).most_common(tokens)]
+    if len(kept) < tokens:
+        raise InputError(f"tokens: the text has {len(kept)} characters, got {tokens}; give fewer")
+    number = {letter: i for i, letter in enumerate(kept)}
+    ids = np.array([number.get(letter, -1) for letter in text])
+    pairs = np.stack([ids[:-1], ids[1:]], -1)
+    counts = np.zeros((tokens, tokens))
+    np.add.at(counts, tuple(pairs[(pairs >= 0).all(-1)].T), 1)
+    if not counts.sum(-1).all():
+        raise InputError(f"tokens: not all of the {tokens} characters are followed; give fewer")
+    P = counts / counts.sum(-1, keepdims=True)
+    order = most_frequent(P, tokens)
+    return P[order][:, order]

@@ -1,0 +1,379 @@
+"""The reparametrised head: what sink logits and the value of <s> do to each other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
+from attnlab.simulation import Simulation
+from attnlab.theory import Check, Hypothesis, predict
+from attnlab.theory.facts import facts_of
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
+
+from .. import runs, theory
+
+Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/active_dormant/test_theory.py::"
+PAPER = "Active-dormant"
+ALONE = partial(runs.flow, 0, alone=True)
+ONE, MANY = partial(runs.flow, 0), runs.flow
+V, N, CHAINS = 8, 100, 10
+
+
+def chain(seed: int, contexts: int = 0) -> tuple[NDArray[np.float64], ...]:
+    """Return P with Dirichlet(1) rows, its stationary distribution, and contexts of N tokens."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.ones(V), V)
+    pi = theory.stationary_distribution(P)
+    return P, pi, rng.multinomial(N, pi, contexts).astype(float) if contexts else N * pi
+
+
+def per_seed(values: NDArray[np.float64] | list[float]) -> xr.DataArray:
+    """Return one number for each seed."""
+    return xr.DataArray(np.asarray(values, dtype=np.float64), dims="seed")
+
+
+def late_slope(found: xr.Dataset) -> xr.DataArray:
+    """Return the slope of sink logits against ln t over the last two decades, by seed."""
+    alpha = found["parameters.sink"].mean("parameters.sink_0")
+    last = alpha.sel(time=[1e8, 1e10], method="nearest")
+    return (last.isel(time=1) - last.isel(time=0)) / np.log(100)
+
+
+def support(found: Found) -> tuple[Hypothesis, ...]:
+    """Every token can follow every other: the least entry of P over seeds."""
+    run = Simulation.of(next(iter(found.values())))
+    least = min(float(facts.data["P"].min()) for _, facts in facts_of(run))
+    return (Hypothesis(PAPER, "every token can follow every other", least, ABOVE, 0.0),)
+
+
+def small(found: Found) -> tuple[Hypothesis, ...]:
+    """The head changes output logits little: their standard deviation at the start."""
+    data = [facts.data for _, facts in facts_of(Simulation.of(found["alone"]))]
+    largest = max(np.sqrt(theory.context_variance(of["P"], of["W"]).max()) / N for of in data)
+    return (Hypothesis("here", "small changes of output logits", float(largest), AT_MOST, 0.5),)
+
+
+@claim(
+    "ad-gradient",
+    sources="here",
+    relation=EQUAL,
+    tolerance=1e-8,
+    ours=True,
+    runs={},
+    code=("gradient", "excess_loss"),
+    test=TESTS + "test_gradient_is_that_of_the_loss",
+)
+def gradient(found: Found) -> Measurement:
+    r"""$\partial L/\partial\alpha_v = \pi_v s_v (q_v - p_v)\cdot(\beta - \delta_v)$ and
+    $\partial L/\partial\beta = \sum_v \pi_v s_v (q_v - p_v)$.
+
+    Compare with central differences of the loss: 10 chains of 8 tokens, three contexts, random
+    sink logits and values.
+    """
+    gaps = []
+    for seed in range(CHAINS):
+        P, pi, W = chain(seed, 3)
+        at = np.random.default_rng(seed).normal([[3.0], [0.0]], size=(2, V))
+
+        def loss(x: NDArray[np.float64], of: tuple[NDArray[np.float64], ...] = (P, pi, W)) -> float:
+            return theory.excess_loss(*of, alpha=x[0], beta=x[1], visible=N)
+
+        formula = theory.gradient(P, pi, W, alpha=at[0], beta=at[1], visible=N)
+        steps = 1e-5 * np.eye(2 * V).reshape(-1, 2, V)
+        slopes = [(loss(at + step) - loss(at - step)) / 2e-5 for step in steps]
+        gaps.append(np.ravel(formula) - slopes)
+    return Measurement(Check("difference", 0.0, np.array(gaps)), number=float(np.abs(gaps).max()))
+
+
+@claim(
+    "ad-growth",
+    sources=PAPER,
+    relation=LEADING,
+    tolerance=0.02,
+    hypotheses=(support,),
+    runs={"alone": ALONE},
+    code=("late_sink_logit",),
+    test=TESTS + "test_sink_alone_follows_the_implicit_solution",
+    figure="flow",
+    training_number="slope {:.4f} against ln t over the last two decades",
+)
+def growth(found: Found) -> Measurement:
+    r"""With $\beta = 0$ fixed, $\alpha_v(t) = \frac12 \log t + O(1)$.
+
+    Fit the slope of the mean sink logit against ln t from t = 10^8 to 10^10, which is to be 1/2:
+    8 tokens, N = 100, one context, 10 chains.
+    """
+    slopes = late_slope(found["alone"])
+    return Measurement(
+        Check("slope", 0.5, slopes.values, training=True),
+        training_number=float(slopes.mean()),
+        note=f"slope {mean(slopes)}",
+    )
+
+
+@claim(
+    "ad-constant",
+    sources="here",
+    relation=AT_MOST,
+    ours=True,
+    hypotheses=(support, small),
+    runs={"alone": ALONE},
+    code=("sink_logit", "late_sink_logit", "take_off"),
+    test=TESTS + "test_sink_alone_follows_the_implicit_solution",
+    figure="flow",
+    training_number="largest error {:.3f} at any time",
+)
+def constant(found: Found) -> Measurement:
+    r"""The constant is $\frac12 \log(2 \pi_v \mathrm{Var}_{p_v} W)$, and $F(\alpha) - F(\alpha(0))
+    = \pi_v \mathrm{Var}_{p_v}(W)\, t$ at all times.
+
+    Compare with training, 10 chains: at t = 10^10 both forms within 0.02 for each token, and the
+    implicit one on average within 0.1 at any recorded time. Where the sink takes off, small errors
+    of time are large ones of alpha.
+    """
+    run = Simulation.of(found["alone"])
+    alpha = found["alone"]["parameters.sink"]
+    said = predict(run, theory="dormant-sink")["parameters.sink"]
+    drives = np.stack(
+        [
+            of.data["pi"] * theory.context_variance(of.data["P"], of.data["W"])
+            for _, of in facts_of(run)
+        ]
+    )
+    late = theory.late_sink_logit(runs.TIMES[-1], drives)
+    gap, end = abs(said - alpha), alpha.isel(time=-1)
+    return Measurement(
+        Check("on average", 0.1, gap.mean(["seed", "parameters.sink_0"]).values, training=True),
+        Check("at the last time", 0.02, gap.isel(time=-1).values, training=True),
+        Check("late form", 0.02, abs(late - end.transpose("seed", ...).values), training=True),
+        training_number=float(gap.max()),
+        note=f"at t = 1e10 {float(gap.isel(time=-1).max()):.4f}; sink logits have moved by "
+        f"{float(end.min()):.1f} and more",
+    )
+
+
+@claim(
+    "ad-drain",
+    sources=PAPER,
+    relation=LEADING,
+    tolerance=0.1,
+    runs={},
+    code=("drain_rate", "drain_path", "concentrated_value"),
+    test=TESTS + "test_drain_alone_ends_at_the_concentrated_value_at_its_rate",
+    number="slope of ln |beta - beta*| over minus the rate: {:.3f}",
+)
+def drain(found: Found) -> Measurement:
+    r"""With sink logits fixed, $\beta$ drains exponentially to a value of size $e^{-\alpha}$.
+
+    Fit the decay over 12 to 20 time constants of the rate (the second eigenvalue, ours) at alpha =
+    6, and compare the end at 40 with e^{-alpha} (mean W - W): 10 chains, random starts.
+    """
+    ratios, ends = [], []
+    for seed in range(CHAINS):
+        P, pi, W = chain(seed)
+        beta = np.random.default_rng(seed).normal(size=V)
+        rate = theory.drain_rate(P, pi, alpha=6.0, visible=N)
+        t = np.array([12.0, 14.0, 16.0, 18.0, 20.0, 40.0]) / rate
+        start = {"alpha": np.full(V, 6.0), "beta": beta, "visible": N}
+        path = theory.joint_flow(t, P, pi, W, rates=(0.0, 1.0), rtol=1e-11, atol=1e-14, **start)
+        end = theory.concentrated_value(6.0, W, mean=float(beta.mean()))
+        left = np.linalg.norm(path.values - end, axis=1)
+        ratios.append(-np.polyfit(t[:-1], np.log(left[:-1]), 1)[0] / rate)
+        ends.append(left[-1])
+    return Measurement(
+        Check("decay over rate", 1.0, np.array(ratios)),
+        Check("distance from the end", 1e-8, np.array(ends), AT_MOST),
+        number=float(np.mean(ratios)),
+        note=f"decay over rate {mean(per_seed(ratios))}",
+    )
+
+
+@claim(
+    "ad-stationary",
+    sources=PAPER,
+    relation=EQUAL,
+    tolerance=1e-10,
+    runs={},
+    code=("concentrated_value", "gradient"),
+    test=TESTS + "test_concentrated_points_have_no_loss_and_other_sinks_do",
+)
+def stationary(found: Found) -> Measurement:
+    r"""Stationary points have equal sink logits and $\beta = c - e^{-\alpha} W$.
+
+    Check loss and gradient there for alpha in -1, 2, 7, and that the loss is above 0 once one sink
+    logit differs: 10 chains.
+    """
+    zero, apart = [], []
+    for seed in range(CHAINS):
+        P, pi, W = chain(seed)
+        for alpha in (-1.0, 2.0, 7.0):
+            of = {"beta": theory.concentrated_value(alpha, W, mean=0.3), "visible": N}
+            equal = np.full(V, alpha)
+            zero.append(np.ravel(theory.gradient(P, pi, W, alpha=equal, **of)))
+            zero.append(np.full(2 * V, theory.excess_loss(P, pi, W, alpha=equal, **of)))
+            apart.append(theory.excess_loss(P, pi, W, alpha=equal + np.eye(V)[2], **of))
+    return Measurement(
+        Check("loss and gradient", 0.0, np.array(zero)),
+        Check("loss with one that differs", 0.0, np.array(apart), ABOVE),
+    )
+
+
+@claim(
+    "ad-end",
+    sources="here",
+    relation=AT_MOST,
+    ours=True,
+    hypotheses=(support,),
+    runs={"one": ONE},
+    code=("conserved", "joint_end"),
+    test=TESTS + "test_joint_flow_with_one_context_ends_where_the_conserved_quantity_says",
+    figure="flow",
+    training_number="largest error {:.1e} in alpha at t = 10^10",
+)
+def end(found: Found) -> Measurement:
+    r"""With one context the flow keeps
+    $\sum_v (\alpha_v + e^{\alpha_v}/N)/\eta_\alpha - (|\beta|^2/2 - \beta\cdot W/N)/\eta_\beta$,
+    which fixes where it ends.
+
+    Check the drift along training (1e-5 at most), and sink logits (2e-3) and the size of the value
+    (0.02) at t = 10^10 against the end known in advance: 10 chains, from zero.
+    """
+    trained = found["one"].transpose("seed", "time", ...)
+    run = Simulation.of(trained)
+    said = predict(run, theory="dormant-late").isel(time=-1)
+    gaps = {
+        name: abs(said[name] - trained[name].isel(time=-1))
+        for name in ("parameters.sink", "value_size")
+    }
+    kept = np.stack(
+        [
+            theory.conserved(
+                *(trained[f"parameters.{name}"].values[i] for name in ("sink", "value")),
+                of.data["W"][0],
+                visible=N,
+            )
+            for i, (_, of) in enumerate(facts_of(run))
+        ]
+    )
+    return Measurement(
+        Check("drift", 1e-5, np.abs(kept - kept[:, :1]), training=True),
+        Check("sink logits", 2e-3, gaps["parameters.sink"].values, training=True),
+        Check("size of the value", 0.02, gaps["value_size"].values, training=True),
+        training_number=float(gaps["parameters.sink"].max()),
+    )
+
+
+@claim(
+    "ad-mutual",
+    sources=PAPER,
+    relation=AT_LEAST,
+    in_parts=True,
+    hypotheses=(support,),
+    runs={"one": ONE, "many": MANY},
+    code=("joint_end", "joint_flow"),
+    test=TESTS + "test_contexts_that_differ_make_a_sink_and_drain_its_value",
+    figure="flow",
+    training_number="sink mass {:.3f} with one context at t = 10^10",
+)
+def mutual(found: Found) -> Measurement:
+    """Trained together, sink logit and value of <s> reinforce each other to a sink and a drain.
+
+    Check at t = 10^10 a mean sink mass of 1/2 at least, and a value of at most a tenth of its
+    height, for each of 10 chains: with one context, and with 48 that differ.
+    """
+    checks, notes = [], []
+    for name, of in found.items():
+        mass = of["sink_mass"].mean("query")
+        size, height = of["value_size"], of["value_size"].max("time")
+        last = size.isel(time=-1)
+        peak = size["time"].values[size.transpose("seed", "time").values.argmax(1)]
+        checks += [
+            Check(f"sink, {name}", 0.5, mass.isel(time=-1).values, training=True),
+            Check(f"drain, {name}", 0.1, (last / height).values, AT_MOST, training=True),
+        ]
+        notes.append(
+            f"{name}: sink {mean(mass.isel(time=-1))}, value {mean(height)} at its height (median "
+            f"t = {np.median(peak):.0e}), {mean(last)} at the end"
+        )
+    mass = found["one"]["sink_mass"].isel(time=-1).mean("query")
+    return Measurement(*checks, training_number=float(mass.mean()), note="; ".join(notes))
+
+
+@claim(
+    "ad-late",
+    sources="here",
+    relation=AT_MOST,
+    ours=True,
+    hypotheses=(support,),
+    runs={"many": MANY},
+    code=("late_sink_logit", "context_variance"),
+    test=TESTS + "test_contexts_that_differ_make_a_sink_and_drain_its_value",
+    figure="flow",
+    training_number="range of sink logits {:.2f} at t = 10^10",
+)
+def late(found: Found) -> Measurement:
+    r"""Contexts that differ: $\frac12\log t$ again, with $\mathrm{Var}(W_m - \bar W)$, and sink
+    logits concentrate in part.
+
+    Check from 10^8 to 10^10 that the slope is within 0.02 of 1/2, sink logits within 0.3 of the
+    late form, and their range above 0.05 and as large at both times to 0.02: 10 chains, 48
+    contexts.
+    """
+    alpha = found["many"]["parameters.sink"]
+    said = predict(Simulation.of(found["many"]), theory="dormant-late")["parameters.sink"]
+    width = (alpha.max("parameters.sink_0") - alpha.min("parameters.sink_0")).sel(
+        time=[1e8, 1e10], method="nearest"
+    )
+    gap = abs(said - alpha).isel(time=-1)
+    slope = late_slope(found["many"])
+    return Measurement(
+        Check("slope from 1/2", 0.02, abs(slope - 0.5).values, training=True),
+        Check("late form", 0.3, gap.values, training=True),
+        Check("range", 0.05, width.isel(time=-1).values, ABOVE, training=True),
+        Check("change of the range", 0.02, abs(width.diff("time")).values, training=True),
+        training_number=float(width.isel(time=-1).mean()),
+        note=f"slope {mean(slope)}, range {mean(width.isel(time=-1))}, late form off by at most "
+        f"{mean(gap.max('parameters.sink_0'))}",
+    )
+
+
+@claim(
+    "ad-spread",
+    sources="here",
+    relation=BELOW,
+    ours=True,
+    runs={},
+    code=("joint_flow", "context_variance"),
+    test=TESTS + "test_contexts_that_differ_make_a_sink_and_drain_its_value",
+    figure="flow",
+    number="time to half of the mass goes as spread to the power {:.2f}",
+)
+def spread(found: Found) -> Measurement:
+    r"""Any spread of contexts makes a sink; the time to it goes as the spread to the power $-2$.
+
+    Scale the deviations of 4 contexts from their mean by 1 and by 0.1, and compare the times at
+    which the mean sink mass reaches 1/2: their exponent is within 0.1 of -2; 10 chains.
+    """
+    powers = []
+    t = np.append(0.0, np.geomspace(1e4, 1e9, 31))
+    start = {"alpha": np.zeros(V), "beta": np.zeros(V), "visible": N}
+    for seed in range(CHAINS):
+        P, pi, W = chain(seed, 4)
+        times = []
+        for factor in (1.0, 0.1):
+            W_m = W.mean(0) + factor * (W - W.mean(0))
+            alpha = theory.joint_flow(t, P, pi, W_m, rtol=1e-6, atol=1e-8, **start).sink_logits
+            mass = theory.sink_mass(alpha, N).mean(1)
+            times.append(np.interp(0.5, mass[1:], np.log10(t[1:])))
+        powers.append(times[0] - times[1])
+    return Measurement(
+        Check("power from -2", 0.1, np.abs(np.array(powers) + 2)),
+        number=float(np.mean(powers)),
+        note=f"power {mean(per_seed(powers))}",
+    )

@@ -1,0 +1,294 @@
+"""One layer on Bigram-Backcopy: ten seeds on file, 1,500 steps (see `evidence`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
+from attnlab.experiments.published import published
+from attnlab.theory import Check
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
+
+from ..evidence import EVIDENCE
+
+Found = dict[str, xr.Dataset]
+FILED = "tests/papers/active_dormant/test_claims.py::test_numbers_on_file_are_of_their_runs"
+PAPER = "Active-dormant"
+RELEASED = "Active-dormant, released code and data"
+
+
+def one(name: str = "softmax") -> xr.Dataset:
+    """Return the measures of one layer by seed and step."""
+    return EVIDENCE.read(f"one-{name}").isel(layer=0)
+
+
+def after(name: str = "softmax") -> xr.Dataset:
+    """Return the measures after 1,500 steps, by seed."""
+    return one(name).isel(step=-1)
+
+
+@claim(
+    "ad-dormant",
+    sources=PAPER,
+    relation=ABOVE,
+    in_parts=True,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="sink {:.2f} at tokens that are not triggers (mean of 10 seeds)",
+)
+def dormant(found: Found) -> Measurement:
+    """A head that is needed at some tokens only sinks at the others, and only there.
+
+    Check at step 1,500, by seed: attention to <s> at triggers below 0.01, to the token before it
+    above 0.9, and attention to <s> at other tokens above 1/2.
+    """
+    of = after()
+    sink, idle = of["sink_at_others"], of["on_triggers_at_others"]
+    low = sink < 0.5
+    return Measurement(
+        Check("sink at triggers", 0.01, of["sink_at_triggers"].values, BELOW, training=True),
+        Check("copying", 0.9, of["previous_at_triggers"].values, training=True),
+        *(
+            Check(f"sink, seed {seed}", 0.5, value, training=True)
+            for seed, value in enumerate(sink)
+        ),
+        training_number=float(sink.mean()),
+        note=f"sink {mean(sink)}, above 1/2 in {int((~low).sum())} of 10 seeds; of the others "
+        f"{mean(idle[low])} goes to triggers, which are never what has to be copied",
+    )
+
+
+@claim(
+    "ad-value-drain",
+    sources=PAPER,
+    relation=BELOW,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="value of <s> over that of others {:.2f} (mean of 10 seeds)",
+)
+def value_drain(found: Found) -> Measurement:
+    """The value of <s> becomes small.
+
+    Check at step 1,500 that its norm over that of other positions is below 1 in each seed, and
+    below half of that at the start on average, by two errors.
+    """
+    start, drain = one()["drain"].isel(step=0), after()["drain"]
+    return Measurement(
+        Check("value over others", 1.0, drain.values, training=True),
+        Check("share of the start", 0.5, _bound(drain / start), training=True),
+        training_number=float(drain.mean()),
+        note=f"start {mean(start)}, step 1,500 {mean(drain)} ({float(drain.min()):.2f} to "
+        f"{float(drain.max()):.2f})",
+    )
+
+
+@claim(
+    "ad-roles",
+    sources=RELEASED,
+    relation=AT_MOST,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="bigram KL changes by {:.4f} without attention (mean of 10 seeds)",
+)
+def roles(found: Found) -> Measurement:
+    """The head does the copying and the MLP the bigrams: without attention bigrams stay.
+
+    Check at step 1,500, by seed: without attention the bigram KL changes by 0.01 at most, while the
+    copy risk is above 1; without the MLP both are above 0.5.
+    """
+    of = after()
+    change = abs(of["bigram_kl_without_attention"] - of["bigram_kl"])
+    names = ("copy_risk", "bigram_kl")
+    released = {row["part"]: row for row in published(__file__, "parts")}
+    return Measurement(
+        Check("change of the bigram KL", 0.01, change.values, training=True),
+        Check(
+            "copying, no attention", 1.0, of["copy_risk_without_attention"], ABOVE, training=True
+        ),
+        *(
+            Check(f"{name}, no MLP", 0.5, of[f"{name}_without_mlp"].values, ABOVE, training=True)
+            for name in names
+        ),
+        training_number=float(change.mean()),
+        note="; ".join(
+            f"{part}: copy {mean(of[f'copy_risk{suffix}'])}, bigram KL "
+            f"{mean(of[f'bigram_kl{suffix}'])} (released risks {released[part]['copy_risk']:g}, "
+            f"{released[part]['bigram_risk']:g})"
+            for part, suffix in (
+                ("whole", ""),
+                ("without attention", "_without_attention"),
+                ("without MLP", "_without_mlp"),
+            )
+        ),
+    )
+
+
+@claim(
+    "ad-hump",
+    sources=RELEASED,
+    relation=ABOVE,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="height {:.2f} times the value at the start (mean of 10 seeds)",
+)
+def hump(found: Found) -> Measurement:
+    """The value of <s> first grows, then drains.
+
+    Check by seed that its height is at least 1.2 times both its start and its end (published: 5.2,
+    8.7 at step 200, 0.10 in the end).
+    """
+    size = one()["first_value"]
+    height = size.max("step")
+    ends = {name: height / size.isel(step=at) for name, at in (("start", 0), ("end", -1))}
+    when = size["step"].values[size.transpose("seed", "step").values.argmax(1)]
+    return Measurement(
+        *(Check(f"height over {name}", 1.2, of.values, training=True) for name, of in ends.items()),
+        training_number=float(ends["start"].mean()),
+        note=f"height over start {mean(ends['start'])}, over end {mean(ends['end'])}; at step "
+        f"{np.median(when):.0f} (median)",
+    )
+
+
+@claim(
+    "ad-concentration",
+    sources=PAPER,
+    relation=BELOW,
+    in_parts=True,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="spread over mean {:.2f} at step 1,500 (median of 10 seeds)",
+)
+def concentration(found: Found) -> Measurement:
+    """Sink logits of different query tokens concentrate.
+
+    Check from step 200 to the end, by medians over seeds, that the spread over the mean falls, and
+    that the spread itself falls. Released, from step 1,000: 0.44 to 0.20, and 4.3 to 7.3.
+    """
+    of = one()
+    spread = of["sink_logit_spread"]
+    ratio = (spread / of["sink_logit"]).median("seed")
+    paths = {"spread over mean": ratio, "spread": spread.median("seed")}
+    return Measurement(
+        *(
+            Check(name, float(of.sel(step=200)), float(of.isel(step=-1)), training=True)
+            for name, of in paths.items()
+        ),
+        training_number=float(ratio.isel(step=-1)),
+        note="; ".join(
+            f"{name} {', '.join(f'{float(value):.2f}' for value in of.sel(step=[200, 500, 1500]))}"
+            for name, of in paths.items()
+        )
+        + " (steps 200, 500, 1,500)",
+    )
+
+
+@claim(
+    "ad-growth-adam",
+    sources="Active-dormant, on its one-layer transformer",
+    relation=EQUAL,
+    tolerance=0.5,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="slope {:.1f} against ln(step), 500 to 1,500 (mean of 10 seeds)",
+)
+def growth_adam(found: Found) -> Measurement:
+    r"""In the transformer, too, sink logits grow as $\frac12 \log t$.
+
+    Fit the slope of the mean sink logit against ln(step) from step 500 to 1,500 by seed, and check
+    that 1/2 is within two errors of it; released curves from 1,000 to 10,000 and to 100,000 stand
+    beside it. The optimizer is Adam.
+    """
+    logit = one()["sink_logit"]
+    slopes = (logit.sel(step=1500) - logit.sel(step=500)) / np.log(3)
+    rows = [row for row in published(__file__, "one_layer") if row["sink_logit"] != ""]
+    known = {row["step"]: row["sink_logit"] for row in rows}
+    told = [(known[10 * step] - known[step]) / np.log(10) for step in (1e3, 1e4)]
+    fit = mean(slopes)
+    return Measurement(
+        Check(
+            "slope, within two errors",
+            0.5,
+            fit.value,
+            training=True,
+            tolerance=2 * fit.error,
+            relative=False,
+        ),
+        training_number=fit.value,
+        note=f"slope {fit}; released {told[0]:.1f}, then {told[1]:.1f}",
+    )
+
+
+@claim(
+    "ad-relu",
+    sources=PAPER,
+    relation=AT_MOST,
+    runs={},
+    test=FILED,
+    figure="dynamics",
+    training_number="attention to <s> {:.4f} (mean of 10 seeds)",
+)
+def relu(found: Found) -> Measurement:
+    """ReLU attention needs no sink and has none, at the same risks.
+
+    Check at step 1,500 by seed: attention to <s> at most 0.05 at tokens that are not triggers, and
+    copy risk and bigram KL at most twice those of softmax on average.
+    """
+    of, softmax = after("relu"), after()
+    names = ("copy_risk", "bigram_kl")
+    return Measurement(
+        Check("attention to <s>", 0.05, of["sink_at_others"].values, training=True),
+        *(
+            Check(name, 2 * float(softmax[name].mean()), float(of[name].mean()), training=True)
+            for name in names
+        ),
+        training_number=float(of["sink_at_others"].mean()),
+        note="; ".join(f"{name} {mean(of[name])} against {mean(softmax[name])}" for name in names)
+        + f"; value of <s> over others {mean(of['drain'])}, residual {mean(of['peak'])} "
+        f"({float(of['peak'].min()):.1f} to {float(of['peak'].max()):.1f})",
+    )
+
+
+@claim(
+    "ad-bare",
+    sources="here",
+    relation=AT_MOST,
+    ours=True,
+    runs={},
+    test=FILED,
+    training_number="{:.2f} of idle attention goes to triggers (mean of 10 seeds)",
+)
+def bare(found: Found) -> Measurement:
+    """Without <s> there is no sink at the first position: idle queries look at triggers.
+
+    Check at step 1,500 by seed: attention to the first position at most 0.1, to triggers at least
+    1.3 times that at the start, which is their share of the positions; and copy risk and bigram KL
+    at most three times those with <s> on average. A trigger is never what has to be copied.
+    """
+    of, whole = after("bare"), after()
+    start = one("bare")["on_triggers_at_others"].isel(step=0)
+    idle, names = of["on_triggers_at_others"], ("copy_risk", "bigram_kl")
+    return Measurement(
+        Check("first position", 0.1, of["sink_at_others"].values, training=True),
+        Check("on triggers", 1.3, (idle / start).values, AT_LEAST, training=True),
+        *(
+            Check(name, 3 * float(whole[name].mean()), float(of[name].mean()), training=True)
+            for name in names
+        ),
+        training_number=float(idle.mean()),
+        note=f"first position {mean(of['sink_at_others'])}, triggers {mean(idle)} against "
+        f"{mean(start)} at the start; "
+        + "; ".join(f"{name} {mean(of[name])} against {mean(whole[name])}" for name in names),
+    )
+
+
+def _bound(values: xr.DataArray) -> float:
+    found = mean(values)
+    return found.value + 2 * found.error
