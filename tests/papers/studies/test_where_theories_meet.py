@@ -7,6 +7,7 @@ from attnlab.formulas.chains import stationary
 from attnlab.papers.active_dormant import theory as sinks
 from attnlab.papers.causal_structure import theory as causal
 from attnlab.papers.joma import theory as joma
+from attnlab.papers.linear_icl import theory as regression
 from attnlab.papers.polarisation import theory as polarisation
 from attnlab.papers.statistical_induction import theory as induction
 
@@ -76,3 +77,13 @@ def test_what_the_sink_flow_conserves_is_that_identity_summed_over_queries():
     np.testing.assert_allclose(left, grown.sum(-1), atol=1e-6)
     kept = sinks.conserved(path.sink_logits, path.values, W, visible=N, rates=rates)
     np.testing.assert_allclose(kept, kept[0], rtol=1e-6)
+
+
+def test_linear_attention_in_context_has_the_linear_invariant_of_joma():
+    one = regression.Regression((0.6, 0.4), examples=8)
+    start = regression.Merged(np.array([0.3]), np.random.default_rng(3).normal(size=(1, 2, 2)))
+    path = regression.merged_flow(one, start, [0.0, 1.0, 30.0])
+    squares = joma.linear_invariant(
+        path.v[:, None], v0=start.v, z0=np.linalg.norm(start.U, axis=(1, 2))
+    )
+    np.testing.assert_allclose(squares[:, 0], (path.U**2).sum((1, 2, 3)), rtol=1e-7)
