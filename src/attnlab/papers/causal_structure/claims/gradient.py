@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, predict
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
@@ -212,9 +213,7 @@ def information(found: Found) -> Measurement:
         g = theory.kinship_kernel(pi, name)
         own = theory.chi_squared(theory.joint_law(pi, *edges))
         checks.append(Check(f"{name}: g over the information", 1.0, g / own))
-        told.append(
-            f"{name} {runs.estimate(g)} (median {np.median(g):.2f}) against {runs.estimate(own)}"
-        )
+        told.append(f"{name} {mean(g)} (median {np.median(g):.2f}) against {mean(own)}")
         ratio = g.mean() / own.mean() if name == "grandparent" else ratio
     return Measurement(*checks, number=float(ratio), note="; ".join(told))
 
@@ -340,8 +339,8 @@ def constant_mean(found: Found) -> Measurement:
         Check("to the parent at a fifth", 0.9, kept["0.2"].values, AT_LEAST, training=True),
         number=float(boundary),
         training_number=float(kept["0.5"].mean()),
-        note=f"to itself {runs.estimate(itself[:, -1].mean(-1))}, to the parent "
-        f"{runs.estimate(kept['0.5'].values)}; at r = 0.2 {runs.estimate(kept['0.2'].values)}. "
+        note=f"to itself {mean(itself[:, -1].mean(-1))}, to the parent "
+        f"{mean(kept['0.5'].values)}; at r = 0.2 {mean(kept['0.2'].values)}. "
         f"The exact gradient at T = 10 turns at r = {short:.2f}",
     )
 
@@ -380,6 +379,6 @@ def levels(found: Found) -> Measurement:
     return Measurement(
         Check("error over the baseline's", 0.1, exact / still, training=True),
         training_number=float(exact.max()),
-        note="; ".join(f"{name} {runs.estimate(of)}" for name, of in errors.items())
-        + f"; nothing moves {runs.estimate(still)}",
+        note="; ".join(f"{name} {mean(of)}" for name, of in errors.items())
+        + f"; nothing moves {mean(still)}",
     )

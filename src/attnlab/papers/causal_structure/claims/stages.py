@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
@@ -47,13 +48,13 @@ def concentrates(found: Found) -> Measurement:
         att = of["parent_attention"].sel(step=[20, 100, 300])
         left = np.log(1 - att.values)
         slopes.append((left[:, 2] - left[:, 1]) / np.log(3))
-        notes.append(f"{name}: {', '.join(str(runs.estimate(each)) for each in att.values.T)}")
+        notes.append(f"{name}: {', '.join(str(mean(each)) for each in att.values.T)}")
         ends.append(att.values[:, 2])
     return Measurement(
         Check("slope of ln(1 - attention)", -0.5, np.stack(slopes), relative=False, training=True),
         training_number=float(np.mean(ends)),
         note=f"after 20, 100, 300 steps {'; '.join(notes)}; slopes "
-        + ", ".join(str(runs.estimate(each)) for each in slopes),
+        + ", ".join(str(mean(each)) for each in slopes),
     )
 
 
@@ -85,9 +86,7 @@ def roots(found: Found) -> Measurement:
             about = f"{name}, step {step}"
             means.append(float(value.mean()))
             checks.append(Check(about, 0.9, means[-1], training=True))
-            notes.append(
-                f"{about}: {runs.estimate(value)} ({value.min():.2f} to {value.max():.2f})"
-            )
+            notes.append(f"{about}: {mean(value)} ({value.min():.2f} to {value.max():.2f})")
     return Measurement(*checks, training_number=means[1], note="; ".join(notes))
 
 
@@ -113,8 +112,7 @@ def diagonal(found: Found) -> Measurement:
         for part in ("diagonal", "off_diagonal")
     )
     note = "; ".join(
-        f"{name} {runs.estimate(diagonals[name])}, others {runs.estimate(others[name])}"
-        for name in each
+        f"{name} {mean(diagonals[name])}, others {mean(others[name])}" for name in each
     )
     return Measurement(
         Check("diagonal", 1.0, np.stack([*diagonals.values()]), training=True),
@@ -149,7 +147,7 @@ def bounded(found: Found) -> Measurement:
     each = measured(found)
     recovery = np.stack([of["recovery"].sel(step=[1, 100]).values for of in each.values()])
     note = "; ".join(
-        f"alpha {name}: attention {runs.estimate(of['parent_attention'].isel(step=-1).values)}"
+        f"alpha {name}: attention {mean(of['parent_attention'].isel(step=-1).values)}"
         for name, of in each.items()
     )
     return Measurement(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check
 from attnlab.theory.relation import AT_MOST, EQUAL, LEADING
@@ -69,12 +70,6 @@ def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
     """Return (t_99 - t_50)/t_50 of published starts, (seeds,)."""
     times = np.array([theory.drop_times(one, norm) for norm in growing_starts(one, seeds)])
     return (times[:, 2] - times[:, 0]) / times[:, 0]
-
-
-def with_error(values: NDArray[np.float64], digits: str = ".3g") -> str:
-    """Return the mean with its standard error."""
-    values = np.asarray(values)
-    return f"{values.mean():{digits}} ± {values.std(ddof=1) / np.sqrt(values.size):.1g}"
 
 
 @claim(
@@ -149,10 +144,10 @@ def one_drop(found: Results) -> Measurement:
         number=edge.mean(),
         training_number=trained["white"].mean(),
         note="tail over wait, of one head along Lambda^2: "
-        + "; ".join(f"{name} {with_error(of)}" for name, of in said.items())
+        + "; ".join(f"{name} {mean(of)}" for name, of in said.items())
         + "; of the flow: "
-        + "; ".join(f"{name} {with_error(of)}" for name, of in trained.items())
-        + f"; it is 1 at lambda_d ~ d^-a with a = {with_error(edge)}",
+        + "; ".join(f"{name} {mean(of)}" for name, of in trained.items())
+        + f"; it is 1 at lambda_d ~ d^-a with a = {mean(edge)}",
     )
 
 
@@ -203,7 +198,7 @@ def escape_time(found: Results) -> Measurement:
         ),
         number=layers["value"],
         training_number=float(halves.mean()),
-        note=f"half of the drop at {with_error(halves.values, '.0f')} steps "
+        note=f"half of the drop at {mean(halves.values):.0f} steps "
         f"({listed(halves.values, '.0f')}); by the norm of the value layer "
         f"{layers['value']:.0f}, of the layer of U {layers['key_query']:.0f}; by the growing part "
         f"of each start {listed(ours, '.0f')}",

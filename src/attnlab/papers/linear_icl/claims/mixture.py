@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check
 from attnlab.theory.relation import BELOW
 
 from ..runs import Results, descent
 from ..task import InContextRegression
-from .merged import with_error
 
 PARTS = (0.2, 0.4, 0.6, 0.8)
 SEEDS, STEPS = 3, 5001
@@ -72,7 +72,6 @@ def in_weight_first(found: Results) -> Measurement:
         training_number=least["0.4"].mean(),
         note="in-weight loss, least and at the end: "
         + "; ".join(
-            f"p = {name}: {with_error(least[name], '.2f')}, {with_error(ends[name], '.2f')}"
-            for name in found
+            f"p = {name}: {mean(least[name]):.2f}, {mean(ends[name]):.2f}" for name in found
         ),
     )

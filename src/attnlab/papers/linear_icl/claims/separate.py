@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check
 from attnlab.theory.comparison import Form
@@ -21,7 +22,6 @@ from ..measures import dwell, first_crossing, purity
 from ..model import LinearAttention
 from ..runs import Results, flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
-from .merged import with_error
 from .population import PUBLISHED, REGRESSION, of_size
 
 EIGHT = InContextRegression(tuple((np.arange(8.0, 0.0, -1.0) / 36).tolist()))
@@ -342,9 +342,9 @@ def first_escape(found: Results) -> Measurement:
         Check("least t*", least, first, training=True),
         Check("less the rest", half, first, tolerance=5e-3, form="corrected", training=True),
         training_number=(first / least).mean(),
-        note=f"measured over least t*: {with_error(first / least, '.4f')}, sd "
+        note=f"measured over least t*: {mean(first / least):.4f}, sd "
         f"{(first / least).std(ddof=1):.3f}; over that less the rest: "
-        f"{with_error(first / half, '.5f')}",
+        f"{mean(first / half):.5f}",
     )
 
 

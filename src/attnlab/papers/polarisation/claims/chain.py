@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
@@ -85,8 +86,8 @@ def condense(found: Found) -> Measurement:
         Check("share of the first singular value", 0.99, share, training=True),
         Check("change of W_Q", 0.02, change, BELOW, training=True),
         training_number=float(share.mean()),
-        note=f"cosine {runs.estimate(cosine)}, change of W_Q {runs.estimate(change)}; error of "
-        f"stage I over how far W_0 has moved {runs.estimate(off)} (nothing moves: 1), nothing "
+        note=f"cosine {mean(cosine)}, change of W_Q {mean(change)}; error of "
+        f"stage I over how far W_0 has moved {mean(off)} (nothing moves: 1), nothing "
         "fitted",
     )
 
@@ -116,15 +117,15 @@ def focus(found: Found) -> Measurement:
         strength = (logits[0] - logits[-1]) / (PI[0] * (PI[0] - PI[-1]))
         errors.append(np.abs(theory.focused_attention(PI, strength) - b).max())
         still.append(np.abs(b - PI).max())
-    told = ", ".join(str(runs.estimate(each)) for each in peaks.T)
+    told = ", ".join(str(mean(each)) for each in peaks.T)
     return Measurement(
         *(
             Check(f"peak of query {q}", PI[0] + MOVED, each, training=True)
             for q, each in enumerate(peaks.T)
         ),
         training_number=float(peaks[:, 0].mean()),
-        note=f"peaks by query {told}; error of logits along pi pi^T {runs.estimate(errors)}, one "
-        f"number fitted (nothing moves: {runs.estimate(still)})",
+        note=f"peaks by query {told}; error of logits along pi pi^T {mean(errors)}, one "
+        f"number fitted (nothing moves: {mean(still)})",
     )
 
 
@@ -148,7 +149,7 @@ def dilute(found: Found) -> Measurement:
             for name, x in (("query 1", middle), ("query 0", end))
         ),
         training_number=float(middle[:, -1].mean()),
-        note=f"query 1 from {runs.estimate(middle.max(1))} to {runs.with_range(middle[:, -1])}; "
+        note=f"query 1 from {mean(middle.max(1))} to {runs.with_range(middle[:, -1])}; "
         f"query 0 from {end.max():.3f} to {listed(end[:, -1], '.2f')} at t = 10^4",
     )
 
@@ -231,6 +232,5 @@ def log_time(found: Found) -> Measurement:
         Check("slope against ln 1/epsilon", 1.0 / rate, slope),
         Check("later by", np.log(10.0) / rate, gap, training=True),
         training_number=float(gap.mean()),
-        note=f"half of the first drop at {runs.estimate(first)} and {runs.estimate(later)}; rate "
-        f"{rate:.4f}",
+        note=f"half of the first drop at {mean(first)} and {mean(later)}; rate {rate:.4f}",
     )

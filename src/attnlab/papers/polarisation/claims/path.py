@@ -12,6 +12,7 @@ from scipy.stats import linregress
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING
@@ -209,14 +210,14 @@ def one_hot(found: Found) -> Measurement:
         slopes.append(slope(tau, left))
         constants.append(left[-1] / theory.tail(tau[-1], n))
     top = runs.top(found["toy"])
-    entropy = runs.estimate(runs.entropy(found["toy"]["weights"].values[:, -1]))
+    entropy = mean(runs.entropy(found["toy"]["weights"].values[:, -1]))
     return Measurement(
         Check("exponent of tau", -2.0, np.array(slopes)),
         Check("constant at tau = 10^6", 1.0, np.array(constants)),
         Check("max sigma over the last record", top[:, -2], top[:, -1], ABOVE, training=True),
         number=float(np.abs(np.subtract(constants, 1)).max()),
         training_number=float(top[:, -1].mean()),
-        note=f"max sigma {runs.estimate(top[:, -1])} (sd {top[:, -1].std(ddof=1):.3f}), entropy "
+        note=f"max sigma {mean(top[:, -1])} (sd {top[:, -1].std(ddof=1):.3f}), entropy "
         f"{entropy} of {np.log(8):.2f} over {len(top)} starts; exponents {listed(slopes, '.3f')}",
     )
 
@@ -251,8 +252,8 @@ def gaps(found: Found) -> Measurement:
         Check("gaps of a between losers", 0.0, losers, training=True),
         training_number=float(losers.max()),
         note=f"{(losers > ROUNDING).mean():.0%} of the pairs of losers shrink, the most in a start "
-        f"by {runs.estimate(losers.max(1))}; they begin when max sigma is "
-        f"{runs.estimate(at.mean(1))} ({at.min():.2f} to {at.max():.2f} over pairs)",
+        f"by {mean(losers.max(1))}; they begin when max sigma is "
+        f"{mean(at.mean(1))} ({at.min():.2f} to {at.max():.2f} over pairs)",
     )
 
 
@@ -317,7 +318,7 @@ def massive(found: Found) -> Measurement:
             for name, ratio in ratios.items()
         ),
         training_number=float(u[:, -1, 0].mean()),
-        note=f"u of the winner {runs.estimate(u[:, -1, 0])}; {told}",
+        note=f"u of the winner {mean(u[:, -1, 0])}; {told}",
     )
 
 

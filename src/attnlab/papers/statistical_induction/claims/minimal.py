@@ -9,6 +9,7 @@ from scipy.stats import linregress
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Hypothesis, predict
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
@@ -107,7 +108,7 @@ def first_step(found: Found) -> Measurement:
     moved = (found["3"].sel(step=1) - found["3"].sel(step=0)) / rate
     diagonal, off = moved["diagonal"].values, moved["off_diagonal"].values
     checks.append(Check("training", off, diagonal, training=True))
-    notes.append(f"training {runs.estimate(diagonal)}, {runs.estimate(off)} (c = 0.01)")
+    notes.append(f"training {mean(diagonal)}, {mean(off)} (c = 0.01)")
     return Measurement(
         *checks, number=number, training_number=float(diagonal.mean()), note="; ".join(notes)
     )
@@ -159,7 +160,7 @@ def lag_one(found: Found) -> Measurement:
             [np.subtract(*theory.leading_signal(sticky(k, w, i), runs.T)[:2]) for w in weights]
             for i in range(DRAWS)
         ]
-        turn.append(runs.estimate([np.interp(0.0, gap, weights) for gap in gaps]))
+        turn.append(mean([np.interp(0.0, gap, weights) for gap in gaps]))
     return Measurement(
         *checks,
         number=number,
@@ -222,9 +223,7 @@ def stages(found: Found) -> Measurement:
         checks.append(Check(f"k = {k}", 3.0, np.where(rising, seen, 0), training=True))
         times = [runs.first_step(at == i) for i in range(len(STAGES))]
         number = float(times[2].mean())
-        told = ", ".join(
-            f"{name} {runs.estimate(of)}" for name, of in zip(STAGES, times, strict=True)
-        )
+        told = ", ".join(f"{name} {mean(of)}" for name, of in zip(STAGES, times, strict=True))
         notes.append(f"k = {k}: first nearest at step {told}")
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
@@ -268,7 +267,7 @@ def second_first(found: Found) -> Measurement:
         second, first = half_times(result)
         checks.append(Check(f"k = {k}", first, second, training=True))
         number = float((first - second).mean())
-        notes.append(f"k = {k}: W {runs.estimate(second)}, lag 1 {runs.estimate(first)}")
+        notes.append(f"k = {k}: W {mean(second)}, lag 1 {mean(first)}")
         lag = result["lag_mass"].isel(lag=1)
         errors = {"nothing moves": abs(lag - lag.isel(step=0)).max("step").mean().item()}
         for name in ("induction-descent", "induction-start"):
@@ -301,8 +300,7 @@ def minimal_bayes(found: Found) -> Measurement:
         checks.append(Check(f"k = {k}", rule["bigram"], kl, training=True))
         number = float(kl.mean())
         notes.append(
-            f"k = {k}: {runs.estimate(kl)} (bigram {rule['bigram']:.3f}, unigram "
-            f"{rule['unigram']:.3f})"
+            f"k = {k}: {mean(kl)} (bigram {rule['bigram']:.3f}, unigram {rule['unigram']:.3f})"
         )
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
@@ -339,8 +337,8 @@ def minimal_end(found: Found) -> Measurement:
             Check(f"k = {k}, KL", said, kl, training=True),
         ]
         notes.append(
-            f"k = {k}: w {w:.3f}, trained {runs.estimate(diagonal)}; KL {said:.3f}, "
-            f"{runs.estimate(kl)}; lag 1 has {runs.estimate(result['lag_mass'][:, -1, 1])}"
+            f"k = {k}: w {w:.3f}, trained {mean(diagonal)}; KL {said:.3f}, "
+            f"{mean(kl)}; lag 1 has {mean(result['lag_mass'][:, -1, 1])}"
         )
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 

@@ -6,12 +6,13 @@ import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
 
 from .. import runs
-from ..survey import survey
+from ..evidence import EVIDENCE
 from .minimal import silent_start
 from .transformer import RISEN, told
 
@@ -56,10 +57,7 @@ def delay(found: Found) -> Measurement:
                 Check(f"{name}, step {step}", pair[0].mean(), pair[1].mean(), training=True)
             )
             number = float(pair[1].mean()) if (name, step) == ("fast", 40) else number
-            notes.append(
-                f"k = {k}, step {step}: {runs.estimate(pair[0])} Dirichlet, "
-                f"{runs.estimate(pair[1])} doubly"
-            )
+            notes.append(f"k = {k}, step {step}: {mean(pair[0])} Dirichlet, {mean(pair[1])} doubly")
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
 
@@ -71,7 +69,7 @@ def delay(found: Found) -> Measurement:
     runs={},
     in_parts=True,
     code=("leading_step", "divergence"),
-    test=TESTS + "test_survey.py::test_a_recorded_seed_is_trained_again",
+    test=TESTS + "test_evidence.py::test_a_recorded_seed_is_trained_again",
     figure="priors",
     training_number="{:.0%} of doubly stochastic seeds are through at step 600",
 )
@@ -79,7 +77,7 @@ def delay_transformer(found: Found) -> Measurement:
     """Compare doubly stochastic with Dirichlet chains, k = 3, 10 seeds each: the step at which
     lag-1 attention passes 0.1 (latest of one, earliest of the other), the median step of the
     transition among seeds that have it by step 600, and that all have it."""
-    pair = {name: survey()[name] for name in ("doubly", "dirichlet")}
+    pair = {name: EVIDENCE.read(name) for name in ("doubly", "dirichlet")}
     rises = {name: runs.first_step(of["previous"] > RISEN) for name, of in pair.items()}
     through = {name: of["kl"].isel(step=-1).values < 0.1 for name, of in pair.items()}
     falls = {name: runs.first_step(of["kl"] < 0.1)[through[name]] for name, of in pair.items()}
@@ -125,8 +123,7 @@ def doubly(found: Found) -> Measurement:
         Check("peak", 0.5, peak, training=True),
         Check("step 800", 0.5, end, training=True),
         training_number=float(end.mean()),
-        note=f"peak {runs.estimate(peak)}, end {runs.estimate(end)}; W off the diagonal "
-        f"{runs.estimate(off)}; KL {runs.estimate(kl)}",
+        note=f"peak {mean(peak)}, end {mean(end)}; W off the diagonal {mean(off)}; KL {mean(kl)}",
     )
 
 
@@ -147,7 +144,7 @@ def unigram_only(found: Found) -> Measurement:
     """Compare lag-1 attention at steps 100 and 400 with 1/50, k = 3, 4 seeds."""
     last = found["3"].isel(step=[1, 2])
     lag = last["lag_mass"].isel(lag=1)
-    pair = [runs.estimate(last[name].isel(step=-1)) for name in ("diagonal", "off_diagonal")]
+    pair = [mean(last[name].isel(step=-1)) for name in ("diagonal", "off_diagonal")]
     return Measurement(
         Check("lag 1", 1 / runs.T, lag.values, training=True),
         training_number=float(lag.isel(step=-1).mean()),

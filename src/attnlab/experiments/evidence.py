@@ -1,0 +1,78 @@
+"""Evidence: numbers of runs that take minutes, as files: trained once, read by claims and figures.
+
+EVIDENCE = Evidence(__file__, {"full": run_of_the_full_model}, measured)
+EVIDENCE.read("full")  # a labelled dataset, of evidence/full.csv
+
+if __name__ == "__main__":
+    EVIDENCE.write(*sys.argv[1:])  # trains the runs named, or all, and writes their files
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.simulation import Simulation, simulate
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Tables of numbers, a file for each run, in the folder `evidence` beside a module.
+
+    A file says which run it is of and has a digest of its numbers; one that is not of the run as it
+    stands in the code, or was changed by hand, is refused.
+
+    Parameters
+    ----------
+    module : str
+        `__file__` of the module.
+    runs : mapping
+        Functions that return the runs, by the names of their files.
+    measured : callable
+        What is kept of a run and its result.
+    """
+
+    module: str
+    runs: Mapping[str, Callable[[], Simulation]]
+    measured: Callable[[Simulation, xr.Dataset], xr.Dataset]
+
+    def read(self, name: str) -> xr.Dataset:
+        """Return the numbers on file of a run, along its seeds and the dims that were kept."""
+        import pandas as pd  # type: ignore[import-untyped]
+
+        head, body = self.file(name).read_text(encoding="utf-8").split("\n", 1)
+        if head != self._head(name, body):
+            raise InputError(
+                f"{self.file(name).name}: not the numbers of this run; "
+                f"python {self.module} {name} writes them again"
+            )
+        table = pd.read_csv(io.StringIO(body))
+        whole = [key for key in table if pd.api.types.is_integer_dtype(table[key])]
+        return xr.Dataset.from_dataframe(table.set_index(whole))
+
+    def text(self, name: str, result: xr.Dataset | None = None) -> str:
+        """Return the file of a run as text; train it unless its result is given."""
+        run = self.runs[name]()
+        table = self.measured(run, simulate(run) if result is None else result)
+        frame = table.drop_attrs().to_dataframe().astype(float)
+        body = frame.reset_index().to_csv(index=False, float_format="%#.6g")
+        return f"{self._head(name, body)}\n{body}"
+
+    def write(self, *names: str) -> None:
+        """Train the runs of these names, or all, and write their files."""
+        for name in names or self.runs:
+            self.file(name).write_text(self.text(name), encoding="utf-8")
+
+    def file(self, name: str) -> Path:
+        """Return the path of the file of a run."""
+        return Path(self.module).parent / "evidence" / f"{name}.csv"
+
+    def _head(self, name: str, body: str) -> str:
+        numbers = hashlib.sha256(body.encode()).hexdigest()[:16]
+        return f"# run {self.runs[name]().digest[:16]} numbers {numbers}"
