@@ -140,7 +140,7 @@ export const EXPERIMENTS = [
   {
     name: "max-margin", title: "When the answers are fixed", source: "Max-margin",
     look: "A’s decoder learns, and the frequent “match” and “rain” win. B’s is random and stays so: the word that " +
-      "speaks best for the answer wins, however rare it is, as max-margin says as we know it.",
+      "speaks best for the answer wins, however rare it is. This is the rule of max-margin, as we know it.",
     ...both({ classes: TWICE, eta_y: 20, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000, model: NO_NORM,
       init: "uniform", seeds: [2] }, { eta_y: 0, eta_z: 5 }),
   },

@@ -20,19 +20,16 @@ export function regression() {
     const ends = KINDS.map(({ separate, heads }, i) => {
       const start = TASK.start({ separate, heads, std: 0.01, seed })
       const values = TASK.train({ separate, start, times: TIMES })
-      const levels = { steps: TIMES, values: separate ? TIMES.map((_, r) => nearest(values[r])) : [] }
       curves[i].lay({
         steps: TIMES, clock: "time", range: [0, TASK.trace], transitions: [],
-        series: { main: { steps: TIMES, values }, ...(separate ? { a: levels } : {}) },
+        series: { main: { steps: TIMES, values } },
       })
       curves[i].draw(TIMES.length - 1)
       return values.at(-1)
     })
-    say(byId("regression-note"), `At the end the losses are ${ends.map(number).join(" and ")}; grey: the nearest level at which ` +
-      `${TASK.lambda.length} components can rest. Start ${seed + 1}.`)
+    say(byId("regression-note"), `The losses end at ${ends.map(number).join(" and ")}. Key and query apart can rest at ` +
+      `${TASK.levels.map(number).join(", ")}, with none to all of the components learned. Start ${seed + 1}.`)
   }
   again.addEventListener("click", () => { seed += 1; train() })
   byId("regression").firstElementChild.addEventListener("toggle", () => { if (curves === null) train() }, { once: true })
 }
-
-const nearest = (loss) => TASK.levels.reduce((best, level) => (Math.abs(level - loss) < Math.abs(best - loss) ? level : best))
