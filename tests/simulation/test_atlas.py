@@ -323,7 +323,7 @@ def test_active_dormant():
 
 
 @dataclass(frozen=True)
-class Forest(Task):
+class HiddenForest(Task):
     """Positions have hidden parents; each sequence has its own transition matrix."""
 
     vocab_size: int = 3
@@ -368,7 +368,7 @@ def test_causal_structure():
     """Stage 1 finds the tree: attention to parents 0.93 after 20 steps at learning rate 5 T S."""
     rates = {"first": Piecewise((0, 30), (150.0, 0.0)), "second": Piecewise((0, 30), (0.0, 5.0))}
     result = trained(
-        Forest(),
+        HiddenForest(),
         TwoMatrices(),
         motion=Steps(40),
         gradient=Batches(512),
@@ -378,7 +378,7 @@ def test_causal_structure():
         record=Record(at=(0, 30, 40)),
     )
     first = result["first_attention"].isel(step=1).values
-    parents = np.asarray(Forest().parents)
+    parents = np.asarray(HiddenForest().parents)
     children = np.flatnonzero(parents >= 0)
     np.testing.assert_array_equal(first[:, children].argmax(-1), np.tile(parents[children], (2, 1)))
     assert first[:, children, parents[children]].mean() > 0.85
@@ -388,7 +388,16 @@ def test_causal_structure():
 
 @pytest.mark.parametrize(
     "kind",
-    [Selection, FixedValues, ValueSoftmax, SeparateHeads, Minimal, SinkFlow, Forest, TwoMatrices],
+    [
+        Selection,
+        FixedValues,
+        ValueSoftmax,
+        SeparateHeads,
+        Minimal,
+        SinkFlow,
+        HiddenForest,
+        TwoMatrices,
+    ],
 )
 def test_a_paper_brings_little(kind):
     assert len(inspect.getsource(kind).splitlines()) <= 40

@@ -39,7 +39,7 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
     code=("one_direction", "frozen_logits"),
     test=TESTS + "test_l2_alone_never_moves",
     figure="switch",
-    number="alone, a class moves z by {:.0g} with the norm",
+    number="alone, with the norm, a class keeps the ratio of its distinct tokens at {:.3f}",
     training_number="without a norm the winner has {:.3f} at t = 10^10",
 )
 def against_snap(found: Found) -> Measurement:
@@ -59,7 +59,7 @@ def against_snap(found: Found) -> Measurement:
         Check("winner, no norm", 0.99, free[-1, 2], training=True),
         Check("the same token, l2", 0.6, normalised[-1, 2], BELOW, training=True),
         Check("ratio of distinct tokens, l2", 2.0, ratio, within(1.15), training=True),
-        number=float(np.abs(alone).max()),
+        number=float(np.exp(a0 + alone)[2] / np.exp(a0 + alone)[3]),
         training_number=float(free[-1, 2]),
         note=f"share of the 0.4-token at t = 1e2, 1e6, 1e10: no norm {listed(free[:, 2], '.3f')}; "
         f"l2 {listed(normalised[:, 2], '.3f')}, ratio of distinct tokens {listed(ratio, '.2f')}",
