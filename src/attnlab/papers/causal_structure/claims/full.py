@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW
 
 from ..evidence import EVIDENCE
@@ -17,18 +19,16 @@ TESTS = "tests/papers/causal_structure/test_model.py::"
 FILED = "tests/papers/causal_structure/test_claims.py::test_numbers_on_file_are_of_their_runs"
 PAPER = "Causal structure"
 RELEASED = "Causal structure, released code"
+filed_claim = partial(
+    claim, sources=PAPER, runs={}, code=("count_predictor",), test=FILED, figure="layers"
+)
 
 
-@claim(
+@filed_claim(
     "causal-counts",
-    sources=PAPER,
     relation=AT_MOST,
     tolerance=0.0,
-    runs={},
     in_parts=True,
-    code=("count_predictor",),
-    test=FILED,
-    figure="layers",
     training_number="excess {:.4f} nats after 4,000 steps, 0.102 at the start",
 )
 def counts(found: Found) -> Measurement:
@@ -43,23 +43,21 @@ def counts(found: Found) -> Measurement:
     last = mean((of["excess"].isel(step=-1) - of["excess"].isel(step=-5)).values)
     gap = mean(of["released_gap"].isel(step=-1).values)
     return Measurement(
-        Check("excess, against a tenth of the start", start.value / 10, end.value, training=True),
-        Check("less two errors", 0.0, end.value - 2 * end.error, training=True),
+        Trained("excess, against a tenth of the start", start.value / 10, end.value),
+        Trained("less two errors", 0.0, end.value - 2 * end.error),
         training_number=end.value,
         note=f"start {start}, end {end}; over the last quarter {last}; the released line lies "
         f"{gap} too high",
     )
 
 
-@claim(
+@filed_claim(
     "causal-order",
     sources="here",
     relation=ABOVE,
-    runs={},
     ours=True,
     code=("first_gradient",),
     test=TESTS + "test_the_full_model_moves_its_output_first",
-    figure="layers",
     training_number="attention to the parent {:.3f} when recovery is 1, at step 500",
 )
 def order(found: Found) -> Measurement:
@@ -80,22 +78,18 @@ def order(found: Found) -> Measurement:
     share = att.sel(step=step).values / att.isel(step=-1).values
     early = mean(of["recovery"].sel(step=50).values)
     return Measurement(
-        Check("movement in one step", 1e-6, moved, AT_MOST, training=True),
-        Check("share of the mass at recovery", 0.5, share, BELOW, training=True),
+        Trained("movement in one step", 1e-6, moved, AT_MOST),
+        Trained("share of the mass at recovery", 0.5, share, BELOW),
         training_number=float(att.sel(step=step).mean()),
         note=f"all seeds recover at step {step}; at step 50 {early}; {path}",
     )
 
 
-@claim(
+@filed_claim(
     "causal-blocks",
-    sources=PAPER,
     relation=BELOW,
-    runs={},
     in_parts=True,
     code=("leading_gradient",),
-    test=FILED,
-    figure="layers",
     training_number="tokens against tokens in A_1 have {:.2f} of the size of positions",
 )
 def blocks(found: Found) -> Measurement:
@@ -109,21 +103,13 @@ def blocks(found: Found) -> Measurement:
     ratio = {name: (of[name] / of["position_position"]).values for name in names}
     notes = [f"{name} {mean(of[name].values)}" for name in (*names, "position_position")]
     return Measurement(
-        *(Check(name, 0.1, each, training=True) for name, each in ratio.items()),
+        *(Trained(name, 0.1, each) for name, each in ratio.items()),
         training_number=float(ratio["token_token"].mean()),
         note="; ".join(notes),
     )
 
 
-@claim(
-    "causal-recovery",
-    sources=RELEASED,
-    relation=ABOVE,
-    runs={},
-    code=("count_predictor",),
-    test=FILED,
-    figure="graphs",
-)
+@filed_claim("causal-recovery", sources=RELEASED, relation=ABOVE, figure="graphs")
 def recovery(found: Found) -> Measurement:
     """On random forests attention goes to the parent, though recovery is not complete.
 
@@ -137,15 +123,7 @@ def recovery(found: Found) -> Measurement:
     return Measurement(note=f"{', '.join(told)} after 3,000 steps")
 
 
-@claim(
-    "causal-two-parents",
-    sources=PAPER,
-    relation=ABOVE,
-    runs={},
-    code=("count_predictor",),
-    test=FILED,
-    figure="graphs",
-)
+@filed_claim("causal-two-parents", relation=ABOVE, figure="graphs")
 def two_parents(found: Found) -> Measurement:
     """With two parents, two heads find one parent each.
 

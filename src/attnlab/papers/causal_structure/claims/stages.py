@@ -10,7 +10,7 @@ import xarray as xr
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
 from .. import runs
@@ -20,6 +20,12 @@ Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/causal_structure/test_model.py::"
 PAPER = "Causal structure"
 STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
+stage_claim = partial(
+    claim,
+    sources=PAPER,
+    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
+    figure="stages",
+)
 
 
 def measured(found: Found) -> dict[str, xr.Dataset]:
@@ -27,14 +33,11 @@ def measured(found: Found) -> dict[str, xr.Dataset]:
     return {name: runs.measured(Simulation.of(of), of) for name, of in found.items()}
 
 
-@claim(
+@stage_claim(
     "causal-concentrates",
-    sources=PAPER,
     relation=BELOW,
     runs=STAGES,
     code=("descend", "softmax_rows"),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="attention to the parent {:.4f} after 300 steps",
 )
 def concentrates(found: Found) -> Measurement:
@@ -51,16 +54,15 @@ def concentrates(found: Found) -> Measurement:
         notes.append(f"{name}: {', '.join(str(mean(each)) for each in att.values.T)}")
         ends.append(att.values[:, 2])
     return Measurement(
-        Check("slope of ln(1 - attention)", -0.5, np.stack(slopes), relative=False, training=True),
+        Trained("slope of ln(1 - attention)", -0.5, np.stack(slopes), relative=False),
         training_number=float(np.mean(ends)),
         note=f"after 20, 100, 300 steps {'; '.join(notes)}; slopes "
         + ", ".join(str(mean(each)) for each in slopes),
     )
 
 
-@claim(
+@stage_claim(
     "causal-roots",
-    sources=PAPER,
     relation=AT_LEAST,
     runs={
         **{name: STAGES[name] for name in ("pairs", "random")},
@@ -68,8 +70,6 @@ def concentrates(found: Found) -> Measurement:
     },
     in_parts=True,
     code=("expected_kernel",),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="relative entropy {:.2f} after 300 steps (T = 10, pairs)",
 )
 def roots(found: Found) -> Measurement:
@@ -85,19 +85,16 @@ def roots(found: Found) -> Measurement:
             value = value[np.isfinite(value)]
             about = f"{name}, step {step}"
             means.append(float(value.mean()))
-            checks.append(Check(about, 0.9, means[-1], training=True))
+            checks.append(Trained(about, 0.9, means[-1]))
             notes.append(f"{about}: {mean(value)} ({value.min():.2f} to {value.max():.2f})")
     return Measurement(*checks, training_number=means[1], note="; ".join(notes))
 
 
-@claim(
+@stage_claim(
     "causal-diagonal",
-    sources=PAPER,
     relation=ABOVE,
     runs=STAGES,
     code=("ideal_outputs",),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="diagonal {:.2f} after 300 steps, from 1",
 )
 def diagonal(found: Found) -> Measurement:
@@ -115,8 +112,8 @@ def diagonal(found: Found) -> Measurement:
         f"{name} {mean(diagonals[name])}, others {mean(others[name])}" for name in each
     )
     return Measurement(
-        Check("diagonal", 1.0, np.stack([*diagonals.values()]), training=True),
-        Check("off the diagonal", 0.0, np.stack([*others.values()]), BELOW, training=True),
+        Trained("diagonal", 1.0, np.stack([*diagonals.values()])),
+        Trained("off the diagonal", 0.0, np.stack([*others.values()]), BELOW),
         training_number=float(np.mean([*diagonals.values()])),
         note=note,
     )
@@ -125,17 +122,14 @@ def diagonal(found: Found) -> Measurement:
 ALPHAS = (0.1, 0.5, 1.0)
 
 
-@claim(
+@stage_claim(
     "causal-bounded",
-    sources=PAPER,
     relation=AT_LEAST,
     runs={
         f"{alpha:g}": partial(runs.stage_one, Forest(concentration=alpha), steps=100, seeds=4)
         for alpha in ALPHAS
     },
     code=("sample_chains",),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="recovery {:.2f} at alpha = 0.1, 0.5 and 1 after 100 steps",
 )
 def bounded(found: Found) -> Measurement:
@@ -151,7 +145,7 @@ def bounded(found: Found) -> Measurement:
         for name, of in each.items()
     )
     return Measurement(
-        Check("recovery", 1.0, recovery, training=True),
+        Trained("recovery", 1.0, recovery),
         training_number=float(recovery[:, :, 1].mean()),
         note=note,
     )
