@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from small_run import PATIENCE
 
 import attnlab
 from attnlab.files.errors import InputError
+from attnlab.models import Extended
+from attnlab.papers.linear_icl import theory as linear_icl
 from attnlab.simulation import Optimizer, Record, Simulation, as_simulation
 from attnlab.tasks.classes import SequenceClasses, classes_from, random
 from attnlab.tasks.classes.class_files import classes_document, parse_classes
@@ -151,6 +154,56 @@ def test_the_limit_is_trained_as_in_python_on_every_preset(page: Any) -> None:
         result = attnlab.simulate(run).isel(seed=0)
         agree(run.sets[0], said, result, 1e-9)
         np.testing.assert_allclose(said["loss"], result["loss"], atol=1e-9)
+
+
+@pytest.mark.parametrize("eta_y", [1.0, 0.0])
+def test_without_the_norm_and_with_a_fixed_decoder_it_trains_as_in_python(
+    page: Any, eta_y: float
+) -> None:
+    model = Extended(normalization="none")
+    run = replace(simulation_of(PRESETS[2], 0), model=model)
+    run = as_simulation(run, eta_y=eta_y)
+    (said,) = page.evaluate(RUN, [{"document": document(run)}])
+    result = attnlab.simulate(run).isel(seed=0)
+    agree(run.sets[0], said, result, 1e-9)
+    assert (np.ptp(said["attention"]) > 0) and (eta_y or np.allclose(said["loss"], said["loss"][0]))
+
+
+REGRESSION = """
+async ([lambda, examples, asked]) => {
+  const { InContextRegression } = await import("/simulator/regression.js")
+  const task = new InContextRegression(lambda, examples)
+  return { levels: task.levels, found: asked.map(({ times, ...of }) => {
+    const start = task.start(of)
+    return { start: [...start], losses: task.train({ ...of, start, times }) }
+  }) }
+}
+"""
+
+
+def test_regression_in_context_follows_the_flow_of_the_theory(page: Any) -> None:
+    task, times, heads = linear_icl.Regression((0.5, 0.3, 0.1), 20), [0.0, 30.0, 300.0, 3e3], 4
+    asked = [
+        {"separate": separate, "heads": heads, "std": 0.1, "seed": 3, "times": times}
+        for separate in (False, True)
+    ]
+    said = page.evaluate(REGRESSION, [list(task.spectrum), task.examples, asked])
+    np.testing.assert_allclose(said["levels"], linear_icl.plateau_losses(task), atol=1e-12)
+    merged, separate = (np.reshape(of["start"], (heads, -1)) for of in said["found"])
+    flows = (
+        linear_icl.merged_flow(
+            task, linear_icl.Merged(merged[:, 0], merged[:, 1:].reshape(-1, 3, 3)), times
+        ),
+        linear_icl.separate_flow(
+            task,
+            linear_icl.Separate(separate[:, 0], separate[:, None, 1:4], separate[:, None, 4:]),
+            times,
+        ),
+    )
+    for found, flow in zip(said["found"], flows, strict=True):
+        wanted = linear_icl.population_loss(task, flow.matrix)
+        np.testing.assert_allclose(found["losses"], wanted, atol=1e-5)
+        assert wanted[-1] < 0.5 * wanted[0]
 
 
 def test_the_limit_is_trained_as_in_python_on_fifty_random_sets(page: Any) -> None:

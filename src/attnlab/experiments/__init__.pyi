@@ -16,5 +16,7 @@ from .estimate import mean as mean
 from .estimate import on_halves as on_halves
 from .estimate import share as share
 from .estimate import unsettled as unsettled
+from .evidence import Evidence as Evidence
+from .published import published as published
 from .running import Made as Made
 from .running import run as run

@@ -1,4 +1,4 @@
-"""Draw means over seeds and estimates, with bars of one standard error or bands."""
+"""Draw each seed, means over seeds and estimates, with bars of one standard error or bands."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def draw_estimates(ax: Any, x: Any, found: Sequence[Estimate], **look: Any) -> N
     """Draw estimates against `x`."""
     errors = [estimate.error for estimate in found]
     ax.errorbar(x, [estimate.value for estimate in found], yerr=errors, **{"capsize": 2, **look})
+
+
+def draw_seeds(
+    ax: Any, x: Any, values: xr.DataArray, *, label: str | None = None, **look: Any
+) -> None:
+    """Draw `values` of every seed against `x`, of which the first has the label."""
+    lines = ax.plot(x, values.transpose(..., "seed"), **look)
+    if label is not None:
+        lines[0].set_label(label)
 
 
 def draw_range(ax: Any, x: Any, values: xr.DataArray, *, color: Any, **look: Any) -> None:

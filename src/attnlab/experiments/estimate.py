@@ -45,7 +45,11 @@ class Estimate:
     count: int
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} ± {self.error:.1g}"
+        return f"{self:.3g}"
+
+    def __format__(self, form: str) -> str:
+        """The number in this format, with its error in one digit; as a text without a format."""
+        return f"{self.value:{form}} ± {self.error:.1g}" if form else str(self)
 
     def numbers(self, name: str) -> dict[str, float]:
         """The number and its error, as a finding has them."""
@@ -199,13 +203,14 @@ def standard_error(values: xr.DataArray) -> xr.DataArray:
     return error
 
 
-def mean(values: xr.DataArray) -> Estimate:
+def mean(values: xr.DataArray | ArrayLike) -> Estimate:
     """The mean over seeds of a number that each seed has; NaN where one of them has none.
 
     Parameters
     ----------
-    values : xarray.DataArray
-        What each seed has.
+    values : xarray.DataArray or array_like
+        What each seed has; along other dims they are averaged first. Without labels every number is
+        a seed's.
 
     Returns
     -------
@@ -214,12 +219,15 @@ def mean(values: xr.DataArray) -> Estimate:
 
     Examples
     --------
-    >>> import xarray as xr
     >>> from attnlab.experiments import mean
-    >>> print(mean(xr.DataArray([1.0, 2.0, 3.0, 2.0], dims="seed")))
+    >>> print(mean([1.0, 2.0, 3.0, 2.0]))
     2 ± 0.4
     """
-    return jackknife(lambda kept: float(kept.mean(skipna=False)), values)
+    if isinstance(values, xr.DataArray):
+        values = values.mean([dim for dim in values.dims if dim != "seed"], skipna=False).values
+    own = np.ravel(np.asarray(values, dtype=np.float64))
+    error = own.std(ddof=1) / math.sqrt(own.size) if own.size > 1 else math.nan
+    return Estimate(float(own.mean()), float(error), own.size)
 
 
 def numbers_of(found: Mapping[str, Estimate]) -> dict[str, float]:

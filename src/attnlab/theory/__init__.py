@@ -1,7 +1,7 @@
 """Theories of a run, and what they predict, as the dataset that simulating it would give."""
 
 from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check, shortfall
+from attnlab.theory.comparison import Check, Trained, shortfall
 from attnlab.theory.facts import Facts
 from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.named import as_theory, theories_about
@@ -18,6 +18,7 @@ __all__ = [
     "Reading",
     "Relation",
     "Theory",
+    "Trained",
     "as_theory",
     "predict",
     "shortfall",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -97,3 +98,6 @@ class Check:
         allowed = self.tolerance or 0.0
         strict = (self.relation or EQUAL).sign in ("<", ">")
         return self.error < allowed if strict else self.error <= allowed
+
+
+Trained = partial(Check, training=True)  # a check of training, instead of the algebra

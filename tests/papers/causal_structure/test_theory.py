@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from attnlab.formulas.chains import stationary
 from attnlab.papers.causal_structure import theory
 
 CHAIN = np.arange(4) - 1
@@ -13,7 +14,7 @@ TREE = np.array([-1, 0, 0, 2, -1, 4])  # 1 and 2 are siblings, 3 is a grandchild
 
 def enumerated(pi, parents):
     """All sequences along a graph, of one chain, with their probabilities."""
-    mu, S = theory.stationary(pi), len(pi)
+    mu, S = stationary(pi), len(pi)
     tokens = np.array(list(itertools.product(range(S), repeat=len(parents) + 1)))
     weight = np.full(len(tokens), 1 / S)
     for i, parent in enumerate(parents):
@@ -23,7 +24,7 @@ def enumerated(pi, parents):
 
 def test_the_stationary_law_is_left_by_the_chain():
     pi = theory.sample_chains(4, 0.3, 50)
-    mu = theory.stationary(pi)
+    mu = stationary(pi)
     np.testing.assert_allclose(np.einsum("na,nab->nb", mu, pi), mu, atol=1e-12)
 
 
@@ -31,7 +32,7 @@ def test_the_kernel_of_a_tree_is_that_of_all_its_sequences():
     pi = theory.sample_chains(2, 1.0, 1)[0]
     tokens, weight = enumerated(pi, TREE)
     assert weight.sum() == pytest.approx(1)
-    mu = theory.stationary(pi)
+    mu = stationary(pi)
     ratio = pi / mu
     found = theory.expected_kernel(pi[None], TREE)
     for i in range(len(TREE)):

@@ -1,14 +1,14 @@
 """Theory of in-context regression: quadrature, finite differences, limits, measured values."""
 
-import csv
-from importlib import resources
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
+from attnlab.experiments import published
 from attnlab.files.errors import InputError
+from attnlab.papers.linear_icl.figures import staircase
 from attnlab.papers.linear_icl.measures import dwell, first_crossing, purity
 from attnlab.papers.linear_icl.theory import (
     Merged,
@@ -58,13 +58,6 @@ def separate(seed, *, heads=5, rank=1, dimensions=4, std=0.01):
 
 def learned(regression, path):
     return regression.gamma * np.einsum("tdd->td", path.matrix)
-
-
-def published(name):
-    text = resources.files("attnlab.papers.linear_icl").joinpath("published", name).read_text()
-    header, *rows = text.splitlines()
-    assert header.startswith("# ")
-    return list(csv.DictReader(rows))
 
 
 def gaussian_nodes(count, dimensions):
@@ -156,8 +149,8 @@ def test_every_subset_of_components_is_a_fixed_point():
 
 
 def test_plateaus_are_the_published_ones_with_31_examples_and_not_with_32():
-    rows = published("levels.csv")
-    printed = np.array([float(row["loss"]) for row in rows])
+    rows = published(staircase.__file__, "levels")
+    printed = np.array([row["loss"] for row in rows])
     np.testing.assert_allclose(plateau_losses(PUBLISHED), printed, atol=6e-9)
     with_query = plateau_losses(Regression(PUBLISHED.spectrum, 32))
     assert np.abs(with_query - printed)[1:].min() > 1e-3
@@ -165,9 +158,9 @@ def test_plateaus_are_the_published_ones_with_31_examples_and_not_with_32():
     np.testing.assert_allclose(plateau_losses(PUBLISHED, rank=3), printed[[0, 3, 4]], atol=6e-9)
 
 
-@pytest.mark.parametrize("name", ["fig1.csv", "fig3a.csv", "mixture.csv", "protocol.csv"])
+@pytest.mark.parametrize("name", ["fig1", "fig3a", "mixture", "protocol"])
 def test_published_values_are_complete(name):
-    rows = published(name)
+    rows = published(staircase.__file__, name)
     assert len(rows) >= 3
     assert all(None not in row and None not in row.values() for row in rows)
 

@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 from made_small import make
 
-from attnlab.experiments import Standing, experiment
-from attnlab.papers.max_margin.figures import dimension, published
+from attnlab.experiments import Standing, experiment, published
+from attnlab.papers.max_margin.figures import dimension
 
 
 def judged(name, data):
@@ -56,5 +56,8 @@ def test_both_parts_are_nearest_among_what_the_filter_keeps():
 
 
 def test_published_rows_are_read():
-    assert {row["trained"] for row in published("local_convergence")} == {"W", "KQ"}
-    assert len(published("several_tokens")) == 4
+    assert {row["trained"] for row in published(dimension.__file__, "local_convergence")} == {
+        "W",
+        "KQ",
+    }
+    assert len(published(dimension.__file__, "several_tokens")) == 4

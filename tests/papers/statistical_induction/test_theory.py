@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from attnlab.formulas.chains import stationary
 from attnlab.papers.statistical_induction import theory
 
 
@@ -53,7 +54,7 @@ def test_gradient_equals_differences(small, linear):
 def listed(P, T):
     """All sequences of T + 1 symbols of one chain, with their probabilities."""
     x = np.array(list(itertools.product(range(len(P)), repeat=T + 1)))
-    p = theory.stationary(P)[x[:, 0]] * np.prod(P[x[:, :-1], x[:, 1:]], axis=1)
+    p = stationary(P)[x[:, 0]] * np.prod(P[x[:, :-1], x[:, 1:]], axis=1)
     return x, p
 
 

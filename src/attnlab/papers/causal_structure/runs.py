@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from attnlab.experiments import Estimate
 from attnlab.files.errors import InputError
 from attnlab.measures import parent_attention, parent_recovery
 from attnlab.measures.maps import entropy as maps_entropy
@@ -118,12 +117,6 @@ def two_parents(
             probe=PROBE,
         ),
     )
-
-
-def estimate(values: ArrayLike) -> Estimate:
-    """Return the mean of independent values, such as those of seeds, with its standard error."""
-    of = np.ravel(np.asarray(values, dtype=np.float64))
-    return Estimate(float(of.mean()), float(of.std(ddof=1) / np.sqrt(of.size)), of.size)
 
 
 def parents(run: Simulation) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.experiments import Estimate, mean
+from attnlab.experiments import mean
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation, Steps
 from attnlab.tasks import Task
@@ -157,11 +157,6 @@ def predicted(run: Simulation, theory: str) -> xr.Dataset:
     return predict(run, theory=theory)
 
 
-def estimate(values: ArrayLike) -> Estimate:
-    """Return the mean of a number for each seed, with its standard error."""
-    return mean(xr.DataArray(np.asarray(values, dtype=np.float64), dims="seed"))
-
-
 def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the entropy of attention weights along the last axis."""
     return np.asarray(-(sigma * np.log(sigma)).sum(-1))
@@ -169,7 +164,7 @@ def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def with_range(values: NDArray[np.float64]) -> str:
     """Return the mean of a number for each seed with its error, and its range in brackets."""
-    return f"{estimate(values)} ({values.min():.2f} to {values.max():.2f})"
+    return f"{mean(values)} ({values.min():.2f} to {values.max():.2f})"
 
 
 def top(result: xr.Dataset) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ from attnlab.measures import places
 from attnlab.simulation import Simulation
 
 from . import theory
+from .task import NGrams
 
+SEED = 20240211  # of test chains
 CHAINS = 768  # as many test chains as the released code takes
 STAGES = ("uniform", "unigram", "bigram")
 
@@ -22,20 +25,29 @@ STAGES = ("uniform", "unigram", "bigram")
 class HeldOut:
     """Chains of a prior that no training saw: true rows at the last position, and the rules there.
 
-    kl: KL(true row || rule), the mean over chains, by rule.
+    kl: KL(true row || rule), the mean over chains, by rule. N-gram chains come without true rows.
     """
 
     tokens: NDArray[np.int64]
-    row: NDArray[np.float64]
+    row: NDArray[np.float64] | None
     rules: dict[str, NDArray[np.float64]]
 
     @classmethod
     def of(cls, k: int, T: int, prior: str, chains: int = CHAINS) -> HeldOut:
         """Draw them, always the same."""
-        rng = np.random.default_rng(20240211)
+        rng = np.random.default_rng(SEED)
         P = theory.PRIORS[prior](rng, chains, k)
         tokens = theory.sample(rng, P, T)
         return cls(tokens, P[np.arange(chains), tokens[:, -1]], theory.last_rules(tokens, k))
+
+    @classmethod
+    def of_ngrams(cls, task: NGrams, chains: int = CHAINS) -> HeldOut:
+        """Draw n-gram chains, and the rules of all orders up to theirs."""
+        import jax
+
+        batch = task.batch((), jax.random.key(SEED), jax.numpy.int32(0), chains)
+        rules = {name: np.exp(of[:, -1]) for name, of in task.references((), batch).items()}
+        return cls(np.asarray(batch.inputs), None, rules)
 
     @property
     def kl(self) -> dict[str, float]:
@@ -53,13 +65,18 @@ def distances(result: xr.Dataset, prior: str = "dirichlet", chains: int = CHAINS
     transformer `previous` is the attention of layer 1 to the position before, and `score` the
     attention of layer 2 to what followed earlier occurrences of the symbol, over the share of such
     positions (1 is chance). All are means over test chains at the last position, `previous` over
-    all positions. The result needs "parameters" on record.
+    all positions. Of n-gram chains only the rules are compared. The result needs "parameters".
     """
     import jax
 
     run = Simulation.of(result)
-    model, k = run.model, run.task.vocab_size
-    of = HeldOut.of(k, run.task.length, prior, chains)
+    model, task = run.model, run.task
+    ngrams = isinstance(task, NGrams)
+    of = (
+        HeldOut.of_ngrams(task, chains)
+        if ngrams
+        else HeldOut.of(task.vocab_size, task.length, prior, chains)
+    )
     params = _parameters(result)
     measured = jax.jit(lambda params: _measure(model, params, of))
 
@@ -79,9 +96,9 @@ def distances(result: xr.Dataset, prior: str = "dirichlet", chains: int = CHAINS
     )
 
 
-def nearest(found: xr.Dataset) -> xr.DataArray:
-    """Return the stage of each record: the index in `STAGES` of the rule that is nearest."""
-    return found[list(STAGES)].to_array("rule").argmin("rule")
+def nearest(found: xr.Dataset, stages: Sequence[str] = STAGES) -> xr.DataArray:
+    """Return the stage of each record: the index in `stages` of the rule that is nearest."""
+    return found[list(stages)].to_array("rule").argmin("rule")
 
 
 def _parameters(result: xr.Dataset) -> dict[str, Any]:
@@ -107,7 +124,10 @@ def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
     def to(rule: NDArray[np.float64]) -> Any:
         return (rule * (np.log(np.maximum(rule, 1e-300)) - logs)).sum(-1).mean()
 
-    found = {"kl": to(of.row)} | {name: to(of.rules[name]) for name in STAGES}
+    found = {name: to(rule) for name, rule in of.rules.items()}
+    if of.row is None:
+        return found
+    found["kl"] = to(of.row)
     if "attention" in captured:
         first, second = captured["attention"][0, :, 0], captured["attention"][1, :, 0, -1:]
         T = of.tokens.shape[1]

@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from attnlab.auditing.runs import trained_run
-from attnlab.experiments import Estimate, mean
 from attnlab.models import Transformer
 from attnlab.simulation import Batches, Optimizer, Record, Simulation, Steps
 from attnlab.tasks import Task
@@ -89,11 +88,6 @@ def transformer(
 def measured(run: Simulation, prior: Prior = "dirichlet") -> xr.Dataset:
     """Return `distances` of a run, which is trained once."""
     return distances(trained_run(run), prior)
-
-
-def estimate(values: ArrayLike) -> Estimate:
-    """Return the mean of a number for each seed, with its standard error."""
-    return mean(xr.DataArray(np.asarray(values, dtype=np.float64), dims="seed"))
 
 
 def first_step(reached: xr.DataArray) -> NDArray[np.float64]:

@@ -68,6 +68,9 @@ export const CONTROLS = [
   { id: "common_prob", group: "Data", label: "How often the shared word occurs", values: [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8],
     ...parameter("common_prob") },
 
+  { id: "normalization", group: "Training", label: "Normalise what is read", values: ["l2", "none"],
+    shown: (value) => (value === "none" ? "no" : "yes"), hint: "Without it one word takes all.",
+    read: (of) => partsOf(of).model.normalization ?? "l2", write: (of, value) => withModel(of, { normalization: value }) },
   { id: "residual", group: "Beyond the page", label: "Residual connection", values: [false, true],
     shown: (value) => (value ? "yes" : "no"),
     read: (of) => partsOf(of).model.residual ?? false, write: (of, value) => withModel(of, { residual: value }) },

@@ -2,6 +2,7 @@
 import { TEXT } from "./text.js"
 
 const SGD = { name: "sgd", momentum: 0.9 }
+const PLAIN = { name: "sgd", momentum: 0 }
 
 /** Two kinds of sentences, about sport and about the weather, that share their small words. */
 export const SPORT_OR_WEATHER = {
@@ -24,6 +25,16 @@ const LOPSIDED = {
     { query: "was", next: "cold", probs: { the: 0.3, today: 0.02, rain: 0.68 } },
   ],
 }
+
+/** Two kinds with shared small words, in which one telling word is twice as frequent as the other. */
+const TWICE = {
+  vocabulary: ["the", "of", "match", "goal", "rain", "wind", "was", "won", "cold"],
+  classes: [
+    { query: "was", next: "won", probs: { the: 0.2, of: 0.2, match: 0.4, goal: 0.2 } },
+    { query: "was", next: "cold", probs: { the: 0.2, of: 0.2, rain: 0.4, wind: 0.2 } },
+  ],
+}
+const NO_NORM = { name: "extended", normalization: "none" }
 
 /** A document; a length of "inf" takes the gradient of the population. */
 function run({ classes = SPORT_OR_WEATHER, length = 24, size = 64, steps = 100, optimizer = SGD, motion, ...own }) {
@@ -88,7 +99,7 @@ export const EXPERIMENTS = [
     name: "snap", title: "Scan, then snap", source: "Theorem 4, Fig. 3",
     look: "Up to t₀ (green) attention moves fast; after it, it goes on only with the logarithm of time " +
       "and seems to stand still, while the loss still falls.",
-    a: run({ classes: FOUR_KINDS, eta_z: 1, length: "inf", optimizer: { name: "sgd", momentum: 0 }, steps: 5000 }),
+    a: run({ classes: FOUR_KINDS, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000 }),
   },
   {
     name: "common-wins", title: "A shared word that wins", source: "Corollary 2, where it stops",
@@ -119,6 +130,25 @@ export const EXPERIMENTS = [
     look: "Small steps become a flow. Followed to time 10⁶, attention still moves, ever more slowly: " +
       "it never comes to rest.",
     a: run({ classes: FOUR_KINDS, eta_z: 1, length: "inf", motion: { name: "flow", time: 1e6 } }),
+  },
+  {
+    name: "polarisation", title: "One word takes all", source: "Polarisation",
+    look: "Nothing normalises what attention reads here. As we know that paper, attention then ends on one " +
+      "word, ever more slowly: “match” and “rain” take nearly all of it.",
+    a: run({ classes: TWICE, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000, model: NO_NORM }),
+  },
+  {
+    name: "max-margin", title: "When the answers are fixed", source: "Max-margin",
+    look: "A’s decoder learns, and the frequent “match” and “rain” win. B’s is random and stays so: the word that " +
+      "speaks best for the answer wins, however rare it is. This is the rule of max-margin, as we know it.",
+    ...both({ classes: TWICE, eta_y: 20, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000, model: NO_NORM,
+      init: "uniform", seeds: [2] }, { eta_y: 0, eta_z: 5 }),
+  },
+  {
+    name: "freeze", title: "Freeze, or winner takes all?", source: "Where theories meet",
+    look: "The same sentences and the same training. A normalises what attention reads, as Scan and Snap does, and slows " +
+      "down at a half. B does not, and one word takes all.",
+    ...both({ classes: TWICE, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000 }, { model: NO_NORM }),
   },
 ]
 

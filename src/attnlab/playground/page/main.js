@@ -7,6 +7,7 @@ import { EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
 import { csv, gif, picture, png, save } from "./export.js"
 import { foldouts } from "./paper.js"
 import { Player, reducedMotion } from "./player.js"
+import { regression } from "./regression.js"
 import { Dropped, Runner } from "./runner.js"
 import { classesOf } from "./simulator/run.js"
 import { changed, settingsOf } from "./simulator/settings.js"
@@ -44,6 +45,7 @@ class Page {
     this._buttons()
     this._chips()
     foldouts()
+    regression()
     addEventListener("hashchange", () => this._followLink())
   }
 

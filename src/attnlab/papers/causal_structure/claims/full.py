@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
-from attnlab.theory import Check
+from attnlab.experiments import mean
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW
 
-from .. import evidence, runs
+from ..evidence import EVIDENCE
 
 Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/causal_structure/test_model.py::"
 FILED = "tests/papers/causal_structure/test_claims.py::test_numbers_on_file_are_of_their_runs"
 PAPER = "Causal structure"
 RELEASED = "Causal structure, released code"
+filed_claim = partial(
+    claim, sources=PAPER, runs={}, code=("count_predictor",), test=FILED, figure="layers"
+)
 
 
-@claim(
+@filed_claim(
     "causal-counts",
-    sources=PAPER,
     relation=AT_MOST,
     tolerance=0.0,
-    runs={},
     in_parts=True,
-    code=("count_predictor",),
-    test=FILED,
-    figure="layers",
     training_number="excess {:.4f} nats after 4,000 steps, 0.102 at the start",
 )
 def counts(found: Found) -> Measurement:
@@ -36,29 +37,27 @@ def counts(found: Found) -> Measurement:
     Check that at most a tenth of the excess at the start is left after 4,000 steps, and that
     nothing is, within two errors: chain, S = 3, T = 10, batch 256, 10 seeds on file.
     """
-    of = evidence.read("full")
-    end = runs.estimate(of["excess"].isel(step=-1).values)
-    start = runs.estimate(of["excess"].isel(step=0).values)
-    last = runs.estimate((of["excess"].isel(step=-1) - of["excess"].isel(step=-5)).values)
-    gap = runs.estimate(of["released_gap"].isel(step=-1).values)
+    of = EVIDENCE.read("full")
+    end = mean(of["excess"].isel(step=-1).values)
+    start = mean(of["excess"].isel(step=0).values)
+    last = mean((of["excess"].isel(step=-1) - of["excess"].isel(step=-5)).values)
+    gap = mean(of["released_gap"].isel(step=-1).values)
     return Measurement(
-        Check("excess, against a tenth of the start", start.value / 10, end.value, training=True),
-        Check("less two errors", 0.0, end.value - 2 * end.error, training=True),
+        Trained("excess, against a tenth of the start", start.value / 10, end.value),
+        Trained("less two errors", 0.0, end.value - 2 * end.error),
         training_number=end.value,
         note=f"start {start}, end {end}; over the last quarter {last}; the released line lies "
         f"{gap} too high",
     )
 
 
-@claim(
+@filed_claim(
     "causal-order",
     sources="here",
     relation=ABOVE,
-    runs={},
     ours=True,
     code=("first_gradient",),
     test=TESTS + "test_the_full_model_moves_its_output_first",
-    figure="layers",
     training_number="attention to the parent {:.3f} when recovery is 1, at step 500",
 )
 def order(found: Found) -> Measurement:
@@ -68,33 +67,29 @@ def order(found: Found) -> Measurement:
     0, and that at the first record at which all 10 seeds on file recover the tree the parent has
     less than half of the attention that it has in the end.
     """
-    of = evidence.read("full")
+    of = EVIDENCE.read("full")
     recovered = (of["recovery"] == 1).all("seed")
     step = int(of["step"].values[recovered.values.argmax()])
     att = of["parent_attention"]
     moved = abs(att.sel(step=1) - att.sel(step=0)).values
     path = "; ".join(
-        f"step {at}: {runs.estimate(att.sel(step=at).values)}" for at in (500, 1000, 2000, 4000)
+        f"step {at}: {mean(att.sel(step=at).values)}" for at in (500, 1000, 2000, 4000)
     )
     share = att.sel(step=step).values / att.isel(step=-1).values
-    early = runs.estimate(of["recovery"].sel(step=50).values)
+    early = mean(of["recovery"].sel(step=50).values)
     return Measurement(
-        Check("movement in one step", 1e-6, moved, AT_MOST, training=True),
-        Check("share of the mass at recovery", 0.5, share, BELOW, training=True),
+        Trained("movement in one step", 1e-6, moved, AT_MOST),
+        Trained("share of the mass at recovery", 0.5, share, BELOW),
         training_number=float(att.sel(step=step).mean()),
         note=f"all seeds recover at step {step}; at step 50 {early}; {path}",
     )
 
 
-@claim(
+@filed_claim(
     "causal-blocks",
-    sources=PAPER,
     relation=BELOW,
-    runs={},
     in_parts=True,
     code=("leading_gradient",),
-    test=FILED,
-    figure="layers",
     training_number="tokens against tokens in A_1 have {:.2f} of the size of positions",
 )
 def blocks(found: Found) -> Measurement:
@@ -103,26 +98,18 @@ def blocks(found: Found) -> Measurement:
     Compare mean sizes of the blocks of A_1 (queries x keys) with that of positions x positions, key
     before query, after 4,000 steps: at most a tenth (ours); 10 seeds on file.
     """
-    of = evidence.read("full").isel(step=-1)
+    of = EVIDENCE.read("full").isel(step=-1)
     names = ("position_token", "token_position", "token_token")
     ratio = {name: (of[name] / of["position_position"]).values for name in names}
-    notes = [f"{name} {runs.estimate(of[name].values)}" for name in (*names, "position_position")]
+    notes = [f"{name} {mean(of[name].values)}" for name in (*names, "position_position")]
     return Measurement(
-        *(Check(name, 0.1, each, training=True) for name, each in ratio.items()),
+        *(Trained(name, 0.1, each) for name, each in ratio.items()),
         training_number=float(ratio["token_token"].mean()),
         note="; ".join(notes),
     )
 
 
-@claim(
-    "causal-recovery",
-    sources=RELEASED,
-    relation=ABOVE,
-    runs={},
-    code=("count_predictor",),
-    test=FILED,
-    figure="graphs",
-)
+@filed_claim("causal-recovery", sources=RELEASED, relation=ABOVE, figure="graphs")
 def recovery(found: Found) -> Measurement:
     """On random forests attention goes to the parent, though recovery is not complete.
 
@@ -130,36 +117,26 @@ def recovery(found: Found) -> Measurement:
     of batch 256 on file, beside the published 0.837 (sd 0.054) after 16,384 of 1,024. At a fifth of
     the steps this decides nothing about the end.
     """
-    of = evidence.read("graphs").isel(step=-1)
+    of = EVIDENCE.read("graphs").isel(step=-1)
     names = ("parent_attention", "recovery", "excess")
-    told = [f"{name} {runs.estimate(of[name].values)}" for name in names]
+    told = [f"{name} {mean(of[name].values)}" for name in names]
     return Measurement(note=f"{', '.join(told)} after 3,000 steps")
 
 
-@claim(
-    "causal-two-parents",
-    sources=PAPER,
-    relation=ABOVE,
-    runs={},
-    code=("count_predictor",),
-    test=FILED,
-    figure="graphs",
-)
+@filed_claim("causal-two-parents", relation=ABOVE, figure="graphs")
 def two_parents(found: Found) -> Measurement:
     """With two parents, two heads find one parent each.
 
     Measure the attention of both heads to either parent (S = 3, T = 16, alpha = 0.1, AdamW, 10
     seeds on file) after 1,500 of the published 65,536 steps: nothing is decided about the end.
     """
-    of = evidence.read("two_parents").isel(step=-1)
+    of = EVIDENCE.read("two_parents").isel(step=-1)
     att = of["attention"].values  # seed head parent
     apart = np.abs(att[:, 0] - att[:, 1]).max(-1)
     one = of.isel(head=0, parent=0)
-    far, near = (runs.estimate(att[..., k].mean(-1)) for k in (0, 1))
-    counts, single = (
-        runs.estimate(one[f"{name}_excess"].values) for name in ("counts", "one_parent")
-    )
+    far, near = (mean(att[..., k].mean(-1)) for k in (0, 1))
+    counts, single = (mean(one[f"{name}_excess"].values) for name in ("counts", "one_parent"))
     return Measurement(
-        note=f"far parent {far}, near parent {near}, heads differ by {runs.estimate(apart)}; loss "
+        note=f"far parent {far}, near parent {near}, heads differ by {mean(apart)}; loss "
         f"above the count predictor {counts}, above one parent's {single}"
     )

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, predict
+from attnlab.theory import Check, Trained, predict
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import runs, theory
@@ -31,6 +32,7 @@ CASES = tuple(  # S, T, alpha, graph
     for graph in ("chain", "forest")
 )
 SEQUENCES = 32768
+formula_claim = partial(claim, sources=FORMULA, runs={}, ours=True, figure="kernel")
 
 
 def graph(name: str, length: int) -> NDArray[np.int64]:
@@ -64,16 +66,12 @@ def against(
     return float(x @ y / (x @ x)), float(np.corrcoef(x, y)[0, 1])
 
 
-@claim(
+@formula_claim(
     "causal-first-gradient",
-    sources=FORMULA,
     relation=EQUAL,
     tolerance=1e-11,
-    runs={},
-    ours=True,
     code=("softmax_gradient", "first_gradient", "through_softmax"),
     test=TESTS + "test_the_gradient_is_a_finite_difference",
-    figure="kernel",
 )
 def first_gradient(found: Found) -> Measurement:
     r"""$-\partial L/\partial S_{ij} = \beta_0\,E[a_i(u_i - \sum_k a_k u_k)\,1\{s_j = s_T\}]$.
@@ -133,7 +131,7 @@ def parent_first(found: Found) -> Measurement:
     after = np.stack([_measured(of)["recovery"].sel(step=1) for of in found.values()])
     return Measurement(
         Check("share of rows", 1.0, np.mean(hits)),
-        Check("share of rows after one step", 1.0, after, training=True),
+        Trained("share of rows after one step", 1.0, after),
         number=float(min(margins)),
         training_number=float(after.mean()),
         note=f"{np.sum(hits)} of {len(hits)} rows",
@@ -147,15 +145,11 @@ def _measured(result: xr.Dataset) -> xr.Dataset:
 LENGTHS = (10, 20, 40)
 
 
-@claim(
+@formula_claim(
     "causal-size",
-    sources=FORMULA,
     relation=AT_LEAST,
-    runs={},
-    ours=True,
     code=("leading_gradient", "expected_kernel"),
     test=TESTS + "test_the_leading_term_is_the_limit",
-    figure="kernel",
     number="correlation {:.3f} at T = 40",
 )
 def size(found: Found) -> Measurement:
@@ -212,23 +206,17 @@ def information(found: Found) -> Measurement:
         g = theory.kinship_kernel(pi, name)
         own = theory.chi_squared(theory.joint_law(pi, *edges))
         checks.append(Check(f"{name}: g over the information", 1.0, g / own))
-        told.append(
-            f"{name} {runs.estimate(g)} (median {np.median(g):.2f}) against {runs.estimate(own)}"
-        )
+        told.append(f"{name} {mean(g)} (median {np.median(g):.2f}) against {mean(own)}")
         ratio = g.mean() / own.mean() if name == "grandparent" else ratio
     return Measurement(*checks, number=float(ratio), note="; ".join(told))
 
 
-@claim(
+@formula_claim(
     "causal-processing",
-    sources=FORMULA,
     relation=AT_MOST,
     tolerance=1e-7,
-    runs={},
-    ours=True,
     code=("kinship_kernel", "chi_squared"),
     test=TESTS + "test_kinship",
-    figure="kernel",
     number="{:.0f} chains of each of 6 priors",
 )
 def processing(found: Found) -> Measurement:
@@ -253,16 +241,12 @@ def processing(found: Found) -> Measurement:
     )
 
 
-@claim(
+@formula_claim(
     "causal-siblings",
-    sources=FORMULA,
     relation=EQUAL,
     tolerance=1e-10,
-    runs={},
-    ours=True,
     code=("kinship_kernel",),
     test=TESTS + "test_kinship",
-    figure="kernel",
 )
 def siblings(found: Found) -> Measurement:
     """Grandparent and sibling have the same g.
@@ -332,16 +316,14 @@ def constant_mean(found: Found) -> Measurement:
     kept = {name: _measured(each)["parent_attention"].isel(step=-1) for name, each in found.items()}
     return Measurement(
         Check("E g of self - r (S - 1)", 0.0, of["self"] - 2 * shares),
-        Check("rows that choose themselves at step 1", 1.0, chosen.mean(-1), training=True),
-        Check(
-            "attention to itself at the end", 0.9, itself[:, -1].mean(-1), AT_LEAST, training=True
-        ),
-        Check("to the parent", 0.1, kept["0.5"].values, BELOW, training=True),
-        Check("to the parent at a fifth", 0.9, kept["0.2"].values, AT_LEAST, training=True),
+        Trained("rows that choose themselves at step 1", 1.0, chosen.mean(-1)),
+        Trained("attention to itself at the end", 0.9, itself[:, -1].mean(-1), AT_LEAST),
+        Trained("to the parent", 0.1, kept["0.5"].values, BELOW),
+        Trained("to the parent at a fifth", 0.9, kept["0.2"].values, AT_LEAST),
         number=float(boundary),
         training_number=float(kept["0.5"].mean()),
-        note=f"to itself {runs.estimate(itself[:, -1].mean(-1))}, to the parent "
-        f"{runs.estimate(kept['0.5'].values)}; at r = 0.2 {runs.estimate(kept['0.2'].values)}. "
+        note=f"to itself {mean(itself[:, -1].mean(-1))}, to the parent "
+        f"{mean(kept['0.5'].values)}; at r = 0.2 {mean(kept['0.2'].values)}. "
         f"The exact gradient at T = 10 turns at r = {short:.2f}",
     )
 
@@ -378,8 +360,8 @@ def levels(found: Found) -> Measurement:
     still = error(trained.isel(step=0))
     exact = errors["causal-gradient"]
     return Measurement(
-        Check("error over the baseline's", 0.1, exact / still, training=True),
+        Trained("error over the baseline's", 0.1, exact / still),
         training_number=float(exact.max()),
-        note="; ".join(f"{name} {runs.estimate(of)}" for name, of in errors.items())
-        + f"; nothing moves {runs.estimate(still)}",
+        note="; ".join(f"{name} {mean(of)}" for name, of in errors.items())
+        + f"; nothing moves {mean(still)}",
     )

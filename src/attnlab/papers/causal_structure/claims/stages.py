@@ -8,8 +8,9 @@ import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
 from .. import runs
@@ -19,6 +20,12 @@ Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/causal_structure/test_model.py::"
 PAPER = "Causal structure"
 STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
+stage_claim = partial(
+    claim,
+    sources=PAPER,
+    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
+    figure="stages",
+)
 
 
 def measured(found: Found) -> dict[str, xr.Dataset]:
@@ -26,14 +33,11 @@ def measured(found: Found) -> dict[str, xr.Dataset]:
     return {name: runs.measured(Simulation.of(of), of) for name, of in found.items()}
 
 
-@claim(
+@stage_claim(
     "causal-concentrates",
-    sources=PAPER,
     relation=BELOW,
     runs=STAGES,
     code=("descend", "softmax_rows"),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="attention to the parent {:.4f} after 300 steps",
 )
 def concentrates(found: Found) -> Measurement:
@@ -47,19 +51,18 @@ def concentrates(found: Found) -> Measurement:
         att = of["parent_attention"].sel(step=[20, 100, 300])
         left = np.log(1 - att.values)
         slopes.append((left[:, 2] - left[:, 1]) / np.log(3))
-        notes.append(f"{name}: {', '.join(str(runs.estimate(each)) for each in att.values.T)}")
+        notes.append(f"{name}: {', '.join(str(mean(each)) for each in att.values.T)}")
         ends.append(att.values[:, 2])
     return Measurement(
-        Check("slope of ln(1 - attention)", -0.5, np.stack(slopes), relative=False, training=True),
+        Trained("slope of ln(1 - attention)", -0.5, np.stack(slopes), relative=False),
         training_number=float(np.mean(ends)),
         note=f"after 20, 100, 300 steps {'; '.join(notes)}; slopes "
-        + ", ".join(str(runs.estimate(each)) for each in slopes),
+        + ", ".join(str(mean(each)) for each in slopes),
     )
 
 
-@claim(
+@stage_claim(
     "causal-roots",
-    sources=PAPER,
     relation=AT_LEAST,
     runs={
         **{name: STAGES[name] for name in ("pairs", "random")},
@@ -67,8 +70,6 @@ def concentrates(found: Found) -> Measurement:
     },
     in_parts=True,
     code=("expected_kernel",),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="relative entropy {:.2f} after 300 steps (T = 10, pairs)",
 )
 def roots(found: Found) -> Measurement:
@@ -84,21 +85,16 @@ def roots(found: Found) -> Measurement:
             value = value[np.isfinite(value)]
             about = f"{name}, step {step}"
             means.append(float(value.mean()))
-            checks.append(Check(about, 0.9, means[-1], training=True))
-            notes.append(
-                f"{about}: {runs.estimate(value)} ({value.min():.2f} to {value.max():.2f})"
-            )
+            checks.append(Trained(about, 0.9, means[-1]))
+            notes.append(f"{about}: {mean(value)} ({value.min():.2f} to {value.max():.2f})")
     return Measurement(*checks, training_number=means[1], note="; ".join(notes))
 
 
-@claim(
+@stage_claim(
     "causal-diagonal",
-    sources=PAPER,
     relation=ABOVE,
     runs=STAGES,
     code=("ideal_outputs",),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="diagonal {:.2f} after 300 steps, from 1",
 )
 def diagonal(found: Found) -> Measurement:
@@ -113,12 +109,11 @@ def diagonal(found: Found) -> Measurement:
         for part in ("diagonal", "off_diagonal")
     )
     note = "; ".join(
-        f"{name} {runs.estimate(diagonals[name])}, others {runs.estimate(others[name])}"
-        for name in each
+        f"{name} {mean(diagonals[name])}, others {mean(others[name])}" for name in each
     )
     return Measurement(
-        Check("diagonal", 1.0, np.stack([*diagonals.values()]), training=True),
-        Check("off the diagonal", 0.0, np.stack([*others.values()]), BELOW, training=True),
+        Trained("diagonal", 1.0, np.stack([*diagonals.values()])),
+        Trained("off the diagonal", 0.0, np.stack([*others.values()]), BELOW),
         training_number=float(np.mean([*diagonals.values()])),
         note=note,
     )
@@ -127,17 +122,14 @@ def diagonal(found: Found) -> Measurement:
 ALPHAS = (0.1, 0.5, 1.0)
 
 
-@claim(
+@stage_claim(
     "causal-bounded",
-    sources=PAPER,
     relation=AT_LEAST,
     runs={
         f"{alpha:g}": partial(runs.stage_one, Forest(concentration=alpha), steps=100, seeds=4)
         for alpha in ALPHAS
     },
     code=("sample_chains",),
-    test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
-    figure="stages",
     training_number="recovery {:.2f} at alpha = 0.1, 0.5 and 1 after 100 steps",
 )
 def bounded(found: Found) -> Measurement:
@@ -149,11 +141,11 @@ def bounded(found: Found) -> Measurement:
     each = measured(found)
     recovery = np.stack([of["recovery"].sel(step=[1, 100]).values for of in each.values()])
     note = "; ".join(
-        f"alpha {name}: attention {runs.estimate(of['parent_attention'].isel(step=-1).values)}"
+        f"alpha {name}: attention {mean(of['parent_attention'].isel(step=-1).values)}"
         for name, of in each.items()
     )
     return Measurement(
-        Check("recovery", 1.0, recovery, training=True),
+        Trained("recovery", 1.0, recovery),
         training_number=float(recovery[:, :, 1].mean()),
         note=note,
     )

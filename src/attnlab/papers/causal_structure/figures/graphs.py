@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import parent_attention
 from attnlab.plots import style
@@ -19,6 +19,8 @@ from attnlab.simulation import simulate
 
 from .. import runs
 from ..task import ROOT, Forest
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +35,6 @@ class Recipe(ExperimentRecipe):
     batch: int
     reduced_steps: int
     full_steps: int
-
-
-def published() -> np.ndarray:
-    """Return the published attention to the parent, one number for each graph."""
-    text = files(__package__.rpartition(".")[0]).joinpath("published/graphs.csv")
-    return 1 - np.loadtxt(text.open(), delimiter=",", skiprows=2)[:, 1]
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -61,11 +57,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         for mine, weights, above in zip(row, maps, runs.parents(run), strict=True):
             mine[above != ROOT] = parent_attention(weights, above)
         recovery.append(runs.measured(run, result)["recovery"].isel(step=-1).values)
+    rows = published(__file__, "graphs")
     return xr.Dataset(
         {
             "attention": (("model", "graph", "position"), values),
             "recovery": (("model", "graph"), recovery),
-            "published": ("published_graph", published()),
+            "published": ("published_graph", [1 - row["missing"] for row in rows]),
         },
         {"model": list(models)},
     )
@@ -73,27 +70,22 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge recovery by model; the mean attention of each graph stands beside the published."""
-    numbers: dict[str, float] = {}
-    told = []
-    for name in found["model"].values:
-        of = found.sel(model=name)
-        attention = runs.estimate(of["attention"].mean("position").values)
-        recovery = runs.estimate(of["recovery"].values)
-        numbers |= attention.numbers(f"{name}_attention") | recovery.numbers(f"{name}_recovery")
-        told.append(f"{name}: attention {attention}, recovery {recovery}")
-    paper = found["published"].values
-    headline = "; ".join(told)
-    return Judgement(
-        Standing.of(
-            numbers["full_recovery"] == 1 and numbers["reduced_recovery"] == 1,
-            numbers["reduced_recovery"] == 1,
+    attention = found["attention"].mean("position")
+    means = {
+        f"{name}_{what}": mean(of.sel(model=name).values)
+        for name in found["model"].values
+        for what, of in (("attention", attention), ("recovery", found["recovery"]))
+    }
+    reduced, full = (means[f"{name}_recovery"].value == 1 for name in ("reduced", "full"))
+    return TEXTS.judgement(
+        Standing.of(full and reduced, reduced),
+        means,
+        told="; ".join(
+            f"{name}: attention {means[f'{name}_attention']}, recovery {means[f'{name}_recovery']}"
+            for name in found["model"].values
         ),
-        f"{headline}; published (full): {paper.mean():.3f}, sd {paper.std(ddof=1):.3f}.",
-        f"{headline}. The published full model has {paper.mean():.3f} of attention at the parent "
-        f"(sd {paper.std(ddof=1):.3f} over 20 graphs), after 2^14 steps of batch 1,024.",
-        "Attention to the parent against the position for both models, and its mean for each graph "
-        "in order, beside the published values.",
-        numbers,
+        paper_mean=float(found["published"].mean()),
+        paper_sd=float(found["published"].std(ddof=1)),
     )
 
 
@@ -122,13 +114,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="graphs",
-    kind="figure",
-    title="Random graphs: most edges are found, and the full model is slow",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Causal structure, released code",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

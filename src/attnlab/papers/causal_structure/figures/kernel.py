@@ -9,11 +9,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
+
+TEXTS = Texts.beside(__file__)
 
 SHOWN = ("self", "parent", "grandparent")
 
@@ -76,35 +79,23 @@ def judge(found: xr.Dataset) -> Judgement:
     low = np.tril_indices(T - 1)
     measured, leading = (found[name].values[low] for name in ("gradient", "leading"))
     rows = found["gradient"].values[1 : T - 1]
-    hits = np.mean([row[: i + 2].argmax() == i for i, row in enumerate(rows)])
-    means = {
-        str(name): float(found["g"].sel(kinship=name).mean()) for name in found["kinship"].values
-    }
+    hits = float(np.mean([row[: i + 2].argmax() == i for i, row in enumerate(rows)]))
+    parent, grandparent = (
+        float(found["g"].sel(kinship=name).mean()) for name in ("parent", "grandparent")
+    )
     own = float(found["information"].sel(kinship="grandparent").mean())
     gap = found["sticky"].sel(shown="self") - found["sticky"].sel(shown="parent")
-    boundary = float(np.interp(0, gap.values, found["share"].values))
-    numbers = {
-        "rows": float(hits),
-        "correlation": float(np.corrcoef(measured, leading)[0, 1]),
-        "slope": float(measured @ leading / (leading @ leading)),
-        "parent": means["parent"],
-        "grandparent": means["grandparent"],
-        "grandparent_information": own,
-        "boundary": boundary,
-    }
-    headline = (
-        f"The parent has the largest entry in {hits:.0%} of the rows; a grandparent has "
-        f"{means['grandparent']:.2f}, though its mutual information is {own:.2f}."
-    )
-    return Judgement(
-        Standing.of(hits == 1 and abs(means["grandparent"]) > own / 2, hits == 1),
-        headline,
-        f"{headline} The gradient and its leading term correlate by {numbers['correlation']:.3f}. "
-        f"Where {boundary:.2f} of a transition matrix or more is the identity, a position's own "
-        "entry passes its parent's.",
-        "Two square maps that look alike, bright just below the diagonal; g by kinship, high for "
-        "the parent alone; and E g against the share of the identity, where self overtakes parent.",
-        numbers,
+    return TEXTS.judgement(
+        Standing.of(hits == 1 and abs(grandparent) > own / 2, hits == 1),
+        {
+            "rows": hits,
+            "correlation": float(np.corrcoef(measured, leading)[0, 1]),
+            "slope": float(measured @ leading / (leading @ leading)),
+            "parent": parent,
+            "grandparent": grandparent,
+            "grandparent_information": own,
+            "boundary": float(np.interp(0, gap.values, found["share"].values)),
+        },
     )
 
 
@@ -144,13 +135,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="kernel",
-    kind="figure",
-    title="What the first gradient measures",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="ours, on Causal structure as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

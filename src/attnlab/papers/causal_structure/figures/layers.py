@@ -10,13 +10,17 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments.drawing import draw_seeds
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
 from ..task import Forest, Graph
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,32 +60,20 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge recovery, the excess over the count predictor, and the mass at the parent."""
     end = found.isel(step=-1)
-    excess, start = runs.estimate(end["excess"].values), float(found["excess"].isel(step=0).mean())
-    attention, recovery = (
-        runs.estimate(end[name].values) for name in ("parent_attention", "recovery")
-    )
-    gap = runs.estimate((end["released"] - end["counts"]).values)
+    excess, start = mean(end["excess"].values), float(found["excess"].isel(step=0).mean())
+    recovery = float(end["recovery"].mean())
     whole = (found["recovery"] == 1).all("seed").values
-    numbers = {
-        **excess.numbers("excess"),
-        "excess_start": start,
-        **attention.numbers("parent_attention"),
-        "recovery": recovery.value,
-        "recovered_at": float(found["step"][whole.argmax()]) if whole.any() else float(end["step"]),
-        **gap.numbers("released_gap"),
-    }
     near = excess.value < start / 10
-    headline = (
-        f"The loss ends {excess} above the count predictor ({start:.3f} at the start); recovery is "
-        f"{recovery.value:.3g}, with {attention} of attention at the parent."
-    )
-    return Judgement(
-        Standing.of(near and excess.below(1e-3), near and recovery.value == 1),
-        headline,
-        f"{headline} The line that released code draws lies {gap} above that of the right counts.",
-        "The first layer's matrix, bright entries just below the diagonal of positions, and of "
-        "tokens too; two diagonal blocks; loss falling towards two lines; recovery before mass.",
-        numbers,
+    return TEXTS.judgement(
+        Standing.of(near and excess.below(1e-3), near and recovery == 1),
+        {
+            "excess": excess,
+            "excess_start": start,
+            "parent_attention": mean(end["parent_attention"].values),
+            "recovery": recovery,
+            "recovered_at": float(found["step"][whole.argmax() if whole.any() else -1]),
+            "released_gap": mean((end["released"] - end["counts"]).values),
+        },
     )
 
 
@@ -101,37 +93,22 @@ def draw(found: xr.Dataset) -> Figure:
         wide[1].set(xlabel="token read by layer 1", ylabel="test token")
         wide[2].set(xlabel="output", ylabel="token read by layer 2")
         step = found["step"]
-        for seed in range(found.sizes["seed"]):
-            one = found.isel(seed=seed)
-            curves[0].plot(step, one["loss"] - one["counts"], color=style.DISTINCT, linewidth=0.8)
-            curves[1].plot(step, one["recovery"], color=style.OUTLINE, linewidth=0.8)
-            curves[1].plot(step, one["parent_attention"], color=style.DISTINCT, linewidth=0.8)
+        for ax, values, colour, label in (
+            (curves[0], found["loss"] - found["counts"], style.DISTINCT, None),
+            (curves[1], found["recovery"], style.OUTLINE, "recovery"),
+            (curves[1], found["parent_attention"], style.DISTINCT, "attention to the parent"),
+        ):
+            draw_seeds(ax, step, values, color=colour, label=label, linewidth=0.8)
         gap = float((found["released"] - found["counts"]).mean())
         curves[0].axhline(0, color=style.OUTLINE, linewidth=0.8)
         curves[0].axhline(gap, color=style.ACCENT, linestyle=":", label="released count line")
         curves[0].legend()
         curves[0].set(xlabel="step", ylabel="loss - count predictor's")
         curves[1].set(xlabel="step", ylim=(0, 1.05))
-        curves[1].annotate("recovery", (0.98, 0.9), xycoords="axes fraction", ha="right")
-        curves[1].annotate(
-            "attention to the parent",
-            (0.98, 0.2),
-            xycoords="axes fraction",
-            ha="right",
-            color=style.DISTINCT,
-        )
+        curves[1].legend(loc="center right")
         titles = ["$A_1$", "$A_2$, tokens", "$W$, tokens", "loss", "recovery before mass"]
         style.panel_titles([*wide, *curves], titles)
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="layers",
-    kind="figure",
-    title="Both layers of the full model, from zero",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Causal structure, released code",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

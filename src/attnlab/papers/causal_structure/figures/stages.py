@@ -10,7 +10,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments.drawing import draw_seeds
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import parent_attention
 from attnlab.plots import style
@@ -19,6 +21,8 @@ from attnlab.theory import predict
 
 from .. import runs
 from ..task import ROOT, Forest, Graph
+
+TEXTS = Texts.beside(__file__)
 
 LEVELS = ("causal-kernel", "causal-gradient")
 
@@ -74,37 +78,25 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge recovery, what is left, and the entropy of root rows at the end."""
     end = found.isel(step=-1)
-    recovered = runs.estimate(end["recovery"].values)
-    early = float(found["recovery"].isel(step=1).mean())
-    left = runs.estimate(end["missing"].values)
     roots = end["root_entropy"].values
-    uniform = runs.estimate(roots[np.isfinite(roots)])
+    uniform, recovery = mean(roots[np.isfinite(roots)]), float(end["recovery"].mean())
     first = found["missing"].isel(graph=0, seed=0)
-    numbers = {
-        "recovery_after_a_step": early,
-        "recovery": recovered.value,
-        **left.numbers("left"),
-        **uniform.numbers("root_entropy"),
-        **{
-            f"error_{name}": float(abs(found["predicted"].sel(level=name) - first).max())
-            for name in found["level"].values
-        },
-        "error_nothing_moves": float(abs(first - first.isel(step=0)).max()),
+    errors = {
+        f"error_{name}": float(abs(found["predicted"].sel(level=name) - first).max())
+        for name in found["level"].values
     }
-    found_all = recovered.value == 1
-    headline = (
-        f"After {int(end['step'])} steps {left} of attention is missing at the parent, recovery is "
-        f"{recovered.value:.3g}, and root rows keep {uniform} of their entropy."
-    )
-    return Judgement(
-        Standing.of(found_all and uniform.value > 0.9, found_all),
-        headline,
-        f"{headline} Recovery is {early:.3g} after one step. The exact gradient on other sequences "
-        f"is off by {numbers['error_causal-gradient']:.3f} at most, nothing fitted; if nothing "
-        f"moved it would be {numbers['error_nothing_moves']:.2f}.",
-        "What the parent does not get falls as a power of the step for three graphs; entropy of "
-        "root rows falls slowly; and a graph beside softmax(A1), with the same bright entries.",
-        numbers,
+    return TEXTS.judgement(
+        Standing.of(recovery == 1 and uniform.value > 0.9, recovery == 1),
+        {
+            "recovery_after_a_step": float(found["recovery"].isel(step=1).mean()),
+            "recovery": recovery,
+            "left": mean(end["missing"].values),
+            "root_entropy": uniform,
+            **errors,
+            "error_nothing_moves": float(abs(first - first.isel(step=0)).max()),
+        },
+        steps=int(end["step"]),
+        exact=errors["error_causal-gradient"],
     )
 
 
@@ -115,11 +107,10 @@ def draw(found: xr.Dataset) -> Figure:
         step = found["step"][1:]
         colours = style.ordered(found.sizes["graph"])
         for name, colour in zip(found["graph"].values, colours, strict=True):
-            for seed in range(found.sizes["seed"]):
-                one = found.sel(graph=name).isel(seed=seed, step=slice(1, None))
-                label = str(name) if not seed else None
-                axes[0, 0].plot(step, one["missing"], color=colour, linewidth=0.8, label=label)
-                axes[0, 1].plot(step, one["root_entropy"], color=colour, linewidth=0.8)
+            one = found.sel(graph=name).isel(step=slice(1, None))
+            look = {"color": colour, "linewidth": 0.8, "label": str(name)}
+            draw_seeds(axes[0, 0], step, one["missing"], **look)
+            draw_seeds(axes[0, 1], step, one["root_entropy"], **look)
         for level, marker in zip(found["level"].values, ("x", "o"), strict=True):
             axes[0, 0].plot(
                 step,
@@ -146,13 +137,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="stages",
-    kind="figure",
-    title="The first layer finds the tree in a step, and settles on it as a power of time",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Causal structure, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

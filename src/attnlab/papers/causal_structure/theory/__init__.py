@@ -24,60 +24,6 @@ eps
     Added to the outputs f within the logarithm.
 """
 
-from .gradient import (
-    Sample,
-    count_predictor,
-    cross_entropy,
-    descend,
-    first_gradient,
-    ideal_outputs,
-    outputs,
-    sample_sequences,
-    second_weights,
-    softmax_gradient,
-    softmax_rows,
-)
-from .kernel import (
-    KINSHIPS,
-    ROOT,
-    chi_squared,
-    chi_squared_from_spectrum,
-    distances,
-    even_weights,
-    expected_kernel,
-    joint_law,
-    kernel,
-    kinship_kernel,
-    leading_gradient,
-    sample_chains,
-    stationary,
-    through_softmax,
-)
+import lazy_loader
 
-__all__ = [
-    "KINSHIPS",
-    "ROOT",
-    "Sample",
-    "chi_squared",
-    "chi_squared_from_spectrum",
-    "count_predictor",
-    "cross_entropy",
-    "descend",
-    "distances",
-    "even_weights",
-    "expected_kernel",
-    "first_gradient",
-    "ideal_outputs",
-    "joint_law",
-    "kernel",
-    "kinship_kernel",
-    "leading_gradient",
-    "outputs",
-    "sample_chains",
-    "sample_sequences",
-    "second_weights",
-    "softmax_gradient",
-    "softmax_rows",
-    "stationary",
-    "through_softmax",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .kernel import ROOT, Floats, sample_chains, stationary, through_softmax
+from attnlab.formulas.chains import stationary
+
+from .kernel import ROOT, Floats, sample_chains, through_softmax
 
 Ints = NDArray[np.int64]
 

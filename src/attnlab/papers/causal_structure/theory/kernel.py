@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.formulas.chains import stationary
+
 Floats = NDArray[np.float64]
 KINSHIPS: dict[str, tuple[int, int]] = {  # edges from the common ancestor to j, and to i
     "parent": (0, 1),
@@ -32,24 +34,6 @@ def sample_chains(
     """
     rows = np.random.default_rng(seed).dirichlet(np.full(symbols, alpha), (count, symbols))
     return stickiness * np.eye(symbols) + (1.0 - stickiness) * rows
-
-
-def stationary(pi: ArrayLike) -> Floats:
-    """Return the stationary law mu of transition matrices (..., S, S).
-
-    State by state is taken out of the chain (Grassmann, Taksar and Heyman), without a subtraction,
-    so that every entry is right to rounding however small it is: g divides by mu, and rows from a
-    sparse prior have symbols that almost never occur.
-    """
-    left = np.array(pi, dtype=np.float64)
-    S = left.shape[-1]
-    for n in range(S - 1, 0, -1):
-        left[..., :n, n] /= left[..., n, :n].sum(-1, keepdims=True)
-        left[..., :n, :n] += left[..., :n, n, None] * left[..., n, None, :n]
-    mu = np.ones(left.shape[:-1])
-    for n in range(1, S):
-        mu[..., n] = (mu[..., :n] * left[..., :n, n]).sum(-1)
-    return mu / mu.sum(-1, keepdims=True)
 
 
 def joint_law(pi: ArrayLike, down: int, across: int) -> Floats:

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_MOST, EQUAL, LEADING
 
 from .. import theory
 from ..model import LinearAttention
 from ..runs import Results, flow, geometric, half_times, starts_of
 from ..task import InContextRegression
-from .population import PUBLISHED, REGRESSION, of_size
+from .population import PUBLISHED, REGRESSION, TESTS, of_size
 
 TINY = 1e-6 * np.sqrt(31)  # the published start, in our units
 WHITE = InContextRegression((0.25,) * 4)
@@ -71,12 +72,6 @@ def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
     return (times[:, 2] - times[:, 0]) / times[:, 0]
 
 
-def with_error(values: NDArray[np.float64], digits: str = ".3g") -> str:
-    """Return the mean with its standard error."""
-    values = np.asarray(values)
-    return f"{values.mean():{digits}} ± {values.std(ddof=1) / np.sqrt(values.size):.1g}"
-
-
 @claim(
     "icl-two-fixed-points",
     sources="Linear ICL, merged key and query",
@@ -84,8 +79,8 @@ def with_error(values: NDArray[np.float64], digits: str = ".3g") -> str:
     tolerance=1e-5,
     runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
     code=("drive", "merged_velocity", "optimum"),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
+    test=TESTS
+    + "test_theory.py::test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
     number="the drive at the second is {:.0e}",
     training_number="40 of 40 starts of std 0.5 end at the second, to {:.0e}",
 )
@@ -101,7 +96,7 @@ def two_fixed_points(found: Results) -> Measurement:
     off = np.abs(found["flow"]["matrix"].isel(time=-1).values - best).max()
     return Measurement(
         Check("drive at the inverse of Gamma", 0.0, still, relative=False, tolerance=1e-12),
-        Check("distance of A from it at the end", 0.0, off, relative=False, training=True),
+        Trained("distance of A from it at the end", 0.0, off, relative=False),
         number=max(still, 1e-17),
         training_number=off,
     )
@@ -114,8 +109,7 @@ def two_fixed_points(found: Results) -> Measurement:
     runs={"flow": random_start},
     in_parts=True,
     code=("drop_times", "growing_start", "tail_rate"),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_the_tail_after_the_drop_is_long_unless_the_spectrum_is_even",
+    test=TESTS + "test_the_tail_after_the_drop_is_long_unless_the_spectrum_is_even",
     figure="spectra",
     number="(t99 - t50)/t50 is 1 where lambda_d ~ d^-{:.2f} (D = 4)",
     training_number="white inputs: (t99 - t50)/t50 = {:.2f}",
@@ -143,16 +137,16 @@ def one_drop(found: Results) -> Measurement:
 
     edge = np.array([scipy.optimize.brentq(over, 0.1, 2.0, (norm,), xtol=1e-3) for norm in norms])
     checks = [Check(name, 1.0, of) for name, of in said.items()]
-    checks += [Check(name, 1.0, of, training=True) for name, of in trained.items()]
+    checks += [Trained(name, 1.0, of) for name, of in trained.items()]
     return Measurement(
         *checks,
         number=edge.mean(),
         training_number=trained["white"].mean(),
         note="tail over wait, of one head along Lambda^2: "
-        + "; ".join(f"{name} {with_error(of)}" for name, of in said.items())
+        + "; ".join(f"{name} {mean(of)}" for name, of in said.items())
         + "; of the flow: "
-        + "; ".join(f"{name} {with_error(of)}" for name, of in trained.items())
-        + f"; it is 1 at lambda_d ~ d^-a with a = {with_error(edge)}",
+        + "; ".join(f"{name} {mean(of)}" for name, of in trained.items())
+        + f"; it is 1 at lambda_d ~ d^-a with a = {mean(edge)}",
     )
 
 
@@ -163,7 +157,7 @@ def one_drop(found: Results) -> Measurement:
     tolerance=0.15,
     runs={"descent": partial(of_size, 5000), "flow": random_start},
     code=("escape_rate", "escape_time", "growing_start", "drop_times"),
-    test="tests/papers/linear_icl/test_theory.py::test_the_printed_time_depends_on_the_layer",
+    test=TESTS + "test_the_printed_time_depends_on_the_layer",
     figure="drop",
     number="by the norm of the value layer: {:.0f} steps",
     training_number="half of the drop at {:.0f} steps",
@@ -192,18 +186,11 @@ def escape_time(found: Results) -> Measurement:
     ] / per_step
     return Measurement(
         Check("growth rate", theory.escape_rate(REGRESSION), rates, tolerance=0.03),
-        Check("by the value layer", layers["value"], halves.values, training=True),
-        Check(
-            "ours: by the growing part",
-            ours,
-            halves.values,
-            tolerance=0.06,
-            form="corrected",
-            training=True,
-        ),
+        Trained("by the value layer", layers["value"], halves.values),
+        Trained("ours: by the growing part", ours, halves.values, tolerance=0.06, form="corrected"),
         number=layers["value"],
         training_number=float(halves.mean()),
-        note=f"half of the drop at {with_error(halves.values, '.0f')} steps "
+        note=f"half of the drop at {mean(halves.values):.0f} steps "
         f"({listed(halves.values, '.0f')}); by the norm of the value layer "
         f"{layers['value']:.0f}, of the layer of U {layers['key_query']:.0f}; by the growing part "
         f"of each start {listed(ours, '.0f')}",
@@ -217,7 +204,7 @@ def escape_time(found: Results) -> Measurement:
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
     code=("white_curve",),
-    test="tests/papers/linear_icl/test_theory.py::test_white_inputs_follow_a_logistic_curve",
+    test=TESTS + "test_white_inputs_follow_a_logistic_curve",
     training_number="from random starts gamma a is off by {:.0e} at most",
 )
 def white_curve(found: Results) -> Measurement:
@@ -239,8 +226,6 @@ def white_curve(found: Results) -> Measurement:
     off = np.abs(diagonal - np.array(curves)[..., None]).max()
     return Measurement(
         Check("A", a[:, None, None] * np.eye(4), run["matrix"].values, relative=False),
-        Check(
-            "gamma a from random starts", 0.0, off, relative=False, tolerance=1e-3, training=True
-        ),
+        Trained("gamma a from random starts", 0.0, off, relative=False, tolerance=1e-3),
         training_number=off,
     )

@@ -7,13 +7,14 @@ from functools import partial
 import numpy as np
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import BELOW
 
 from ..runs import Results, descent
 from ..task import InContextRegression
-from .merged import with_error
+from .population import TESTS
 
 PARTS = (0.2, 0.4, 0.6, 0.8)
 SEEDS, STEPS = 3, 5001
@@ -32,8 +33,7 @@ def mixed(fresh: float) -> Simulation:
     relation=BELOW,
     runs={f"{p:g}": partial(mixed, p) for p in (0.0, *PARTS, 1.0)},
     code=("first_gradient",),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_in_weight_learning_leads_up_to_four_fifths_of_fresh_tasks",
+    test=TESTS + "test_in_weight_learning_leads_up_to_four_fifths_of_fresh_tasks",
     figure="mixture",
     training_number="at p = 0.4 the in-weight loss falls to {:.2f}, and comes back",
 )
@@ -59,20 +59,19 @@ def in_weight_first(found: Results) -> Measurement:
         when = {kind: np.argmax(of < LEARNED, axis=1) for kind, of in own.items()}
         gap = np.abs(own["in_weight"][:, -1] - own["in_weight"][:, 0])
         checks += [
-            Check(f"p = {p:g}: least in-weight loss", LEARNED, least[f"{p:g}"], training=True),
-            Check(f"p = {p:g}: first", when["in_context"], when["in_weight"], training=True),
-            Check(f"p = {p:g}: gap of its end from its start", 0.2, gap, training=True),
+            Trained(f"p = {p:g}: least in-weight loss", LEARNED, least[f"{p:g}"]),
+            Trained(f"p = {p:g}: first", when["in_context"], when["in_weight"]),
+            Trained(f"p = {p:g}: gap of its end from its start", 0.2, gap),
         ]
     checks += [
-        Check("p = 0: in-weight loss at the end", LEARNED, ends["0"], training=True),
-        Check("p = 1: least in-weight loss, below the start", 0.2, 1 - least["1"], training=True),
+        Trained("p = 0: in-weight loss at the end", LEARNED, ends["0"]),
+        Trained("p = 1: least in-weight loss, below the start", 0.2, 1 - least["1"]),
     ]
     return Measurement(
         *checks,
         training_number=least["0.4"].mean(),
         note="in-weight loss, least and at the end: "
         + "; ".join(
-            f"p = {name}: {with_error(least[name], '.2f')}, {with_error(ends[name], '.2f')}"
-            for name in found
+            f"p = {name}: {mean(least[name]):.2f}, {mean(ends[name]):.2f}" for name in found
         ),
     )

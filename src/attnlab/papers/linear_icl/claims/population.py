@@ -16,7 +16,7 @@ from attnlab.experiments.estimate import mean
 from attnlab.simulation import Optimizer, Population, Record, Simulation, Steps
 from attnlab.simulation.learner import TaskLearner
 from attnlab.tasks import Batch
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import theory
@@ -24,6 +24,8 @@ from ..model import LABEL_BLOCKS, CubicPerceptron, LinearAttention
 from ..runs import Results, descent, flow, half_times, of_clock
 from ..task import InContextRegression
 
+TESTS = "tests/papers/linear_icl/test_theory.py::"
+MODEL_TESTS = "tests/papers/linear_icl/test_model.py::"
 PUBLISHED = InContextRegression()
 REGRESSION = theory.Regression(PUBLISHED.spectrum, PUBLISHED.examples)
 SIZES = (1250, 5000, 20000)  # sequences in the training set; 5000 as published
@@ -82,8 +84,7 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
     reading="ours",
     runs={},
     code=("population_loss", "drive"),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_the_population_loss_is_the_exact_expectation",
+    test=TESTS + "test_the_population_loss_is_the_exact_expectation",
     training_number="drawn sequences are off by {:.1f} standard errors at most",
 )
 def population_loss(found: object) -> Measurement:
@@ -106,7 +107,7 @@ def population_loss(found: object) -> Measurement:
         apart.append(abs(losses.mean() - theory.population_loss(REGRESSION, of)) / error)
     return Measurement(
         Check("loss by quadrature", theory.population_loss(small, A), summed),
-        Check("standard errors", 4.0, apart, AT_MOST, tolerance=0.0, training=True),
+        Trained("standard errors", 4.0, apart, AT_MOST, tolerance=0.0),
         training_number=max(apart),
     )
 
@@ -121,8 +122,8 @@ def population_loss(found: object) -> Measurement:
         "descent": partial(of_size, 5000),
     },
     code=("optimum", "merged_flow"),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
+    test=TESTS
+    + "test_theory.py::test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
     number="the flow ends there to {:.0e}",
     training_number="at P = 5000 the diagonal is off by {:.3f} at most",
 )
@@ -143,8 +144,8 @@ def optimum(found: Results) -> Measurement:
     exact = np.abs((ends["flow"] - A) / scale).max()
     return Measurement(
         Check("flow: A, over its end", 0.0, exact, relative=False, tolerance=1e-6),
-        Check("descent: diagonal", 0.0, on, relative=False, training=True),
-        Check("descent: off the diagonal", 0.0, np.abs(gap), relative=False, training=True),
+        Trained("descent: diagonal", 0.0, on, relative=False),
+        Trained("descent: off the diagonal", 0.0, np.abs(gap), relative=False),
         number=exact,
         training_number=on.max(),
         note=f"P = 5000: entries off the diagonal are up to {off.max():.2f}, where those on it are "
@@ -159,8 +160,7 @@ def optimum(found: Results) -> Measurement:
     tolerance=1e-12,
     runs={f"{P}": partial(of_size, P) for P in SIZES},
     code=("merged_flow",),
-    test="tests/papers/linear_icl/test_model.py::"
-    "test_in_the_population_the_blocks_of_labels_feel_nothing",
+    test=MODEL_TESTS + "test_in_the_population_the_blocks_of_labels_feel_nothing",
     number="nothing pulls on them in the population: below {:.0e}",
     training_number="they leak by {:.3f} at P = 5000, in proportion to 1/sqrt(P)",
 )
@@ -184,8 +184,8 @@ def zero_blocks(found: Results) -> Measurement:
     exponent = slope(SIZES, [float(of.mean()) for of in leaks.values()])
     return Measurement(
         Check("pull in the population", 0.0, pulls, EQUAL, relative=False),
-        Check("leak, P = 5000", 0.0, leaks[5000].values, relative=False, training=True),
-        Check(
+        Trained("leak, P = 5000", 0.0, leaks[5000].values, relative=False),
+        Trained(
             "exponent of the leak in P",
             -0.5,
             exponent,
@@ -193,7 +193,6 @@ def zero_blocks(found: Results) -> Measurement:
             relative=False,
             tolerance=0.15,
             form="corrected",
-            training=True,
         ),
         number=pulls,
         training_number=float(leaks[5000].mean()),
@@ -216,8 +215,7 @@ def zero_blocks(found: Results) -> Measurement:
         **{f"{P} held": partial(of_size, P, blocks=False) for P in SIZES[1:]},
     },
     code=("merged_flow",),
-    test="tests/papers/linear_icl/test_model.py::"
-    "test_attention_with_its_blocks_held_is_the_perceptron",
+    test=MODEL_TESTS + "test_attention_with_its_blocks_held_is_the_perceptron",
     number="one curve to {:.0e} with the label blocks held at 0 (300 steps of Adam)",
     training_number="with the blocks free, at P = 5000, losses differ by up to {:.3f}",
 )
@@ -237,15 +235,14 @@ def mlp_same(found: Results) -> Measurement:
     halves = [half_times(found[name]) for name in ("5000", "5000 held")]
     return Measurement(
         Check("loss", found["network"]["loss"].values, found["attention"]["loss"].values),
-        Check("blocks free: loss", 0.0, few.values, relative=False, training=True),
-        Check(
+        Trained("blocks free: loss", 0.0, few.values, relative=False),
+        Trained(
             "of four times as many sequences",
             float(few.mean()),
             float(many.mean()),
             BELOW,
             tolerance=0.0,
             form="corrected",
-            training=True,
         ),
         number=max(same, 1e-16),
         training_number=float(few.max()),

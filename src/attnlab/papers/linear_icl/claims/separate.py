@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
 
@@ -21,8 +22,7 @@ from ..measures import dwell, first_crossing, purity
 from ..model import LinearAttention
 from ..runs import Results, flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
-from .merged import with_error
-from .population import PUBLISHED, REGRESSION, of_size
+from .population import PUBLISHED, REGRESSION, TESTS, of_size
 
 EIGHT = InContextRegression(tuple((np.arange(8.0, 0.0, -1.0) / 36).tolist()))
 STARTS = 20
@@ -102,8 +102,8 @@ def drawn_times(heads: int) -> NDArray[np.float64]:
     relation=ABOVE,
     runs={"flow": staircases},
     code=("plateau_losses", "plateau_matrix", "fixed_points"),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_plateaus_are_the_published_ones_with_31_examples_and_not_with_32",
+    test=TESTS
+    + "test_theory.py::test_plateaus_are_the_published_ones_with_31_examples_and_not_with_32",
     figure="staircase",
     training_number="log time on a level is {:.0f} times that half way between two, at least",
 )
@@ -120,7 +120,7 @@ def levels(found: Results) -> Measurement:
     on, between = (rests(run, at, CLOSE) for at in (levels[1:-1], passed))
     apart = np.abs(run["loss"].values[..., None] - levels[1:]).min(1)
     return Measurement(
-        Check("log time on levels", 10 * between.mean(0).max(), on.mean(0), training=True),
+        Trained("log time on levels", 10 * between.mean(0).max(), on.mean(0)),
         training_number=on.mean(0).min() / between.mean(0).max(),
         note=f"log time within {CLOSE} of levels 1 to 3: {listed(on.mean(0), '.2f')} (least of 20 "
         f"{listed(on.min(0), '.2f')}); half way between levels: {listed(between.mean(0), '.3f')}; "
@@ -141,7 +141,7 @@ def levels(found: Results) -> Measurement:
         "8: 0.0002": partial(eight, 2e-4, 5e5),
     },
     code=("drop_times",),
-    test="tests/papers/linear_icl/test_theory.py::test_components_are_learned_in_order_and_on_time",
+    test=TESTS + "test_components_are_learned_in_order_and_on_time",
     figure="spectra",
     training_number="4:3:2:1 in {:.0%} of starts of std 0.01; asymptotic in the start",
 )
@@ -154,7 +154,7 @@ def order(found: Results) -> Measurement:
     """
     kept = {name: in_order(of) for name, of in found.items()}
     return Measurement(
-        *(Check(name, 1.0, float(of.mean()), training=True) for name, of in kept.items()),
+        *(Trained(name, 1.0, float(of.mean())) for name, of in kept.items()),
         training_number=float(kept["0.01"].mean()),
         note="in order: "
         + "; ".join(f"{of.sum()} of {of.size} at std {name}" for name, of in kept.items())
@@ -169,7 +169,7 @@ def order(found: Results) -> Measurement:
     tolerance=1e-7,
     runs={"aligned": one_head, "random": staircases},
     code=("head_curve", "head_time"),
-    test="tests/papers/linear_icl/test_theory.py::test_an_aligned_head_follows_the_scalar_equation",
+    test=TESTS + "test_an_aligned_head_follows_the_scalar_equation",
     figure="staircase",
     number="to {:.0e} of v, which the solvers take",
     training_number="heads from random starts end with purity {:.4f} (median)",
@@ -189,7 +189,7 @@ def scalar(found: Results) -> Measurement:
     return Measurement(
         Check("v", v, run[0][:, 0]),
         Check("|k|", v, run[1][:, 0, 0, 1]),
-        Check("purity", 0.8, pure, ABOVE, tolerance=0.0, training=True),
+        Trained("purity", 0.8, pure, ABOVE, tolerance=0.0),
         number=gap,
         training_number=np.median(pure),
         note=f"purity from std 0.01: median {np.median(pure):.5f}, least {pure.min():.2f}",
@@ -204,7 +204,7 @@ def scalar(found: Results) -> Measurement:
     in_parts=True,
     runs={"flow": staircases},
     code=("head_time", "staircase_times"),
-    test="tests/papers/linear_icl/test_theory.py::test_mean_times_are_those_measured",
+    test=TESTS + "test_mean_times_are_those_measured",
     number="predicted: with 5 heads the fourth takes {:.2f} times what lambda^-2 says",
     training_number="mean time of the fourth component: {:.0f}",
 )
@@ -231,12 +231,11 @@ def duration(found: Results) -> Measurement:
     spread = times.std(0, ddof=1)
     noise = spread / times.mean(0) / np.sqrt(len(times))
     checks += [
-        Check(
+        Trained(
             f"component {d + 1}, flow",
             1.0,
             over(times)[d],
             tolerance=0.25 + 2 * np.hypot(noise[0], noise[d]),
-            training=True,
         )
         for d in range(1, law.size)
     ]
@@ -259,7 +258,7 @@ def duration(found: Results) -> Measurement:
     tolerance=1e-6,
     runs={f"{heads}": partial(few, heads) for heads in HEADS},
     code=("plateau_losses",),
-    test="tests/papers/linear_icl/test_theory.py::test_fewer_heads_stop_on_their_plateau",
+    test=TESTS + "test_fewer_heads_stop_on_their_plateau",
     training_number="losses at the end are those levels to {:.0e}",
 )
 def heads(found: Results) -> Measurement:
@@ -270,7 +269,7 @@ def heads(found: Results) -> Measurement:
     levels = theory.plateau_losses(REGRESSION)
     gaps = {H: np.abs(found[f"{H}"]["loss"].isel(time=-1).values - levels[H]) for H in HEADS}
     return Measurement(
-        *(Check(f"H = {H}", 0.0, gap, relative=False, training=True) for H, gap in gaps.items()),
+        *(Trained(f"H = {H}", 0.0, gap, relative=False) for H, gap in gaps.items()),
         training_number=max(gap.max() for gap in gaps.values()),
     )
 
@@ -282,8 +281,8 @@ def heads(found: Results) -> Measurement:
     tolerance=0.0,
     runs={f"{rank}": partial(eight, 0.005, 5e4, rank=rank, seeds=4) for rank in RANKS},
     code=("plateau_losses",),
-    test="tests/papers/linear_icl/test_theory.py::"
-    "test_only_plateaus_that_the_rank_divides_grow_as_the_start_shrinks",
+    test=TESTS
+    + "test_theory.py::test_only_plateaus_that_the_rank_divides_grow_as_the_start_shrinks",
     figure="ranks",
     training_number="where R divides m the loss rests for {:.2f} of log time at least",
 )
@@ -306,7 +305,7 @@ def rank(found: Results) -> Measurement:
         seen = (means[R] > means[RANKS[-1]] + LONG).astype(float)
         for form, where in zip(FORMS, (R % m == 0, m % R == 0), strict=True):
             said = where.astype(float)
-            checks.append(Check(f"R = {R}", said, seen, relative=False, form=form, training=True))
+            checks.append(Trained(f"R = {R}", said, seen, relative=False, form=form))
     lasting = min(means[R][R - 1 :: R].min() for R in RANKS[:-1])
     return Measurement(
         *checks,
@@ -325,7 +324,7 @@ def rank(found: Results) -> Measurement:
     ours=True,
     runs={"flow": staircases},
     code=("blow_up_times", "staircase_times"),
-    test="tests/papers/linear_icl/test_theory.py::test_heads_blow_up_when_their_equation_does",
+    test=TESTS + "test_heads_blow_up_when_their_equation_does",
     training_number="half of it is learned at {:.3f} of the least t* (mean of 20 starts)",
 )
 def first_escape(found: Results) -> Measurement:
@@ -339,12 +338,12 @@ def first_escape(found: Results) -> Measurement:
     least = np.array([theory.blow_up_times(REGRESSION, of).min() for of in starts])
     half = np.array([theory.staircase_times(REGRESSION, of)[0] for of in starts])
     return Measurement(
-        Check("least t*", least, first, training=True),
-        Check("less the rest", half, first, tolerance=5e-3, form="corrected", training=True),
+        Trained("least t*", least, first),
+        Trained("less the rest", half, first, tolerance=5e-3, form="corrected"),
         training_number=(first / least).mean(),
-        note=f"measured over least t*: {with_error(first / least, '.4f')}, sd "
+        note=f"measured over least t*: {mean(first / least):.4f}, sd "
         f"{(first / least).std(ddof=1):.3f}; over that less the rest: "
-        f"{with_error(first / half, '.5f')}",
+        f"{mean(first / half):.5f}",
     )
 
 
@@ -380,7 +379,7 @@ def theories(found: Results) -> Measurement:
             said = predict(run, theory=level)["learned"]
             errors[f"{level}, {name}"] = float(abs(said - learned).mean()) / still
     return Measurement(
-        *(Check(name, 0.0, err, relative=False, training=True) for name, err in errors.items()),
+        *(Trained(name, 0.0, err, relative=False) for name, err in errors.items()),
         training_number=max(errors.values()),
         note="error over that of nothing moves, no number fitted: "
         + "; ".join(f"{name} {err:.2g}" for name, err in errors.items()),

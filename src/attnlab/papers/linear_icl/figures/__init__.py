@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-from importlib import resources
+from dataclasses import dataclass
+from typing import Any
+
+from attnlab.experiments import ExperimentRecipe
+from attnlab.simulation import Simulation
+
+from ..runs import descent
+from ..task import InContextRegression
 
 
-def published(name: str) -> list[dict[str, str]]:
-    """Return the rows of a file of published values, whose first line says where they come from."""
-    text = resources.files("attnlab.papers.linear_icl").joinpath("published", name).read_text()
-    return list(csv.DictReader(text.splitlines()[1:]))
+@dataclass(frozen=True, kw_only=True)
+class DescentRecipe(ExperimentRecipe):
+    """sequences, heads, std, rate, steps: as the released code has them. every: steps from record
+    to record. seeds: training sets and starts."""
+
+    sequences: int
+    heads: int
+    std: float
+    rate: float
+    steps: int
+    every: int
+    seeds: int
+
+    def descent(self, task: InContextRegression, **own: Any) -> Simulation:
+        """Return gradient descent of merged attention by these settings."""
+        names = ("heads", "std", "rate", "steps", "every", "seeds")
+        return descent(task, **{name: getattr(self, name) for name in names}, **own)

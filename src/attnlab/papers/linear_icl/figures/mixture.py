@@ -9,13 +9,18 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import simulate
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.auditing.fit import listed
+from attnlab.experiments import Judgement, Standing, published
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.estimate import count_of
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.papers.linear_icl.figures import published
-from attnlab.papers.linear_icl.runs import descent
-from attnlab.papers.linear_icl.task import InContextRegression
 from attnlab.plots import style
+
+from ..task import InContextRegression
+from . import DescentRecipe
+
+TEXTS = Texts.beside(__file__)
 
 CURVES = {
     "loss": ("training", style.OUTLINE),
@@ -26,19 +31,12 @@ LEARNED = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(ExperimentRecipe):
+class Recipe(DescentRecipe):
     """dimensions: of white inputs. fresh: shares of sequences with a task of their own; the first
-    is the one that was published. sequences, heads, std, rate, steps, every, seeds: as released."""
+    is the one that was published."""
 
     dimensions: int
     fresh: tuple[float, ...]
-    sequences: int
-    heads: int
-    std: float
-    rate: float
-    steps: int
-    every: int
-    seeds: int
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -47,16 +45,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     def one(fresh: float, report: Progress) -> xr.Dataset:
         spectrum = (1 / recipe.dimensions,) * recipe.dimensions
         task = InContextRegression(spectrum, sequences=recipe.sequences, fresh=fresh)
-        run = descent(
-            task,
-            std=recipe.std,
-            rate=recipe.rate,
-            steps=recipe.steps,
-            every=recipe.every,
-            seeds=recipe.seeds,
-            heads=recipe.heads,
-        )
-        return simulate(run, progress=False)[[*CURVES]]
+        return simulate(recipe.descent(task), progress=False)[[*CURVES]]
 
     return over_cells(one, progress, fresh=recipe.fresh)
 
@@ -75,9 +64,9 @@ def draw(curves: xr.Dataset) -> Figure:
                         label=None if seed else label.replace("_", "-"),
                     )
             ax.set(xlabel="step", title=f"{fresh:.0%} fresh tasks", ylim=(0, 1.45))
-        for row in published("mixture.csv"):
+        for row in published(__file__, "mixture"):
             colour = dict(CURVES.values())[row["curve"]]
-            axes[0].plot(float(row["step"]), float(row["loss"]), "x", color=colour, markersize=5)
+            axes[0].plot(row["step"], row["loss"], "x", color=colour, markersize=5)
         axes[0].set_ylabel("loss (x: published)")
         style.legend_above(figure, axes[0])
     return figure
@@ -90,36 +79,20 @@ def judge(curves: xr.Dataset) -> Judgement:
     first = (own < LEARNED).argmax("step") < (other < LEARNED).argmax("step")
     back = abs(last - own.isel(step=0)) < 0.2
     as_said = (least < LEARNED) & first & back
-    main = float(curves["fresh"][0])
-    numbers = {
-        "least_in_weight": float(least.isel(fresh=0).mean()),
-        "last_in_weight": float(last.isel(fresh=0).mean()),
-        "last_in_context": float(other.isel(fresh=0, step=-1).mean()),
-        "most_in_context": float(other.isel(fresh=0).max("step").mean()),
-        "as_said": float(as_said.mean()),
-    }
-    headline = (
-        f"With {main:.0%} fresh tasks the in-weight loss falls to {numbers['least_in_weight']:.2f} "
-        f"and is back at {numbers['last_in_weight']:.2f} at the end, when the in-context loss is "
-        f"{numbers['last_in_context']:.2f}."
+    return TEXTS.judgement(
+        Standing.of(as_said.all(), as_said.any()),
+        {
+            "least_in_weight": float(least.isel(fresh=0).mean()),
+            "last_in_weight": float(last.isel(fresh=0).mean()),
+            "last_in_context": float(other.isel(fresh=0, step=-1).mean()),
+            "most_in_context": float(other.isel(fresh=0).max("step").mean()),
+            "as_said": float(as_said.mean()),
+        },
+        main=float(curves["fresh"][0]),
+        right=count_of(as_said),
+        shares=listed(curves["fresh"].values, "g"),
+        panels=curves.sizes["fresh"],
     )
-    summary = (
-        f"{headline} In-weight learning is first and transient in {int(as_said.sum())} of "
-        f"{as_said.size} runs, at shares of {', '.join(f'{p:g}' for p in curves['fresh'].values)}."
-    )
-    alt = (
-        f"Losses against step in {curves.sizes['fresh']} panels: in-weight falls first and rises "
-        "again, in-context rises slightly and then falls, training falls all the time."
-    )
-    return Judgement(Standing.of(as_said.all(), as_said.any()), headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="mixture",
-    kind="figure",
-    title="In-weight learning comes first, and goes",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

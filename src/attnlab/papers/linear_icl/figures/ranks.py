@@ -10,15 +10,20 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import simulate
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.auditing.fit import listed
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.experiments.cells import over_cells
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.papers.linear_icl import theory
-from attnlab.papers.linear_icl.measures import dwell
-from attnlab.papers.linear_icl.model import LinearAttention
-from attnlab.papers.linear_icl.runs import flow, geometric
-from attnlab.papers.linear_icl.task import InContextRegression
 from attnlab.plots import style
+
+from .. import theory
+from ..measures import dwell
+from ..model import LinearAttention
+from ..runs import flow, geometric
+from ..task import InContextRegression
+
+TEXTS = Texts.beside(__file__)
 
 LONG = 0.2  # of log time on a level, more than at full rank: a plateau
 
@@ -81,41 +86,20 @@ def draw(curves: xr.Dataset) -> Figure:
 def judge(curves: xr.Dataset) -> Judgement:
     """Are plateaus where R divides m, and nowhere else?"""
     rest = curves["rest"].mean("seed").transpose("rank", "learned")
-    full = rest.isel(rank=-1)
     divides = curves["learned"] % curves["rank"] == 0
-    seen = rest > full + LONG
-    some = curves["rank"] != curves["rank"][-1]
-    between = some & (curves["rank"] > 1)
+    seen = rest > rest.isel(rank=-1) + LONG
+    between = (curves["rank"] != curves["rank"][-1]) & (curves["rank"] > 1)
     right = bool((seen == divides).where(between, True).all())
-    where = {
-        int(rank): [int(m) for m in curves["learned"].values[seen.sel(rank=rank).values]]
-        for rank in curves["rank"].values
-    }
-    on, off = rest.where(divides & between), rest.where(~divides & between)
-    numbers = {"rest_where_divides": float(on.min()), "rest_elsewhere": float(off.max())}
-    listed = "; ".join(f"R = {R}: m = {', '.join(map(str, m)) or 'none'}" for R, m in where.items())
-    headline = f"Plateaus longer than at full rank: {listed}."
-    summary = (
-        f"{headline} The print says that m divides R; it is R that divides m. The last gaps are "
-        "small and passed slowly at any rank, so that a plateau is 0.2 of log time more than at "
-        "full rank. At rank 1 all m are levels, but nearly equal eigenvalues leave little time."
-    )
-    alt = (
-        f"A panel for each of {len(where)} ranks: loss against log time of several starts, with "
-        "steps at rank 1, fewer at higher rank and a single drop at full rank."
-    )
-    return Judgement(
-        Standing.CORRECTED if right else Standing.FAILS, headline, summary, alt, numbers
+    where = {R: curves["learned"].values[seen.sel(rank=R).values] for R in curves["rank"].values}
+    return TEXTS.judgement(
+        Standing.CORRECTED if right else Standing.FAILS,
+        {
+            "rest_where_divides": float(rest.where(divides & between).min()),
+            "rest_elsewhere": float(rest.where(~divides & between).max()),
+        },
+        plateaus="; ".join(f"R = {R}: m = {listed(m, 'd') or 'none'}" for R, m in where.items()),
+        ranks=len(where),
     )
 
 
-EXPERIMENT = Experiment(
-    name="ranks",
-    kind="figure",
-    title="Rank and plateaus",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="the paper, Fig. 4",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -10,14 +10,18 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import simulate
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.papers.linear_icl import theory
-from attnlab.papers.linear_icl.measures import first_crossing
-from attnlab.papers.linear_icl.model import LinearAttention
-from attnlab.papers.linear_icl.runs import flow, geometric
-from attnlab.papers.linear_icl.task import InContextRegression
 from attnlab.plots import style
+
+from .. import theory
+from ..measures import first_crossing
+from ..model import LinearAttention
+from ..runs import flow, geometric
+from ..task import InContextRegression
+
+TEXTS = Texts.beside(__file__)
 
 SHARES = (0.5, 0.9, 0.99)
 SURE = 0.95  # of starts
@@ -99,46 +103,29 @@ def judge(found: xr.Dataset) -> Judgement:
     """Find where the tail is as long as the wait, and from which ratio on the order is sure."""
     half, last = (found["drop"].sel(share=share) for share in (0.5, 0.99))
     tail = ((last - half) / half).values
-    edge = float(np.interp(0.0, np.log(tail), found["decay"].values))
     kept = found["ordered"].mean("seed")
     ratios, n = found["ratio"].values, found.sizes["seed"]
     edges = {}
     for std in found["std"].values:
         sure = kept.sel(std=std).values >= SURE
         from_here = [r for i, r in enumerate(ratios) if sure[i:].all()]
-        edges[f"{std:g}"] = from_here[0] if from_here else np.inf
+        edges[std] = from_here[0] if from_here else np.inf
     nearest = kept.isel(ratio=0)
-    numbers = {
-        "one_drop_decay": edge,
-        "tail_white": float(tail[0]),
-        "tail_steepest": float(tail[-1]),
-        "ordered_widest": float(kept.isel(ratio=-1).min()),
-    }
-    listed = ", ".join(f"{ratio:g} at std {std}" for std, ratio in edges.items())
-    headline = (
-        f"The tail of merged attention is as long as its wait at lambda_d ~ d^-{edge:.2f}; the "
-        f"order of two components is kept in {SURE:.0%} of starts from a ratio of {listed} on."
+    return TEXTS.judgement(
+        Standing.PARTLY,
+        {
+            "one_drop_decay": float(np.interp(0.0, np.log(tail), found["decay"].values)),
+            "tail_white": float(tail[0]),
+            "tail_steepest": float(tail[-1]),
+            "ordered_widest": float(kept.isel(ratio=-1).min()),
+        },
+        sure=SURE,
+        edges=", ".join(f"{ratio:g} at std {std:g}" for std, ratio in edges.items()),
+        starts=n,
+        error=float(np.sqrt(nearest * (1 - nearest) / n).max()),
+        nearest=ratios[0],
+        widest=ratios[-1],
     )
-    error = float(np.sqrt(nearest * (1 - nearest) / n).max())
-    summary = (
-        f"{headline} Each share is of {n} starts (standard error at most {error:.2f} at a ratio of "
-        f"{ratios[0]:g}). Smaller starts help: the order is a statement about starts "
-        "that tend to 0."
-    )
-    alt = (
-        "Left: times at which 50, 90 and 99 % of the loss are gone, against the decay of the "
-        "spectrum; they part as it steepens. Right: the share of starts in order rises to 1 with "
-        f"the ratio of eigenvalues, up to {ratios[-1]:g}."
-    )
-    return Judgement(Standing.PARTLY, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="spectra",
-    kind="figure",
-    title="Which spectra drop once, and which in order",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

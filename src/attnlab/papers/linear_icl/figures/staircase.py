@@ -10,14 +10,18 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import predict, simulate
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.papers.linear_icl import theory
-from attnlab.papers.linear_icl.measures import first_crossing
-from attnlab.papers.linear_icl.model import LinearAttention
-from attnlab.papers.linear_icl.runs import flow, geometric, starts_of, weights_of
-from attnlab.papers.linear_icl.task import InContextRegression
 from attnlab.plots import style
+
+from .. import theory
+from ..measures import first_crossing
+from ..model import LinearAttention
+from ..runs import flow, geometric, starts_of, weights_of
+from ..task import InContextRegression
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,40 +103,18 @@ def judge(curves: xr.Dataset) -> Judgement:
     done = np.isfinite(half) & np.isfinite(said)
     ordered = np.all((np.diff(half) > 0) | np.isinf(half[:, 1:]), axis=1)
     ratio = half[done] / said[done]
-    numbers = {
-        "in_order": float(ordered.mean()),
-        "first_over_predicted": float(np.mean(half[:, 0] / said[:, 0])),
-        "median_over_predicted": float(np.median(ratio)),
-        "most_off": float(np.abs(ratio - 1).max()),
-        "mean_first": float(half[:, 0].mean()),
-    }
-    headline = (
-        f"{int(ordered.sum())} of {ordered.size} starts learn the components in order. With "
-        f"nothing fitted the first is learned at {numbers['first_over_predicted']:.4f} of its "
-        f"predicted time, all at {numbers['median_over_predicted']:.3f} (median), the worst is "
-        f"{100 * numbers['most_off']:.2g} % off."
+    return TEXTS.judgement(
+        Standing.of(ordered.all(), ordered.mean() > 0.5),
+        {
+            "in_order": float(ordered.mean()),
+            "first_over_predicted": float(np.mean(half[:, 0] / said[:, 0])),
+            "median_over_predicted": float(np.median(ratio)),
+            "most_off": float(np.abs(ratio - 1).max()),
+            "mean_first": float(half[:, 0].mean()),
+        },
+        ordered=f"{int(ordered.sum())} of {ordered.size}",
+        starts=ordered.size,
     )
-    summary = (
-        f"{headline} Half of the first component is learned at t = {numbers['mean_first']:.0f} on "
-        "average. The prediction takes drops as instantaneous; a head that has nearly escaped "
-        "during one is early or late at the next."
-    )
-    alt = (
-        f"Left: losses of {ordered.size} starts against log time, staircases with flat steps on "
-        "the printed levels, dotted predictions on top. Right: |v| of the heads rises, one after "
-        "another."
-    )
-    standing = Standing.of(ordered.all(), ordered.mean() > 0.5)
-    return Judgement(standing, headline, summary, alt, numbers)
 
 
-EXPERIMENT = Experiment(
-    name="staircase",
-    kind="figure",
-    title="A staircase of principal components",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="the paper, Fig. 3",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

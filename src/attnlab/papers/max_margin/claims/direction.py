@@ -11,7 +11,7 @@ from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL
 
 from .. import theory
@@ -19,6 +19,7 @@ from ..predict import LateTraining, MaxMargin, RegularisationPath
 from ..runs import PUBLISHED, compared, descent, equal_scores, instances, local
 
 Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/max_margin/test_theory.py::"
 DIFFERENCE = 1e-5  # of W, for the slope of the loss
 
 
@@ -37,7 +38,7 @@ def levels() -> Simulation:
     tolerance=1e-8,
     runs={},
     code=("loss_gradient",),
-    test="tests/papers/max_margin/test_theory.py::test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
+    test=TESTS + "test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
     number="error below {:.0e}",
 )
 def mm_gradient(found: Found) -> Measurement:
@@ -72,7 +73,7 @@ def mm_gradient(found: Found) -> Measurement:
     relation=AT_MOST,
     runs={"local": local},
     code=("max_margin", "direction_error", "correlation"),
-    test="tests/papers/max_margin/test_theory.py::test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
+    test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
     figure="local",
     training_number="the correlation after 2,000 steps is {:.4f}",
 )
@@ -94,13 +95,12 @@ def mm_direction(found: Found) -> Measurement:
     correlation = of["correlation"]
     path = ", ".join(f"{mean(correlation.sel(step=t))} at {t}" for t in (100, 500, 1000))
     return Measurement(
-        Check("exponent of the error, mean", theory.BOUND, float(slopes.mean()), training=True),
-        Check(
+        Trained("exponent of the error, mean", theory.BOUND, float(slopes.mean())),
+        Trained(
             "the error at 2,000 against 500 steps",
             error.isel(step=0).values,
             error.isel(step=-1).values,
             BELOW,
-            training=True,
         ),
         training_number=float(correlation.isel(step=-1).mean()),
         note=f"correlation {path} and {mean(correlation.isel(step=-1))} at 2000 (least "
@@ -116,7 +116,7 @@ def mm_direction(found: Found) -> Measurement:
     relation=AT_LEAST,
     runs={"local": local},
     code=("log_attention",),
-    test="tests/papers/max_margin/test_theory.py::test_other_weights_fall_exponentially_with_the_margin",
+    test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
     figure="local",
     training_number="the least of all largest weights is 1 - {:.0e}",
 )
@@ -130,7 +130,7 @@ def mm_saturates(found: Found) -> Measurement:
     most = float(np.exp(others.max()))
     weights = found["local"]["attention"].max("token")
     return Measurement(
-        Check("least weight", 1 - 1e-6, weights.isel(step=-1).values, training=True),
+        Trained("least weight", 1 - 1e-6, weights.isel(step=-1).values),
         training_number=most,
         note="mean weight "
         + ", ".join(f"{float(weights.sel(step=t).mean()):.4f} at {t}" for t in (80, 200, 300)),
@@ -144,7 +144,7 @@ def mm_saturates(found: Found) -> Measurement:
     runs={"levels": levels},
     reading="ours",
     code=("regularisation_path", "late_training", "max_margin"),
-    test="tests/papers/max_margin/test_theory.py::test_the_regularisation_path_has_the_offset_of_late_training",
+    test=TESTS + "test_the_regularisation_path_has_the_offset_of_late_training",
     training_number="attention is off by {:.1%} at most, without a fitted number",
 )
 def mm_levels(found: Found) -> Measurement:
@@ -170,7 +170,7 @@ def mm_levels(found: Found) -> Measurement:
     worst = {name: float(of.max()) for name, of in attention.items()}
     return Measurement(
         *(
-            Check(f"direction's error, path against {name}", of.values, path.values, training=True)
+            Trained(f"direction's error, path against {name}", of.values, path.values)
             for name, of in direction.items()
         ),
         training_number=worst["max-margin-path"],

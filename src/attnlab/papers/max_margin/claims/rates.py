@@ -8,7 +8,7 @@ import xarray as xr
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, LEADING
 
 from .. import theory
@@ -16,6 +16,7 @@ from ..model import CrossAttention
 from ..runs import EQUAL, ETA, compared, descent, equal_scores, factors, late_training, local
 
 Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/max_margin/test_theory.py::"
 RATE = 1.0  # of plain descent
 
 
@@ -38,7 +39,7 @@ def _exponents(error: xr.DataArray) -> xr.DataArray:
     tolerance=0.02,
     runs={"equal": equal_scores},
     code=("late_training",),
-    test="tests/papers/max_margin/test_theory.py::test_other_weights_fall_exponentially_with_the_margin",
+    test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
     training_number="the slope over steps is {:.4f} of the predicted one",
 )
 def mm_sparsify(found: Found) -> Measurement:
@@ -56,7 +57,7 @@ def mm_sparsify(found: Found) -> Measurement:
     said = [-ETA / late.norm for late in late_training(run)]
     logs = [f"{float(others.sel(step=t).mean()):.0f} at {t}" for t in others["step"].values]
     return Measurement(
-        Check("slope over steps", said, slopes.values, training=True),
+        Trained("slope over steps", said, slopes.values),
         training_number=float((slopes / said).mean()),
         note=f"mean log {', '.join(logs)} steps",
     )
@@ -68,7 +69,7 @@ def mm_sparsify(found: Found) -> Measurement:
     relation=AT_MOST,
     runs={"equal": equal_scores},
     code=("late_training", "BOUND"),
-    test="tests/papers/max_margin/test_theory.py::test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
+    test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
     figure="arithmetic",
     training_number="the exponent from 1,000 to 10,000 steps is {:.3f}",
 )
@@ -87,8 +88,8 @@ def mm_rate(found: Found) -> Measurement:
     ratio = last["error"] * last["size"] / said
     pace = float((last["size"] / last["step"]).mean())
     return Measurement(
-        Check("exponent, run by run", theory.BOUND, slopes.values, training=True),
-        Check("|W| over eta t", 1.0, pace / ETA, LEADING, tolerance=0.01, training=True),
+        Trained("exponent, run by run", theory.BOUND, slopes.values),
+        Trained("|W| over eta t", 1.0, pace / ETA, LEADING, tolerance=0.01),
         training_number=float(slopes.mean()),
         note=f"exponent {mean(slopes)}, {float(slopes.min()):.2f} to {float(slopes.max()):.2f}; "
         f"the error at 10,000 steps is {float(last['error'].mean()):.4f}, {mean(ratio)} times what "
@@ -103,7 +104,7 @@ def mm_rate(found: Found) -> Measurement:
     tolerance=0.1,
     runs={"plain": plain},
     code=("late_training",),
-    test="tests/papers/max_margin/test_theory.py::test_plain_descent_grows_as_the_log_of_time",
+    test=TESTS + "test_plain_descent_grows_as_the_log_of_time",
     training_number="from 1,000 to 10,000 steps the projection grows by {:.3f} of |W_mm| ln 10",
 )
 def mm_gd_slow(found: Found) -> Measurement:
@@ -122,8 +123,8 @@ def mm_gd_slow(found: Found) -> Measurement:
     sizes = [f"{float(of['size'].sel(step=t).mean()):.1f} at {t}" for t in (1000, 10_000)]
     slow, quick = (some["error"].sel(step=10_000).values for some in (of, fast))
     return Measurement(
-        Check("growth, mean over runs", 1.0, float(grown.mean()), training=True),
-        Check("error against normalised steps", quick, slow, ABOVE, training=True),
+        Trained("growth, mean over runs", 1.0, float(grown.mean())),
+        Trained("error against normalised steps", quick, slow, ABOVE),
         training_number=float(grown.mean()),
         note=f"error {', '.join(errors)}; |W| {', '.join(sizes)}",
     )
@@ -135,7 +136,7 @@ def mm_gd_slow(found: Found) -> Measurement:
     relation=ABOVE,
     runs={"factors": factors, "local": local},
     code=("factor_gradients",),
-    test="tests/papers/max_margin/test_theory.py::test_the_gradients_of_factors_are_those_of_differences",
+    test=TESTS + "test_the_gradients_of_factors_are_those_of_differences",
     figure="local",
     training_number="mean largest weight after 80 steps: {:.3f}",
 )
@@ -160,8 +161,8 @@ def mm_kq_faster(found: Found) -> Measurement:
         for name, of in weights.items()
     ]
     return Measurement(
-        Check("mean weight at 80 steps", 0.0, gap.values, training=True),
-        Check("|K Q^T|_* over (eta t)^2", 1.0, size.values, LEADING, tolerance=0.25, training=True),
+        Trained("mean weight at 80 steps", 0.0, gap.values),
+        Trained("|K Q^T|_* over (eta t)^2", 1.0, size.values, LEADING, tolerance=0.25),
         training_number=float(early["factors"].mean()),
         note="; ".join(paths),
     )

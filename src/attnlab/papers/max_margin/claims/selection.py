@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean, share
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL
 
 from .. import theory
@@ -34,6 +34,7 @@ from ..runs import (
 from ..task import Scores
 
 Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/max_margin/test_theory.py::"
 LONGER = 16_000  # steps, where 2,000 leave a selection that is not locally optimal
 MANY = 300  # seeds: one run in a hundred is left like that
 FAR = 10.0  # factor of a start that is far out
@@ -58,7 +59,7 @@ def selecting(scores: Scores, scale: float) -> Simulation:
     in_parts=True,
     runs={"many": many},
     code=("locally_optimal", "support"),
-    test="tests/papers/max_margin/test_theory.py::test_a_selection_that_is_not_locally_optimal_is_left",
+    test=TESTS + "test_a_selection_that_is_not_locally_optimal_is_left",
     figure="arithmetic",
     training_number="{:.2%} of the selections at 2,000 steps",
 )
@@ -86,8 +87,8 @@ def mm_local(found: Found) -> Measurement:
     stuck = int((~ends["released"]["local"]).sum()) if left else 0
     correlations = ", ".join(f"{float(of['correlation'].sel(seed=s)[-1]):.3f}" for s in left)
     return Measurement(
-        Check("locally optimal at 2,000 steps", True, of["local"].values, training=True),
-        Check("the others, at 16,000 steps", True, late, training=True),
+        Trained("locally optimal at 2,000 steps", True, of["local"].values),
+        Trained("the others, at 16,000 steps", True, late),
         training_number=float(of["local"].mean()),
         note=f"{share(of['local'])} at 2,000 steps; of the {len(left)} others (correlation with "
         f"their programme {correlations}) {int((~late).sum())} are not at 16,000 in accurate "
@@ -101,7 +102,7 @@ def mm_local(found: Found) -> Measurement:
     relation=BELOW,
     runs={"local": local},
     code=("max_margin",),
-    test="tests/papers/max_margin/test_theory.py::test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
+    test=TESTS + "test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
     figure="dimension",
     training_number="in {:.0%} of the runs all six tokens have the highest score",
 )
@@ -116,7 +117,7 @@ def mm_global_not(found: Found) -> Measurement:
     tokens = mean(of["optimal"].mean("sequence"))
     correlation = mean(best["correlation"].isel(step=-1))
     return Measurement(
-        Check("share of runs, with two errors", 1.0, every.value + 2 * every.error, training=True),
+        Trained("share of runs, with two errors", 1.0, every.value + 2 * every.error),
         training_number=every.value,
         note=f"share of runs {every}, of tokens {tokens}; correlation with the programme of the "
         f"highest scores {correlation}",
@@ -156,7 +157,7 @@ SELECTING = {
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
     code=("stays_selected", "pulled_margin"),
-    test="tests/papers/max_margin/test_theory.py::test_not_every_start_leads_to_the_best_tokens",
+    test=TESTS + "test_not_every_start_leads_to_the_best_tokens",
     training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
 )
 def mm_equal_scores(found: Found) -> Measurement:
@@ -177,12 +178,12 @@ def mm_equal_scores(found: Found) -> Measurement:
     }
     stable = xr.DataArray([float(stays.get(seed, False)) for seed in starts], dims="seed")
     checks = [
-        Check(f"equal scores, start {scale:g}", True, reached["equal", scale].values, training=True)
+        Trained(f"equal scores, start {scale:g}", True, reached["equal", scale].values)
         for scale in (0.0, FAR)
     ]
     return Measurement(
         *checks,
-        Check("runs that a start can keep from the best", 0.0, stable.values, training=True),
+        Trained("runs that a start can keep from the best", 0.0, stable.values),
         training_number=float(reached["random", 0.0].mean()),
         note="; ".join(
             f"{scores} scores, start {scale:g}: {share(of)}"
@@ -203,7 +204,7 @@ def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
     relation=ABOVE,
     runs={f"d={d}": partial(wide, d, 100) for d in WIDTHS},
     code=("locally_optimal",),
-    test="tests/papers/max_margin/test_theory.py::test_feasibility_is_that_of_linear_programming",
+    test=TESTS + "test_feasibility_is_that_of_linear_programming",
     figure="dimension",
     training_number="{:.0%} of the runs at d = 32",
 )
@@ -218,8 +219,8 @@ def mm_overparameterised(found: Found) -> Measurement:
     best = {d: mean(of["global"].astype(float)) for d, of in parts.items()}
     rise = np.diff([best[d].value for d in (2, 4, 8, 32)])
     return Measurement(
-        Check("rise of the share with d", 0.0, rise, training=True),
-        Check("share at d = 32", 0.95, best[32].value, AT_LEAST, training=True),
+        Trained("rise of the share with d", 0.0, rise),
+        Trained("share at d = 32", 0.95, best[32].value, AT_LEAST),
         training_number=best[32].value,
         note="; ".join(
             f"d={d}: "
@@ -236,7 +237,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     relation=EQUAL,
     runs={},
     code=("sufficient_dimension", "least_distance"),
-    test="tests/papers/max_margin/test_theory.py::test_the_sufficient_dimension_suffices_and_is_not_necessary",
+    test=TESTS + "test_the_sufficient_dimension_suffices_and_is_not_necessary",
     figure="dimension",
     number="where d is far below, at n=10, T=5, d=4, {:.0%} have one",
 )

@@ -13,7 +13,7 @@ from attnlab.experiments import mean
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation
 from attnlab.tasks.classes import SequenceClasses
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL
 
 from .. import theory
@@ -21,6 +21,7 @@ from ..runs import compared, factors, ranks
 from ..several import several_tokens, several_tokens_run
 
 Found = dict[str, xr.Dataset]
+TESTS = "tests/papers/max_margin/test_theory.py::"
 RANKS = ((5, 5), (10, 10))  # n and d, T = 5
 CERTIFIED = 1e-7  # of the nuclear solution's duality gap
 
@@ -44,7 +45,7 @@ TIMES = (1e9, 1e10, 1e11)
     relation=ABOVE,
     runs={"factors": factors},
     code=("nuclear_margin",),
-    test="tests/papers/max_margin/test_theory.py::test_the_nuclear_programme_is_certified_and_that_of_its_factors",
+    test=TESTS + "test_the_nuclear_programme_is_certified_and_that_of_its_factors",
     figure="local",
     training_number="the correlation with the nuclear solution is {:.4f}",
 )
@@ -60,8 +61,8 @@ def mm_nuclear(found: Found) -> Measurement:
     ranks = [nuclear["rank"], nuclear["solution_rank"], frobenius["solution_rank"]]
     shown = [str(mean(of.astype(float))) for of in ranks]
     return Measurement(
-        Check("nuclear against Frobenius", last[1].values, last[0].values, training=True),
-        Check("correlation with the nuclear solution", 0.98, last[0].values, training=True),
+        Trained("nuclear against Frobenius", last[1].values, last[0].values),
+        Trained("correlation with the nuclear solution", 0.98, last[0].values),
         training_number=float(last[0].mean()),
         note=f"correlation {mean(last[0])} (least {float(last[0].min()):.3f}) with the nuclear "
         f"solution, {mean(last[1])} with the Frobenius one; rank {shown[0]}, of the nuclear "
@@ -75,7 +76,7 @@ def mm_nuclear(found: Found) -> Measurement:
     relation=BELOW,
     runs={},
     code=("nuclear_margin", "rank"),
-    test="tests/papers/max_margin/test_theory.py::test_the_nuclear_solution_has_lower_rank_and_norm",
+    test=TESTS + "test_the_nuclear_solution_has_lower_rank_and_norm",
     figure="dimension",
     number="at n = d = 10 the mean nuclear rank is {:.2f}",
 )
@@ -112,7 +113,7 @@ def mm_rank(found: Found) -> Measurement:
     relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
     code=("several_tokens",),
-    test="tests/papers/max_margin/test_theory.py::test_several_tokens_are_found_again",
+    test=TESTS + "test_several_tokens_are_found_again",
     figure="several",
     training_number="1 - correlation is {:.3f} at d = 4",
 )
@@ -136,11 +137,10 @@ def mm_multi(found: Found) -> Measurement:
     ]
     return Measurement(
         *(
-            Check(
+            Trained(
                 f"d = {d}: both parts against {other}",
                 float(each.sel(by=other)),
                 float(each.sel(by="both parts")),
-                training=True,
             )
             for d, each in means.items()
             for other in ("margin alone", "one token")
@@ -185,7 +185,7 @@ def one_hot(values: str, counts: str) -> Simulation:
         for counts in COUNTS
     },
     code=("one_hot_margin",),
-    test="tests/papers/max_margin/test_theory.py::test_one_hot_tokens",
+    test=TESTS + "test_one_hot_tokens",
     training_number="1 - cosine of the growth is {:.0e} at most",
 )
 def mm_one_hot(found: Found) -> Measurement:
@@ -207,8 +207,8 @@ def mm_one_hot(found: Found) -> Measurement:
         if "distinct" in name:
             spread = np.ptp((z[-1] - z[0])[LOSERS])
     return Measurement(
-        Check("cosine of the growth", 1.0, list(grown.values()), training=True),
-        Check("spread of the losers' growth", 0.0, spread, AT_MOST, tolerance=0.05, training=True),
+        Trained("cosine of the growth", 1.0, list(grown.values())),
+        Trained("spread of the losers' growth", 0.0, spread, AT_MOST, tolerance=0.05),
         training_number=1 - min(grown.values()),
         note="; ".join(
             f"{name}: 1 - cosine {1 - grown[name]:.1e} of the growth, {1 - late[name]:.1e} of z"

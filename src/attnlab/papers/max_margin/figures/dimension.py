@@ -9,14 +9,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Estimate, ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments import Estimate, ExperimentRecipe, Judgement, Standing, mean, published
 from attnlab.experiments.drawing import draw_estimates
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
 from ..runs import kinds, ranks, wide
-from . import published
 
 TEXTS = Texts.beside(__file__)
 KINDS = ("global", "local", "neither")
@@ -72,17 +71,15 @@ def draw(found: xr.Dataset) -> Figure:
     d = found["d"].values
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
-        printed = published("rank")
+        printed = published(__file__, "rank")
         for n, colour in zip(found["n"].values, style.ordered(found.sizes["n"]), strict=True):
             of = found["rank"].sel(n=n)
             for norm, dashes in (("frobenius", "-"), ("nuclear", ":")):
                 means = [_mean(of.sel(norm=norm, d=at)) for at in d]
                 label = f"n = {n}" if norm == "frobenius" else None
                 draw_estimates(axes[0], d, means, color=colour, linestyle=dashes, label=label)
-            rows = [
-                row for row in printed if row["norm"] == "frobenius" and int(row["n"]) == int(n)
-            ]
-            shown = [(float(row["d"]), float(row["rank"])) for row in rows]
+            rows = [row for row in printed if row["norm"] == "frobenius" and row["n"] == n]
+            shown = [(row["d"], row["rank"]) for row in rows]
             axes[0].plot(*zip(*shown, strict=True), "o", mfc="none", color=colour, markersize=4)
             feasible = of.sel(norm="frobenius").notnull().mean("instance")
             axes[1].plot(d, feasible, "o-", markersize=3, color=colour, label=f"n = {n}")

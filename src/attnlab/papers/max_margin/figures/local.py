@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
@@ -17,7 +17,6 @@ from attnlab.plots import style
 from ..model import CrossAttention, released_factors
 from ..runs import EXACT, compared, descent, even_ratios
 from ..task import TokenSelection
-from . import published
 
 TEXTS = Texts.beside(__file__)
 NORMS = ("frobenius", "nuclear")
@@ -75,13 +74,13 @@ def draw(found: xr.Dataset) -> Figure:
                 _band(
                     ax, found["correlation"].sel(trained=trained, norm=norm), colour, norm.title()
                 )
-        for row in published("local_convergence"):
+        for row in published(__file__, "local_convergence"):
             if row["measure"] == "softmax_probability":
                 ax, colour = axes[0], colours[row["trained"]]
             else:
                 norm = row["measure"].removeprefix("correlation_")
                 ax, colour = axes[1], style.DISTINCT if norm == "frobenius" else style.GREEN
-            ax.plot(float(row["step"]), float(row["mean"]), "o", mfc="none", color=colour)
+            ax.plot(row["step"], row["mean"], "o", mfc="none", color=colour)
         for ax in axes:
             ax.set(xlabel="step", xlim=(0, steps[-1]), ylim=(0, 1.03))
             ax.set_xscale("symlog", linthresh=1)

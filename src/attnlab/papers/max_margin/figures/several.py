@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.estimate import number_name
 from attnlab.experiments.texts import Texts
@@ -18,7 +18,6 @@ from attnlab.plots import style
 
 from ..runs import even_ratios
 from ..several import BY, several_tokens, several_tokens_run
-from . import published
 
 TEXTS = Texts.beside(__file__)
 COLUMNS = dict(zip(BY, ("several", "several_margin", "one_token"), strict=True))
@@ -47,7 +46,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw 1 - correlation over steps, a panel for each d, with the released figure's ends."""
-    printed = {int(row["d"]): row for row in published("several_tokens")}
+    printed = {int(row["d"]): row for row in published(__file__, "several_tokens")}
     colours = dict(zip(BY, (style.DISTINCT, style.GREEN, style.ACCENT), strict=True))
     with style.page(2.6) as figure:
         axes = np.atleast_1d(figure.subplots(1, found.sizes["d"], sharey=True))
@@ -56,7 +55,7 @@ def draw(found: xr.Dataset) -> Figure:
             for by, colour in colours.items():
                 draw_mean(ax, of["step"], of.sel(by=by), color=colour, label=by)
                 if d in printed:
-                    end = float(printed[d][COLUMNS[by]])
+                    end = printed[d][COLUMNS[by]]
                     ax.plot(of["step"][-1], end, "o", mfc="none", color=colour)
             ax.set(xlabel="step", xscale="log", yscale="log")
         axes[0].set_ylabel("1 - correlation with W")

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, Hypothesis
+from attnlab.theory import Check, Hypothesis, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
 
 from .. import runs, theory
@@ -81,12 +82,12 @@ def condense(found: Found) -> Measurement:
     moved = np.abs(W0[rows, at] - W0[:, 0]).max((1, 2))
     off = np.abs(said.values[rows, at] - W0[rows, at]).max((1, 2)) / moved
     return Measurement(
-        Check("cosine with pi", 0.999, cosine, training=True),
-        Check("share of the first singular value", 0.99, share, training=True),
-        Check("change of W_Q", 0.02, change, BELOW, training=True),
+        Trained("cosine with pi", 0.999, cosine),
+        Trained("share of the first singular value", 0.99, share),
+        Trained("change of W_Q", 0.02, change, BELOW),
         training_number=float(share.mean()),
-        note=f"cosine {runs.estimate(cosine)}, change of W_Q {runs.estimate(change)}; error of "
-        f"stage I over how far W_0 has moved {runs.estimate(off)} (nothing moves: 1), nothing "
+        note=f"cosine {mean(cosine)}, change of W_Q {mean(change)}; error of "
+        f"stage I over how far W_0 has moved {mean(off)} (nothing moves: 1), nothing "
         "fitted",
     )
 
@@ -116,15 +117,12 @@ def focus(found: Found) -> Measurement:
         strength = (logits[0] - logits[-1]) / (PI[0] * (PI[0] - PI[-1]))
         errors.append(np.abs(theory.focused_attention(PI, strength) - b).max())
         still.append(np.abs(b - PI).max())
-    told = ", ".join(str(runs.estimate(each)) for each in peaks.T)
+    told = ", ".join(str(mean(each)) for each in peaks.T)
     return Measurement(
-        *(
-            Check(f"peak of query {q}", PI[0] + MOVED, each, training=True)
-            for q, each in enumerate(peaks.T)
-        ),
+        *(Trained(f"peak of query {q}", PI[0] + MOVED, each) for q, each in enumerate(peaks.T)),
         training_number=float(peaks[:, 0].mean()),
-        note=f"peaks by query {told}; error of logits along pi pi^T {runs.estimate(errors)}, one "
-        f"number fitted (nothing moves: {runs.estimate(still)})",
+        note=f"peaks by query {told}; error of logits along pi pi^T {mean(errors)}, one "
+        f"number fitted (nothing moves: {mean(still)})",
     )
 
 
@@ -144,11 +142,11 @@ def dilute(found: Found) -> Measurement:
     middle, end = to_frequent(found["chain"])[..., 1], to_frequent(found["end"])[..., 0]
     return Measurement(
         *(
-            Check(f"{name}: end", x.max(1) - MOVED, x[:, -1], training=True)
+            Trained(f"{name}: end", x.max(1) - MOVED, x[:, -1])
             for name, x in (("query 1", middle), ("query 0", end))
         ),
         training_number=float(middle[:, -1].mean()),
-        note=f"query 1 from {runs.estimate(middle.max(1))} to {runs.with_range(middle[:, -1])}; "
+        note=f"query 1 from {mean(middle.max(1))} to {runs.with_range(middle[:, -1])}; "
         f"query 0 from {end.max():.3f} to {listed(end[:, -1], '.2f')} at t = 10^4",
     )
 
@@ -171,8 +169,8 @@ def cycles(found: Found) -> Measurement:
     counts, late = (turn_counts(found[name]) for name in ("chain", "end"))
     left = found["end"]["loss"].values[:, -1] - theory.group_loss(PI, STICKINESS, range(4))
     return Measurement(
-        Check("turns of queries 1 and 2", 2.0, counts[:, 1:3], training=True),
-        Check("loss above Bayes at t = 10^4", 1e-3, left, ABOVE, training=True),
+        Trained("turns of queries 1 and 2", 2.0, counts[:, 1:3]),
+        Trained("loss above Bayes at t = 10^4", 1e-3, left, ABOVE),
         training_number=float(left.mean()),
         note="turns by query up to t = 600: "
         + listed(counts.mean(0), ".1f")
@@ -198,7 +196,7 @@ def degenerate(found: Found) -> Measurement:
         theory.group_loss(EQUAL_RARE, STICKINESS, groups) for groups in ([0, 1, 1, 1], range(4))
     )
     return Measurement(
-        Check("loss from t = 200 on", stuck, loss, training=True),
+        Trained("loss from t = 200 on", stuck, loss),
         training_number=float(loss[:, -1].mean()),
         note=f"levels: stuck {stuck:.4f}, Bayes {bayes:.4f}; at most "
         f"{turn_counts(found['equal']).max()} turns of attention",
@@ -229,8 +227,7 @@ def log_time(found: Found) -> Measurement:
     gap = later - first
     return Measurement(
         Check("slope against ln 1/epsilon", 1.0 / rate, slope),
-        Check("later by", np.log(10.0) / rate, gap, training=True),
+        Trained("later by", np.log(10.0) / rate, gap),
         training_number=float(gap.mean()),
-        note=f"half of the first drop at {runs.estimate(first)} and {runs.estimate(later)}; rate "
-        f"{rate:.4f}",
+        note=f"half of the first drop at {mean(first)} and {mean(later)}; rate {rate:.4f}",
     )

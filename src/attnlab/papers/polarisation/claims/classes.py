@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
 from .. import runs, theory
@@ -56,9 +56,9 @@ def against_snap(found: Found) -> Measurement:
     alone = theory.one_direction(np.zeros(4), a0, 1e4, weighting="l2").logits - a0
     return Measurement(
         Check("z of a class alone, l2", 0.0, alone, EQUAL, tolerance=1e-9),
-        Check("winner, no norm", 0.99, free[-1, 2], training=True),
-        Check("the same token, l2", 0.6, normalised[-1, 2], BELOW, training=True),
-        Check("ratio of distinct tokens, l2", 2.0, ratio, within(1.15), training=True),
+        Trained("winner, no norm", 0.99, free[-1, 2]),
+        Trained("the same token, l2", 0.6, normalised[-1, 2], BELOW),
+        Trained("ratio of distinct tokens, l2", 2.0, ratio, within(1.15)),
         number=float(np.exp(a0 + alone)[2] / np.exp(a0 + alone)[3]),
         training_number=float(free[-1, 2]),
         note=f"share of the 0.4-token at t = 1e2, 1e6, 1e10: no norm {listed(free[:, 2], '.3f')}; "
@@ -100,14 +100,7 @@ def rate_ratio(found: Found) -> Measurement:
         Check(
             "what is left, tau = 10^5", theory.tail(tau, 4, rho=rho), theory.remainder(path.logits)
         ),
-        Check(
-            "winner at eta_Y = eta_Z, over eta_Y = 10 eta_Z",
-            fast,
-            even,
-            ABOVE,
-            tolerance=0.0,
-            training=True,
-        ),
+        Trained("winner at eta_Y = eta_Z, over eta_Y = 10 eta_Z", fast, even, ABOVE, tolerance=0.0),
         number=outputs[0],
         training_number=float(fast[-1]),
         note=f"winner at t = 1e2, 1e6, 1e10: eta_Y = 10 eta_Z {listed(fast, '.3f')}, eta_Y = eta_Z "

@@ -12,8 +12,9 @@ from scipy.stats import spearmanr
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, LEADING
 
 from .. import runs, theory
@@ -77,30 +78,20 @@ def square(found: Found) -> Measurement:
     a = published["parameters.attention"].values
     b = np.linalg.norm(solution(published), axis=-1)
     grown = a[:, -1].std(-1) / a[:, 0].std(-1)
-    entropy = runs.estimate(runs.entropy(found["norm 1"]["weights"].values[:, -1]))
+    entropy = mean(runs.entropy(found["norm 1"]["weights"].values[:, -1]))
     tops = {name: runs.top(of)[:, -1] for name, of in found.items()}
-    told = [str(runs.estimate(each)) for each in by_norm.T]
+    told = [str(mean(each)) for each in by_norm.T]
     return Measurement(
         *(
             Check(f"mean max sigma, b = {norm:g}, spread 0.1", HALF, each.mean())
             for norm, each in zip(NORMS, by_norm.T, strict=True)
         ),
-        *(
-            Check(f"mean max sigma, {name}", HALF, each.mean(), training=True)
-            for name, each in tops.items()
-        ),
-        Check(
-            "growth of the spread of a over cosh b",
-            np.cosh(b),
-            grown,
-            LEADING,
-            tolerance=0.1,
-            training=True,
-        ),
+        *(Trained(f"mean max sigma, {name}", HALF, each.mean()) for name, each in tops.items()),
+        Trained("growth of the spread of a over cosh b", np.cosh(b), grown, LEADING, tolerance=0.1),
         number=float(beyond.mean()),
         training_number=float(tops["published"].max()),
         note=f"max sigma at b = 1, 3, 8: {', '.join(told)}; boundary b - ln(1/spread) = "
-        f"{runs.estimate(beyond.mean(0))} (sd {beyond.mean(0).std(ddof=1):.2f}), at spreads 1e-3, "
+        f"{mean(beyond.mean(0))} (sd {beyond.mean(0).std(ddof=1):.2f}), at spreads 1e-3, "
         f"1e-1: {listed(beyond.mean(1), '.2f')}; V_0 of 0.1 and b = 1: entropy {entropy} of "
         f"{np.log(10):.3f}; published sizes: growth {grown.min():.1f} to {grown.max():.1f}, cosh b "
         f"{np.cosh(b).min():.1f} to {np.cosh(b).max():.1f}; nothing is fitted",
@@ -150,12 +141,12 @@ def condition(found: Found) -> Measurement:
     alone = boundary((1e-3,), runs.SEEDS, 20)[0]
     told = "; ".join(f"kappa {name}: {runs.with_range(each)}" for name, each in tops.items())
     return Measurement(
-        Check("kappa = 5 less 1", 0.0, tops["5"] - tops["1"], training=True),
-        Check("kappa = 50 less 5", 0.0, tops["50"] - tops["5"], training=True),
-        *(Check(f"least, kappa = {name}", HALF, tops[name].min(), training=True) for name in fives),
+        Trained("kappa = 5 less 1", 0.0, tops["5"] - tops["1"]),
+        Trained("kappa = 50 less 5", 0.0, tops["50"] - tops["5"]),
+        *(Trained(f"least, kappa = {name}", HALF, tops[name].min()) for name in fives),
         training_number=at_half,
         note=f"max sigma, {told}; it passes 1/2 at the norm {at_half:.2f} +- {error:.2f}, in one "
-        f"direction at {runs.estimate(alone)}; Spearman's correlation with the norm "
+        f"direction at {mean(alone)}; Spearman's correlation with the norm "
         f"{spearmanr(norm, top).statistic:.2f}",
     )
 
@@ -186,14 +177,14 @@ def cross_entropy(found: Found) -> Measurement:
     """
     tops = {name: runs.top(of) for name, of in found.items()}
     told = "; ".join(
-        f"sharpness {name}, H(p*) {runs.estimate(np.abs(of['loss'].values[:, -1]))}: "
-        f"{runs.estimate(tops[name][:, -1])}"
+        f"sharpness {name}, H(p*) {mean(np.abs(of['loss'].values[:, -1]))}: "
+        f"{mean(tops[name][:, -1])}"
         for name, of in found.items()
     )
     going = tops["one-hot"][:, -1] - tops["one-hot"][:, -2]
     return Measurement(
         *(
-            Check(f"mean max sigma, sharpness {name}", HALF, top[:, -1].mean(), training=True)
+            Trained(f"mean max sigma, sharpness {name}", HALF, top[:, -1].mean())
             for name, top in tops.items()
         ),
         training_number=float(tops["one-hot"][:, -1].mean()),
@@ -228,9 +219,9 @@ def softmax_only(found: Found) -> Measurement:
         shares[name] = alpha.max(-1) / alpha.sum(-1)
     least = shares["softmax"].min()
     return Measurement(
-        Check("softmax", 0.9, shares["softmax"].mean(), training=True),
+        Trained("softmax", 0.9, shares["softmax"].mean()),
         *(
-            Check(f"softmax's least, over {name}'s mean", shares[name].mean(), least, training=True)
+            Trained(f"softmax's least, over {name}'s mean", shares[name].mean(), least)
             for name in OTHERS
         ),
         training_number=float(shares["square"].mean()),

@@ -12,8 +12,9 @@ from scipy.stats import linregress
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, Hypothesis
+from attnlab.theory import Check, Hypothesis, Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import runs, theory
@@ -105,11 +106,7 @@ def one_clock(found: Found) -> Measurement:
             runs.predicted(run, of)["parameters.attention"]
             for of in ("polarisation", "polarisation-even")
         )
-        checks.append(
-            Check(
-                f"a / {moved:.3g}, {name}", path / moved, a / moved, relative=False, training=True
-            )
-        )
+        checks.append(Trained(f"a / {moved:.3g}, {name}", path / moved, a / moved, relative=False))
         worst = max(worst, float(abs(path - a).max()) / moved)
         notes.append(f"{name} {float(abs(even - a).max()) / moved:.2f}")
     note = "error of a over how far it moves: nothing moves 1; even weights " + ", ".join(notes)
@@ -130,8 +127,8 @@ def order(found: Found) -> Measurement:
     u, a, _ = in_order(found["toy"])
     of_u, of_a = (-np.diff(x[:, 1:]) for x in (u, a))
     return Measurement(
-        Check("gaps of u", 0.0, of_u, training=True),
-        Check("gaps of a", 0.0, of_a, training=True),
+        Trained("gaps of u", 0.0, of_u),
+        Trained("gaps of a", 0.0, of_a),
         training_number=float(of_a[:, 0].min()),
     )
 
@@ -175,7 +172,7 @@ def winner(found: Found) -> Measurement:
         for ratio, row, errors in zip(RATIOS, shares, error, strict=True)
     )
     return Measurement(
-        Check("starts in which the largest u_0 wins", 1.0, right.mean(), training=True),
+        Trained("starts in which the largest u_0 wins", 1.0, right.mean()),
         training_number=right.mean(),
         note="uneven a_0, how often the largest a_0 + u_0, the most frequent token and the largest "
         f"u_0 win, nothing fitted: {told}",
@@ -209,14 +206,14 @@ def one_hot(found: Found) -> Measurement:
         slopes.append(slope(tau, left))
         constants.append(left[-1] / theory.tail(tau[-1], n))
     top = runs.top(found["toy"])
-    entropy = runs.estimate(runs.entropy(found["toy"]["weights"].values[:, -1]))
+    entropy = mean(runs.entropy(found["toy"]["weights"].values[:, -1]))
     return Measurement(
         Check("exponent of tau", -2.0, np.array(slopes)),
         Check("constant at tau = 10^6", 1.0, np.array(constants)),
-        Check("max sigma over the last record", top[:, -2], top[:, -1], ABOVE, training=True),
+        Trained("max sigma over the last record", top[:, -2], top[:, -1], ABOVE),
         number=float(np.abs(np.subtract(constants, 1)).max()),
         training_number=float(top[:, -1].mean()),
-        note=f"max sigma {runs.estimate(top[:, -1])} (sd {top[:, -1].std(ddof=1):.3f}), entropy "
+        note=f"max sigma {mean(top[:, -1])} (sd {top[:, -1].std(ddof=1):.3f}), entropy "
         f"{entropy} of {np.log(8):.2f} over {len(top)} starts; exponents {listed(slopes, '.3f')}",
     )
 
@@ -246,13 +243,13 @@ def gaps(found: Found) -> Measurement:
     peak = (a[..., i] - a[..., j])[..., i > 0].argmax(1)
     at = np.take_along_axis(sigma.max(-1), peak, 1)
     return Measurement(
-        Check("gaps of u", 0.0, fell(u), training=True),
-        Check("the winner's gaps of a", 0.0, of_a[:, i == 0], training=True),
-        Check("gaps of a between losers", 0.0, losers, training=True),
+        Trained("gaps of u", 0.0, fell(u)),
+        Trained("the winner's gaps of a", 0.0, of_a[:, i == 0]),
+        Trained("gaps of a between losers", 0.0, losers),
         training_number=float(losers.max()),
         note=f"{(losers > ROUNDING).mean():.0%} of the pairs of losers shrink, the most in a start "
-        f"by {runs.estimate(losers.max(1))}; they begin when max sigma is "
-        f"{runs.estimate(at.mean(1))} ({at.min():.2f} to {at.max():.2f} over pairs)",
+        f"by {mean(losers.max(1))}; they begin when max sigma is "
+        f"{mean(at.mean(1))} ({at.min():.2f} to {at.max():.2f} over pairs)",
     )
 
 
@@ -269,7 +266,7 @@ def entropy_falls(found: Found) -> Measurement:
     steps = np.diff(runs.entropy(found["toy"]["weights"].values))
     falls = int((steps < 0).all(1).sum())
     return Measurement(
-        Check("change of entropy between records", 0.0, steps, training=True), training_number=falls
+        Trained("change of entropy between records", 0.0, steps), training_number=falls
     )
 
 
@@ -310,14 +307,11 @@ def massive(found: Found) -> Measurement:
         for name, ratio in ratios.items()
     )
     return Measurement(
-        Check("d u_win / d ln t", 1.0, growth, LEADING, tolerance=0.1, training=True),
-        Check("others over it", 0.1, moved[:, 1:].max(1) / moved[:, 0], BELOW, training=True),
-        *(
-            Check(f"norm over median, {name}", MASSIVE, ratio, training=True)
-            for name, ratio in ratios.items()
-        ),
+        Trained("d u_win / d ln t", 1.0, growth, LEADING, tolerance=0.1),
+        Trained("others over it", 0.1, moved[:, 1:].max(1) / moved[:, 0], BELOW),
+        *(Trained(f"norm over median, {name}", MASSIVE, ratio) for name, ratio in ratios.items()),
         training_number=float(u[:, -1, 0].mean()),
-        note=f"u of the winner {runs.estimate(u[:, -1, 0])}; {told}",
+        note=f"u of the winner {mean(u[:, -1, 0])}; {told}",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
@@ -60,10 +60,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether the largest weight rises with the condition, and where it passes 1/2."""
     top = found["top"].isel(time=-1)
-    tops = {float(k): runs.estimate(top.sel(condition=k).values) for k in top["condition"]}
+    tops = {float(k): mean(top.sel(condition=k).values) for k in top["condition"]}
     first, *_, last = tops.values()
     rises = bool((top.diff("condition") > 0).mean("seed").min() > 0.5)
-    boundary = runs.estimate(found["beyond"].values)
+    boundary = mean(found["beyond"].values)
     return TEXTS.judgement(
         Standing.of(rises and first.above(0.5), rises),
         {f"top_{k:g}".replace(".", "_"): of for k, of in tops.items()} | {"boundary": boundary},

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
@@ -61,10 +61,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge focus, its loss, and whether it goes on."""
     attention, late = found["attention"], found["late_attention"]
-    peaks = [runs.estimate(attention.max("time").isel(query=q).values) for q in range(len(PI))]
-    middle = runs.estimate(attention.isel(query=1, time=-1).values)
-    frequent = runs.estimate(late.isel(query=0, late_time=-1).values)
-    left = runs.estimate((found["late_loss"].isel(late_time=-1) - found["level"][-1]).values)
+    peaks = [mean(attention.max("time").isel(query=q).values) for q in range(len(PI))]
+    middle = mean(attention.isel(query=1, time=-1).values)
+    frequent = mean(late.isel(query=0, late_time=-1).values)
+    left = mean((found["late_loss"].isel(late_time=-1) - found["level"][-1]).values)
     turned = np.mean([runs.turns(x) for x in attention.isel(query=1).values])
     focused, diluted = peaks[0].value > 0.9, middle.value < peaks[1].value - 0.1
     cycles = left.value > 1e-3

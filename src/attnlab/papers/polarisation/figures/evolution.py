@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.auditing.fit import slope
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
@@ -62,9 +62,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order, the winner's share at the end, and the constant of the law."""
     end = found["weights"].isel(time=-1)
-    share = runs.estimate(end.isel(token=0).values)
+    share = mean(end.isel(token=0).values)
     ordered = bool((found["scores"].diff("token") < 0).all())
-    entropy = runs.estimate(runs.entropy(end.transpose("seed", "token").values))
+    entropy = mean(runs.entropy(end.transpose("seed", "token").values))
     late = found["tau"] > found["tau"].max() / 100
     power = [slope(found["tau"][late], of[late.values]) for of in found["left"].values]
     polarised = share.above(1.5 / end.sizes["token"])

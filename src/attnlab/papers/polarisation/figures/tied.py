@@ -8,7 +8,7 @@ from pathlib import Path
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
@@ -51,7 +51,7 @@ def judge(found: xr.Dataset) -> Judgement:
     """Judge the largest weight and the norm of its column over the median."""
     last = found.isel(step=-1).assign(ratio=lambda of: of["largest"] / of["median"])
     ends = {
-        f"{name}_{D}": runs.estimate(last[name].sel(dim=D).values)
+        f"{name}_{D}": mean(last[name].sel(dim=D).values)
         for D in found["dim"].values
         for name in ("top", "ratio")
     }

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table, mean
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
@@ -88,7 +88,7 @@ def judge(found: xr.Dataset) -> Judgement:
     """Judge whether softmax alone puts attention on one token: more of it than all other maps."""
     last = found["share"].isel(record=-1)
     ends = {
-        f"{loss}_{name}": runs.estimate(last.sel(loss=loss, weighting=name).values)
+        f"{loss}_{name}": mean(last.sel(loss=loss, weighting=name).values)
         for loss in TASKS
         for name in found["weighting"].values
     }
@@ -112,7 +112,7 @@ def table(found: xr.Dataset) -> Table:
     last = found["share"].isel(record=-1)
     rows, cells = [], []
     for name in found["weighting"].values:
-        of = {loss: runs.estimate(last.sel(loss=loss, weighting=name).values) for loss in TASKS}
+        of = {loss: mean(last.sel(loss=loss, weighting=name).values) for loss in TASKS}
         rows.append({loss: each.value for loss, each in of.items()})
         cells.append([name, *map(str, of.values())])
     return TEXTS.table(rows, cells)

@@ -13,8 +13,10 @@ then u_i = beta . v_i follows, in the time tau with d tau = gamma dt,
 
 whatever the loss: the loss is only the clock dt/d tau (`one_direction`).
 
-Numbers in brackets are the predictions of the project's notes on the paper. The paper's own proofs
-were not at hand: all but [4] is derived here ("ours"), and [4] is "as we know it".
+Numbers in brackets number the predictions: [1] the kernel of the output, [2] logits from values,
+[3] one direction, [4] order and winner, [5] gaps, [6] two tokens, [7] the tail, [8] losses that
+stop, [9] the l2 norm, [10] other maps. The paper's own proofs were not at hand: all but [4] is
+derived here ("ours"), and [4] is "as we know it".
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -9,8 +11,9 @@ from scipy.stats import linregress
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, Hypothesis, predict
+from attnlab.theory import Check, Hypothesis, Trained, predict
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import runs, theory
@@ -18,6 +21,7 @@ from ..distances import STAGES, HeldOut, nearest
 from ..predict import end_weight
 
 Found = dict[str, xr.Dataset]
+SOURCE = "Statistical induction"
 TESTS = "tests/papers/statistical_induction/test_theory.py::"
 CHAINS, DRAWS = 4000, 5  # matrices for a mean over a prior, and repetitions for its error
 EARLY = {"2": lambda: runs.minimal(2), "3": lambda: runs.minimal(3)}
@@ -30,6 +34,9 @@ def silent_start(found: Found) -> tuple[Hypothesis, ...]:
     W, v = (result[f"parameters.{name}"].values[:, 0] for name in ("second", "first"))
     spread = float(max(np.ptp(W), np.abs(v).max()))
     return (Hypothesis("here", "W is constant and v = 0 at the start", spread, AT_MOST, 0.0),)
+
+
+minimal_claim = partial(claim, sources=SOURCE, hypotheses=(silent_start,))
 
 
 def matrices(prior: str, k: int, draw: int = 0) -> NDArray[np.float64]:
@@ -71,13 +78,12 @@ def silent(found: Found) -> Measurement:
     return Measurement(Check("dL/dv", 0.0, np.max(with_softmax)), number=float(np.max(without)))
 
 
-@claim(
+@minimal_claim(
     "si-first-step",
     sources="Statistical induction, re-derived",
     statement="The first step of $W$ is larger on the diagonal than off it, and positive",
     relation=ABOVE,
     runs={"3": EARLY["3"]},
-    hypotheses=(silent_start,),
     code=("first_step", "leading_step"),
     test=TESTS + "test_first_step_equals_the_gradient",
     figure="minimal",
@@ -106,20 +112,19 @@ def first_step(found: Found) -> Measurement:
     rate = runs.MINIMAL_RATES["second"]
     moved = (found["3"].sel(step=1) - found["3"].sel(step=0)) / rate
     diagonal, off = moved["diagonal"].values, moved["off_diagonal"].values
-    checks.append(Check("training", off, diagonal, training=True))
-    notes.append(f"training {runs.estimate(diagonal)}, {runs.estimate(off)} (c = 0.01)")
+    checks.append(Trained("training", off, diagonal))
+    notes.append(f"training {mean(diagonal)}, {mean(off)} (c = 0.01)")
     return Measurement(
         *checks, number=number, training_number=float(diagonal.mean()), note="; ".join(notes)
     )
 
 
-@claim(
+@minimal_claim(
     "si-lag-one",
     sources="Statistical induction, re-derived",
     statement="The first signal for layer 1 is largest at lag 1, by the lag kernel",
     relation=ABOVE,
     runs={"3": EARLY["3"]},
-    hypotheses=(silent_start,),
     code=("first_signal", "leading_signal", "lag_kernel"),
     test=TESTS + "test_first_signal_equals_the_gradient",
     figure="lags",
@@ -151,7 +156,7 @@ def lag_one(found: Found) -> Measurement:
             number = float(exact[1]) if (prior, k) == ("dirichlet", 3) else number
     v = found["3"]["parameters.first"].sel(step=10).values
     right = v.argmax(1) == 1
-    checks.append(Check("training", np.delete(v, 1, 1).max(1), v[:, 1], training=True))
+    checks.append(Trained("training", np.delete(v, 1, 1).max(1), v[:, 1]))
     weights = np.linspace(0.0, 2.0, 9)
     turn = []
     for k in (2, 3):
@@ -159,7 +164,7 @@ def lag_one(found: Found) -> Measurement:
             [np.subtract(*theory.leading_signal(sticky(k, w, i), runs.T)[:2]) for w in weights]
             for i in range(DRAWS)
         ]
-        turn.append(runs.estimate([np.interp(0.0, gap, weights) for gap in gaps]))
+        turn.append(mean([np.interp(0.0, gap, weights) for gap in gaps]))
     return Measurement(
         *checks,
         number=number,
@@ -169,13 +174,11 @@ def lag_one(found: Found) -> Measurement:
     )
 
 
-@claim(
+@minimal_claim(
     "si-odd-even",
-    sources="Statistical induction",
     statement="Position weights alternate: odd lags rise, even lags fall",
     relation=ABOVE,
     runs=EARLY,
-    hypotheses=(silent_start,),
     in_parts=True,
     code=("first_signal",),
     test=TESTS + "test_signs_alternate_for_two_symbols",
@@ -193,19 +196,17 @@ def odd_even(found: Found) -> Measurement:
         share[k] = ((sign * v) > 0).all(1).mean()
         checks += [
             Check(f"k = {k}", 0.0, sign * signal),
-            Check(f"k = {k}, training", 0.0, sign * v.mean(0), training=True),
+            Trained(f"k = {k}, training", 0.0, sign * v.mean(0)),
         ]
         notes.append(f"k = {k}: signal {listed(signal, '.4f')}, v {listed(v.mean(0), '.4f')}")
     return Measurement(*checks, training_number=float(share["2"]), note="; ".join(notes))
 
 
-@claim(
+@minimal_claim(
     "si-stages",
-    sources="Statistical induction",
     statement="The minimal model passes uniform, unigram and bigram",
     relation=AT_LEAST,
     runs=EARLY,
-    hypotheses=(silent_start,),
     code=("last_rules", "divergence"),
     test="tests/papers/statistical_induction/test_distances.py::test_stages",
     figure="stages",
@@ -219,12 +220,10 @@ def stages(found: Found) -> Measurement:
         at = nearest(runs.measured(Simulation.of(result)))
         rising = (at.diff("step") >= 0).all("step").values
         seen = np.array([len(set(of)) for of in at.values])
-        checks.append(Check(f"k = {k}", 3.0, np.where(rising, seen, 0), training=True))
+        checks.append(Trained(f"k = {k}", 3.0, np.where(rising, seen, 0)))
         times = [runs.first_step(at == i) for i in range(len(STAGES))]
         number = float(times[2].mean())
-        told = ", ".join(
-            f"{name} {runs.estimate(of)}" for name, of in zip(STAGES, times, strict=True)
-        )
+        told = ", ".join(f"{name} {mean(of)}" for name, of in zip(STAGES, times, strict=True))
         notes.append(f"k = {k}: first nearest at step {told}")
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
@@ -247,13 +246,11 @@ def half_times(result: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.floa
     return found[0], found[1]
 
 
-@claim(
+@minimal_claim(
     "si-second-first",
-    sources="Statistical induction",
     statement="The second layer is learnt first, then the first",
     relation=BELOW,
     runs=EARLY,
-    hypotheses=(silent_start,),
     code=("descend",),
     test="tests/papers/statistical_induction/test_predict.py::test_descent_is_the_mean_of_training",
     figure="minimal",
@@ -266,9 +263,9 @@ def second_first(found: Found) -> Measurement:
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         second, first = half_times(result)
-        checks.append(Check(f"k = {k}", first, second, training=True))
+        checks.append(Trained(f"k = {k}", first, second))
         number = float((first - second).mean())
-        notes.append(f"k = {k}: W {runs.estimate(second)}, lag 1 {runs.estimate(first)}")
+        notes.append(f"k = {k}: W {mean(second)}, lag 1 {mean(first)}")
         lag = result["lag_mass"].isel(lag=1)
         errors = {"nothing moves": abs(lag - lag.isel(step=0)).max("step").mean().item()}
         for name in ("induction-descent", "induction-start"):
@@ -278,14 +275,12 @@ def second_first(found: Found) -> Measurement:
     return Measurement(*checks, training_number=number, note="; ".join(notes) + "; nothing fitted")
 
 
-@claim(
+@minimal_claim(
     "si-minimal-bayes",
-    sources="Statistical induction",
     statement="The minimal model reaches the Bayes rule",
     relation=AT_MOST,
     tolerance=0.1,
     runs=LATE,
-    hypotheses=(silent_start,),
     code=("last_rules", "divergence"),
     test=TESTS + "test_end",
     figure="minimal",
@@ -298,23 +293,21 @@ def minimal_bayes(found: Found) -> Measurement:
     for k, result in found.items():
         kl = runs.measured(Simulation.of(result))["kl"].isel(step=-1).values
         rule = HeldOut.of(int(k), runs.T, "dirichlet").kl
-        checks.append(Check(f"k = {k}", rule["bigram"], kl, training=True))
+        checks.append(Trained(f"k = {k}", rule["bigram"], kl))
         number = float(kl.mean())
         notes.append(
-            f"k = {k}: {runs.estimate(kl)} (bigram {rule['bigram']:.3f}, unigram "
-            f"{rule['unigram']:.3f})"
+            f"k = {k}: {mean(kl)} (bigram {rule['bigram']:.3f}, unigram {rule['unigram']:.3f})"
         )
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
 
-@claim(
+@minimal_claim(
     "si-minimal-end",
     sources="Statistical induction, re-derived",
     statement=r"It ends at $W = wI$ on lag 1 alone, with the best $w$",
     relation=LEADING,
     tolerance=0.08,
     runs=LATE,
-    hypotheses=(silent_start,),
     ours=True,
     code=("end_weight", "lag_one"),
     test=TESTS + "test_end",
@@ -334,13 +327,10 @@ def minimal_end(found: Found) -> Measurement:
         diagonal = result["diagonal"].isel(step=-1).values
         kl = runs.measured(run)["kl"].isel(step=-1).values
         number = float(diagonal.mean())
-        checks += [
-            Check(f"k = {k}, w", w, diagonal, training=True),
-            Check(f"k = {k}, KL", said, kl, training=True),
-        ]
+        checks += [Trained(f"k = {k}, w", w, diagonal), Trained(f"k = {k}, KL", said, kl)]
         notes.append(
-            f"k = {k}: w {w:.3f}, trained {runs.estimate(diagonal)}; KL {said:.3f}, "
-            f"{runs.estimate(kl)}; lag 1 has {runs.estimate(result['lag_mass'][:, -1, 1])}"
+            f"k = {k}: w {w:.3f}, trained {mean(diagonal)}; KL {said:.3f}, "
+            f"{mean(kl)}; lag 1 has {mean(result['lag_mass'][:, -1, 1])}"
         )
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
 
 from .. import runs
-from ..survey import survey
+from ..evidence import EVIDENCE
 from .minimal import silent_start
 from .transformer import RISEN, told
 
 Found = dict[str, xr.Dataset]
 SOURCE = "Statistical induction"
 TESTS = "tests/papers/statistical_induction/"
+prior_claim = partial(claim, sources=SOURCE, hypotheses=(silent_start,), figure="priors")
 SLOW = {
     "slow": lambda: runs.published("dirichlet", at=(0, 50, 100)),
     "slow, doubly": lambda: runs.published("doubly", at=(0, 50, 100)),
 }
 
 
-@claim(
+@prior_claim(
     "si-delay",
-    sources=SOURCE,
     statement="The unigram signal delays the minimal model",
     relation=ABOVE,
     runs={
@@ -34,11 +37,9 @@ SLOW = {
         "fast": lambda: runs.minimal(3),
         "fast, doubly": lambda: runs.minimal(3, "doubly"),
     },
-    hypotheses=(silent_start,),
     in_parts=True,
     code=("first_step", "first_signal"),
     test=TESTS + "test_theory.py::test_first_signal_equals_the_gradient",
-    figure="priors",
     training_number="k = 3, fast: lag 1 has {:.2f} at step 40 with doubly stochastic chains",
 )
 def delay(found: Found) -> Measurement:
@@ -52,14 +53,9 @@ def delay(found: Found) -> Measurement:
                 found[of]["lag_mass"].sel(step=step).isel(lag=1).values
                 for of in (name, f"{name}, doubly")
             ]
-            checks.append(
-                Check(f"{name}, step {step}", pair[0].mean(), pair[1].mean(), training=True)
-            )
+            checks.append(Trained(f"{name}, step {step}", pair[0].mean(), pair[1].mean()))
             number = float(pair[1].mean()) if (name, step) == ("fast", 40) else number
-            notes.append(
-                f"k = {k}, step {step}: {runs.estimate(pair[0])} Dirichlet, "
-                f"{runs.estimate(pair[1])} doubly"
-            )
+            notes.append(f"k = {k}, step {step}: {mean(pair[0])} Dirichlet, {mean(pair[1])} doubly")
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
 
@@ -71,7 +67,7 @@ def delay(found: Found) -> Measurement:
     runs={},
     in_parts=True,
     code=("leading_step", "divergence"),
-    test=TESTS + "test_survey.py::test_a_recorded_seed_is_trained_again",
+    test=TESTS + "test_evidence.py::test_a_recorded_seed_is_trained_again",
     figure="priors",
     training_number="{:.0%} of doubly stochastic seeds are through at step 600",
 )
@@ -79,17 +75,15 @@ def delay_transformer(found: Found) -> Measurement:
     """Compare doubly stochastic with Dirichlet chains, k = 3, 10 seeds each: the step at which
     lag-1 attention passes 0.1 (latest of one, earliest of the other), the median step of the
     transition among seeds that have it by step 600, and that all have it."""
-    pair = {name: survey()[name] for name in ("doubly", "dirichlet")}
+    pair = {name: EVIDENCE.read(name) for name in ("doubly", "dirichlet")}
     rises = {name: runs.first_step(of["previous"] > RISEN) for name, of in pair.items()}
     through = {name: of["kl"].isel(step=-1).values < 0.1 for name, of in pair.items()}
     falls = {name: runs.first_step(of["kl"] < 0.1)[through[name]] for name, of in pair.items()}
     share = through["doubly"].mean()
     return Measurement(
-        Check("layer 1", rises["dirichlet"].min(), rises["doubly"].max(), training=True),
-        Check(
-            "transition", np.median(falls["dirichlet"]), np.median(falls["doubly"]), training=True
-        ),
-        Check("all seeds", 1.0, share, AT_LEAST, training=True),
+        Trained("layer 1", rises["dirichlet"].min(), rises["doubly"].max()),
+        Trained("transition", np.median(falls["dirichlet"]), np.median(falls["doubly"])),
+        Trained("all seeds", 1.0, share, AT_LEAST),
         training_number=float(share),
         note="; ".join(
             f"{name}: lag 1 at {told(rises[name])}, KL below 0.1 at {told(falls[name])} in "
@@ -99,17 +93,14 @@ def delay_transformer(found: Found) -> Measurement:
     )
 
 
-@claim(
+@prior_claim(
     "si-doubly",
-    sources=SOURCE,
     statement="Doubly stochastic chains give the minimal model its induction head, too",
     relation=ABOVE,
     runs={"3": lambda: runs.late(3, "doubly")},
-    hypotheses=(silent_start,),
     in_parts=True,
     code=("descend",),
     test=TESTS + "test_predict.py::test_doubly_stochastic_chains_leave_lag_one",
-    figure="priors",
     training_number="lag 1 has {:.2f} at step 800",
 )
 def doubly(found: Found) -> Measurement:
@@ -122,34 +113,30 @@ def doubly(found: Found) -> Measurement:
     off = result["off_diagonal"].isel(step=-1).values
     kl = runs.measured(Simulation.of(result), "doubly")["kl"].isel(step=-1).values
     return Measurement(
-        Check("peak", 0.5, peak, training=True),
-        Check("step 800", 0.5, end, training=True),
+        Trained("peak", 0.5, peak),
+        Trained("step 800", 0.5, end),
         training_number=float(end.mean()),
-        note=f"peak {runs.estimate(peak)}, end {runs.estimate(end)}; W off the diagonal "
-        f"{runs.estimate(off)}; KL {runs.estimate(kl)}",
+        note=f"peak {mean(peak)}, end {mean(end)}; W off the diagonal {mean(off)}; KL {mean(kl)}",
     )
 
 
-@claim(
+@prior_claim(
     "si-unigram-only",
-    sources=SOURCE,
     statement="Unigram chains alone: layer 1 does not learn",
     relation=LEADING,
     tolerance=0.05,
     runs={"3": lambda: runs.minimal(3, "unigram", at=(0, 100, 400), seeds=runs.LATE_SEEDS)},
-    hypotheses=(silent_start,),
     code=("first_signal",),
     test=TESTS + "test_theory.py::test_unigram_chains_have_no_signal",
-    figure="priors",
     training_number="lag 1 has {:.4f} at step 400, 0.02 at the start",
 )
 def unigram_only(found: Found) -> Measurement:
     """Compare lag-1 attention at steps 100 and 400 with 1/50, k = 3, 4 seeds."""
     last = found["3"].isel(step=[1, 2])
     lag = last["lag_mass"].isel(lag=1)
-    pair = [runs.estimate(last[name].isel(step=-1)) for name in ("diagonal", "off_diagonal")]
+    pair = [mean(last[name].isel(step=-1)) for name in ("diagonal", "off_diagonal")]
     return Measurement(
-        Check("lag 1", 1 / runs.T, lag.values, training=True),
+        Trained("lag 1", 1 / runs.T, lag.values),
         training_number=float(lag.isel(step=-1).mean()),
         note=f"W ends almost constant: {pair[0]} and {pair[1]} off the diagonal",
     )

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
+from attnlab.experiments import mean
 from attnlab.experiments.estimate import median
-from attnlab.theory import Check
+from attnlab.theory import Trained
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW
 
 from .. import runs
 from ..distances import STAGES, HeldOut, nearest
-from ..survey import survey
+from ..evidence import EVIDENCE
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/statistical_induction/test_survey.py::"
+TESTS = "tests/papers/statistical_induction/test_evidence.py::"
 SOURCE = "Statistical induction"
 PLATEAU = 0.155  # KL at k = 3 between the bigram rule's 0.049 and the unigram rule's 0.174
 LIT, RISEN = 1.15, 0.1  # induction score, and lag-1 attention (0.07 at the start), that have risen
 MOST, NEAR = 60, 0.25  # steps of a sharp transition; share of the way that may be left at the end
+filed_claim = partial(
+    claim,
+    sources=SOURCE,
+    runs={},
+    code=("last_rules", "divergence"),
+    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure="stages",
+)
 
 
 def transition(found: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -41,49 +52,39 @@ def told(values: NDArray[np.float64]) -> str:
     return median(xr.DataArray(values, dims="seed")).told(".0f")
 
 
-@claim(
+@filed_claim(
     "si-transformer-stages",
-    sources=SOURCE,
     statement="The transformer passes uniform, unigram and bigram",
     relation=AT_LEAST,
-    runs={},
-    code=("last_rules", "divergence"),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
-    figure="stages",
     training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
     """Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600,
     are these three in this order in each of 10 seeds."""
-    at = nearest(survey()["dirichlet"]).transpose("seed", "step")
+    at = nearest(EVIDENCE.read("dirichlet")).transpose("seed", "step")
     rising = (at.diff("step") >= 0).all("step").values
     seen = np.array([len(set(of)) for of in at.values])
     bigram = runs.first_step(at == STAGES.index("bigram"))
     return Measurement(
-        Check("stages", 3.0, np.where(rising, seen, 0), training=True),
+        Trained("stages", 3.0, np.where(rising, seen, 0)),
         training_number=float(bigram.mean()),
         note=f"unigram from step 30 on; bigram from {told(bigram)} on (median of 10 seeds)",
     )
 
 
-@claim(
+@filed_claim(
     "si-transition",
-    sources=SOURCE,
     statement="A plateau at unigram, then a sharp transition",
     relation=AT_MOST,
-    runs={},
-    code=("last_rules", "divergence"),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
-    figure="stages",
     training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
 )
 def sharp(found: Found) -> Measurement:
     """Check that KL leaves the plateau after step 120 in each of 10 seeds (k = 3), and that 3/4 of
     what is left then falls within 60 steps, two records."""
-    leaves, takes = transition(survey()["dirichlet"])
+    leaves, takes = transition(EVIDENCE.read("dirichlet"))
     return Measurement(
-        Check("plateau", 120.0, leaves, AT_LEAST, training=True),
-        Check("transition", float(MOST), takes, training=True),
+        Trained("plateau", 120.0, leaves, AT_LEAST),
+        Trained("transition", float(MOST), takes),
         training_number=float(takes.mean()),
         note=f"left at step {told(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
         f"{told(takes)} steps",
@@ -105,11 +106,11 @@ def sharp(found: Found) -> Measurement:
 def order(found: Found) -> Measurement:
     """Compare the first record with an induction score above 1.15 with the first that has lag-1
     attention above 0.1 (0.07 at the start), in each of 10 seeds (k = 3)."""
-    of = survey()["dirichlet"]
+    of = EVIDENCE.read("dirichlet")
     score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
     return Measurement(
         *(
-            Check(f"seed {seed}", *pair, training=True)
+            Trained(f"seed {seed}", *pair)
             for seed, pair in enumerate(zip(previous, score, strict=True))
         ),
         training_number=float((previous - score).mean()),
@@ -118,33 +119,28 @@ def order(found: Found) -> Measurement:
     )
 
 
-@claim(
+@filed_claim(
     "si-induction-head",
-    sources=SOURCE,
     statement="It ends as a statistical induction head, near Bayes",
     relation=AT_MOST,
-    runs={},
-    code=("last_rules", "divergence"),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
-    figure="stages",
     training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
 )
 def induction_head(found: Found) -> Measurement:
     """Check at step 600, k = 3, in each of 10 seeds: lag-1 attention of layer 1 at least 0.5, a
     score of layer 2 at least 2, and at most a quarter of the way left from the unigram rule's KL to
     the bigram rule's."""
-    end = survey()["dirichlet"].isel(step=-1)
+    end = EVIDENCE.read("dirichlet").isel(step=-1)
     rule = HeldOut.of(3, runs.T, "dirichlet").kl
     kl = end["kl"].values
     left = (kl - rule["bigram"]) / (rule["unigram"] - rule["bigram"])
     return Measurement(
-        Check("lag-1 attention", 0.5, end["previous"].values, AT_LEAST, training=True),
-        Check("score", 2.0, end["score"].values, AT_LEAST, training=True),
-        Check("way left", NEAR, left, training=True),
+        Trained("lag-1 attention", 0.5, end["previous"].values, AT_LEAST),
+        Trained("score", 2.0, end["score"].values, AT_LEAST),
+        Trained("way left", NEAR, left),
         training_number=float(kl.mean()),
-        note=f"KL {runs.estimate(kl)} (bigram {rule['bigram']:.4f}, unigram {rule['unigram']:.4f}):"
-        f" {left.mean():.2f} of the way left; lag-1 {runs.estimate(end['previous'])}, score "
-        f"{runs.estimate(end['score'])}",
+        note=f"KL {mean(kl)} (bigram {rule['bigram']:.4f}, unigram {rule['unigram']:.4f}):"
+        f" {left.mean():.2f} of the way left; lag-1 {mean(end['previous'])}, score "
+        f"{mean(end['score'])}",
     )
 
 
@@ -163,14 +159,14 @@ def induction_head(found: Found) -> Measurement:
 def avoids(found: Found) -> Measurement:
     """Check lag-1 attention at step 900 at k = 2 in each of 10 seeds, 0.5 at least. Elsewhere layer
     1 avoids lag 1, and tells the previous symbol by that."""
-    end = survey()["two symbols"].isel(step=-1)
+    end = EVIDENCE.read("two_symbols").isel(step=-1)
     previous, kl, score = (end[name].values for name in ("previous", "kl", "score"))
     rises = previous > 0.5
     avoided = previous < 0.02
     return Measurement(
-        *(Check(f"seed {seed}", 0.5, of, training=True) for seed, of in enumerate(previous)),
+        *(Trained(f"seed {seed}", 0.5, of) for seed, of in enumerate(previous)),
         training_number=float(rises.mean()),
-        note=f"rises in {rises.sum()} of 10: KL {runs.estimate(kl[rises])}, score "
-        f"{runs.estimate(score[rises])}; falls below 0.02 in {avoided.sum()}: KL "
-        f"{runs.estimate(kl[avoided])}, score {runs.estimate(score[avoided])}",
+        note=f"rises in {rises.sum()} of 10: KL {mean(kl[rises])}, score "
+        f"{mean(score[rises])}; falls below 0.02 in {avoided.sum()}: KL "
+        f"{mean(kl[avoided])}, score {mean(score[avoided])}",
     )

@@ -9,13 +9,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, published
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs, theory
-from . import published
+
+TEXTS = Texts.beside(__file__)
 
 LAGS = 7
 SYMBOLS = (2, 3)
@@ -47,13 +49,14 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     for k in SYMBOLS:
         run = runs.minimal(k, at=(0, recipe.step), seeds=recipe.seeds, length=T)
         v.append(simulate(run, progress=False)["parameters.first"].values[:, -1, :LAGS])
+    released = [row["weight"] for row in published(__file__, "position_weights")]
     dims = ("prior", "symbols", "lag")
     return xr.Dataset(
         {
             "exact": (dims, exact),
             "leading": (dims, leading),
             "trained": (("symbols", "seed", "lag"), np.array(v)),
-            "published": ("lag", published("position_weights")["weight"].to_numpy()),
+            "published": ("lag", released),
         },
         {"prior": ["dirichlet", "doubly"], "symbols": list(SYMBOLS), "lag": np.arange(LAGS)},
     )
@@ -68,19 +71,16 @@ def judge(found: xr.Dataset) -> Judgement:
     sign = xr.DataArray([1, -1, 1, -1, 1], {"lag": np.arange(1, 6)}, "lag")
     alternate = {k: bool((trained.sel(symbols=k) * sign > 0).all()) for k in SYMBOLS}
     of = found["exact"].sel(prior="dirichlet")
-    numbers = {f"lag_{d}_{k}": float(of.sel(symbols=k, lag=d)) for k in SYMBOLS for d in (0, 1, 2)}
-    numbers["apart"] = float(abs(found["exact"] - found["leading"]).max())
-    text = " and ".join(f"{'do' if alternate[k] else 'do not'} for {k}" for k in SYMBOLS)
-    headline = (
-        f"Lag 1 {'wins' if wins else 'does not win'}; signs of lags 1 to 5 alternate: {text}."
-    )
-    return Judgement(
+    return TEXTS.judgement(
         Standing.of(wins and all(alternate.values()), wins),
-        headline,
-        f"{headline} The leading form is within {numbers['apart']:.3f} of the exact signal.",
-        "Bars of the first signal by lag for 2 and 3 symbols: the largest is at lag 1, lag 2 is "
-        "below 0, and odd and even lags alternate for 2 symbols.",
-        numbers,
+        {
+            **{f"lag_{d}_{k}": float(of.sel(symbols=k, lag=d)) for k in SYMBOLS for d in (0, 1, 2)},
+            "apart": float(abs(found["exact"] - found["leading"]).max()),
+        },
+        wins="wins" if wins else "does not win",
+        alternate=" and ".join(
+            f"{'do' if yes else 'do not'} for {k}" for k, yes in alternate.items()
+        ),
     )
 
 
@@ -126,13 +126,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="lags",
-    kind="figure",
-    title="Position weights: lag 1 wins, and odd and even lags alternate",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Statistical induction, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -9,7 +9,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.simulation import Simulation, simulate
@@ -18,7 +19,8 @@ from attnlab.theory import predict
 from .. import runs
 from ..model import First, MinimalInduction
 from ..predict import end_weight
-from . import published
+
+TEXTS = Texts.beside(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +53,14 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     right = run("softmax")
     said = predict(right, theory="induction-descent")
-    ends = published("end")
+    ends = [row["diagonal"] for row in published(__file__, "end")]
     return xr.Dataset(
         {
             "trained": shown(simulate(right, progress=progress)),
             "predicted": shown(said).isel(seed=0, drop=True),
             "released_mask": shown(simulate(run("released"), progress=progress)),
             "end": ("length", [end_weight(runs.chains(k, n)) for n in recipe.lengths]),
-            "published": ("run", ends["diagonal"].to_numpy()),
+            "published": ("run", ends),
         },
         {"length": list(recipe.lengths)},
     )
@@ -66,31 +68,20 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of layers and the prediction."""
-    lag, said = (found[name].sel(quantity="lag_one") for name in ("trained", "predicted"))
+    lag, said, mask = (
+        found[name].sel(quantity="lag_one") for name in ("trained", "predicted", "released_mask")
+    )
     error = float(abs(lag - said).max("step").mean())
     moved = float(abs(lag - lag.isel(step=0)).max("step").mean())
-    end = found["trained"].isel(step=-1).sel(quantity="diagonal").values
-    half = runs.first_step(lag > 0.5)
-    numbers = {
-        **runs.estimate(half).numbers("lag_half"),
-        "released_half": float(
-            runs.first_step(found["released_mask"].sel(quantity="lag_one") > 0.5).mean()
-        ),
-        "error": error,
-        "moved": moved,
-        "diagonal": float(end.mean()),
-    }
-    headline = (
-        f"W goes first; lag 1 has half of attention at step {numbers['lag_half']:.0f}, as "
-        f"mean descent predicts to {error:.2f} at every step."
-    )
-    return Judgement(
+    return TEXTS.judgement(
         Standing.of(error < 0.1 * moved, error < moved),
-        headline,
-        f"{headline} With the released mask it is there at step {numbers['released_half']:.0f}.",
-        "Diagonal and other entries of W against steps, then lag-1 attention, which rises after "
-        "them; and the end of W against the sequence length.",
-        numbers,
+        {
+            "lag_half": mean(runs.first_step(lag > 0.5)),
+            "released_half": float(runs.first_step(mask > 0.5).mean()),
+            "error": error,
+            "moved": moved,
+            "diagonal": float(found["trained"].isel(step=-1).sel(quantity="diagonal").mean()),
+        },
     )
 
 
@@ -143,13 +134,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="minimal",
-    kind="figure",
-    title="The minimal model: the second layer first, then lag 1",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Statistical induction, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -9,13 +9,17 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.drawing import draw_seeds
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
-from ..survey import survey
+from ..evidence import EVIDENCE
+
+TEXTS = Texts.beside(__file__)
 
 COLOURS: dict[runs.Prior, str] = {
     "dirichlet": style.DISTINCT,
@@ -23,6 +27,7 @@ COLOURS: dict[runs.Prior, str] = {
     "unigram": "0.45",
 }
 NAMES = {"dirichlet": "Dirichlet", "doubly": "doubly stochastic", "unigram": "unigram"}
+SURVEYED = ("dirichlet", "doubly")  # of the transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,44 +48,30 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     for prior, report in in_turn(list(COLOURS), progress):
         run = runs.minimal(recipe.symbols, prior, at=at, seeds=recipe.seeds, length=recipe.length)
         lag.append(simulate(run, progress=report)["lag_mass"].isel(lag=1))
-    surveyed = [survey()[name] for name in ("dirichlet", "doubly")]
+    surveyed = [EVIDENCE.read(name) for name in SURVEYED]
     found = xr.Dataset({"minimal": xr.concat(lag, xr.Variable("prior", list(COLOURS)))})
     for name in ("previous", "kl"):
         of = [each[name].rename(seed="run", step="transformer_step") for each in surveyed]
-        found[name] = xr.concat(of, xr.Variable("shown", ["dirichlet", "doubly"]))
+        found[name] = xr.concat(of, xr.Variable("shown", list(SURVEYED)))
     return found
 
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether doubly stochastic chains are quicker, in layer 1 and at the end."""
-    rises = {
-        name: runs.first_step(
-            found["previous"].sel(shown=name).rename(run="seed", transformer_step="step") > 0.1
-        )
-        for name in ("dirichlet", "doubly")
-    }
-    through = (found["kl"].isel(transformer_step=-1) < 0.1).mean("run")
+    of = found[["previous", "kl"]].rename(run="seed", transformer_step="step")
+    rises = {name: runs.first_step(of["previous"].sel(shown=name) > 0.1) for name in SURVEYED}
+    through = (of["kl"].isel(step=-1) < 0.1).mean("seed")
     end = found["minimal"].isel(step=-1).mean("seed")
-    numbers = {
-        "rises_dirichlet": float(np.median(rises["dirichlet"])),
-        "rises_doubly": float(np.median(rises["doubly"])),
-        "through_dirichlet": float(through.sel(shown="dirichlet")),
-        "through_doubly": float(through.sel(shown="doubly")),
-        **{f"minimal_{prior}": float(end.sel(prior=prior)) for prior in COLOURS},
-    }
     earlier = rises["doubly"].max() < rises["dirichlet"].min()
-    headline = (
-        f"Layer 1 of the transformer starts at step {numbers['rises_doubly']:.0f} with doubly "
-        f"stochastic chains and at {numbers['rises_dirichlet']:.0f} with Dirichlet ones (medians), "
-        f"but {1 - numbers['through_doubly']:.0%} of the former get stuck."
-    )
-    return Judgement(
-        Standing.of(earlier and numbers["through_doubly"] == 1, earlier),
-        headline,
-        f"{headline} Unigram chains alone leave layer 1 of the minimal model where it was.",
-        "Lag-1 attention of the minimal model and of the transformer against steps by prior, and "
-        "the transformer's KL: two doubly stochastic seeds stay high.",
-        numbers,
+    share = float(through.sel(shown="doubly"))
+    return TEXTS.judgement(
+        Standing.of(earlier and share == 1, earlier),
+        {
+            **{f"rises_{name}": float(np.median(steps)) for name, steps in rises.items()},
+            **{f"through_{name}": float(through.sel(shown=name)) for name in SURVEYED},
+            **{f"minimal_{prior}": float(end.sel(prior=prior)) for prior in COLOURS},
+        },
+        stuck=1 - share,
     )
 
 
@@ -89,11 +80,11 @@ def draw(found: xr.Dataset) -> Figure:
     with style.page(2.6) as figure:
         axes = figure.subplots(1, 3)
         for prior, colour in COLOURS.items():
-            of = found["minimal"].sel(prior=prior).transpose("step", "seed")
-            lines = axes[0].plot(found["step"], of, color=colour, linewidth=0.9)
-            lines[0].set_label(NAMES[prior])
+            of = found["minimal"].sel(prior=prior)
+            look = {"color": colour, "linewidth": 0.9, "label": NAMES[prior]}
+            draw_seeds(axes[0], found["step"], of, **look)
         for ax, name in zip(axes[1:], ("previous", "kl"), strict=True):
-            for prior in ("dirichlet", "doubly"):
+            for prior in SURVEYED:
                 of = found[name].sel(shown=prior).transpose("transformer_step", "run")
                 ax.plot(found["transformer_step"], of, color=COLOURS[prior], linewidth=0.9)
             ax.set(xlabel="step", ylim=(0, None))
@@ -104,13 +95,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="priors",
-    kind="figure",
-    title="Does the unigram signal delay? Chains of other priors",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Statistical induction, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

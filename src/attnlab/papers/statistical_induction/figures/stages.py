@@ -9,7 +9,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import Estimate, ExperimentRecipe, Judgement, Standing, mean
+from attnlab.experiments.drawing import draw_seeds
+from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 from attnlab.simulation import simulate
@@ -17,6 +19,8 @@ from attnlab.simulation import simulate
 from .. import runs
 from ..claims.transformer import LIT, RISEN
 from ..distances import STAGES, distances, nearest
+
+TEXTS = Texts.beside(__file__)
 
 COLOURS = dict(zip(STAGES, ("0.55", style.COMMON, style.DISTINCT), strict=True))
 
@@ -59,7 +63,7 @@ def _of(found: xr.Dataset, model: str) -> xr.Dataset:
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of stages and of layers."""
-    numbers: dict[str, float] = {}
+    numbers: dict[str, float | Estimate] = {}
     right = []
     for model in ("minimal", "transformer"):
         of = _of(found, model)
@@ -67,27 +71,12 @@ def judge(found: xr.Dataset) -> Judgement:
         first = runs.first_step(at == STAGES.index("bigram"))
         stays = (at.diff("step") >= 0).all("step").values
         right.append(bool((stays & (at == 1).any("step").values & ~np.isnan(first)).all()))
-        numbers |= runs.estimate(first).numbers(f"{model}_bigram")
+        numbers[f"{model}_bigram"] = mean(first)
         numbers[f"{model}_kl"] = float(of["kl"].isel(step=-1).mean())
     of = _of(found, "transformer")
-    score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
-    ahead = previous - score
+    ahead = runs.first_step(of["previous"] > RISEN) - runs.first_step(of["score"] > LIT)
     numbers["layer_2_ahead"] = float(ahead.mean())
-    headline = (
-        f"Uniform, unigram, bigram: the bigram rule is nearest from step "
-        f"{numbers['minimal_bigram']:.0f} on in the minimal model and from "
-        f"{numbers['transformer_bigram']:.0f} on in the transformer."
-    )
-    return Judgement(
-        Standing.of(all(right) and (ahead > 0).all(), any(right)),
-        headline,
-        f"{headline} Layer 2 of the transformer moves {numbers['layer_2_ahead']:.0f} steps before "
-        f"layer 1; KL to the true row ends at {numbers['minimal_kl']:.3f} and "
-        f"{numbers['transformer_kl']:.3f}.",
-        "KL of three rules to each model against steps, shaded by the nearest rule, and attention "
-        "of the transformer's layers: layer 2 rises first.",
-        numbers,
-    )
+    return TEXTS.judgement(Standing.of(all(right) and (ahead > 0).all(), any(right)), numbers)
 
 
 def draw(found: xr.Dataset) -> Figure:
@@ -106,20 +95,14 @@ def draw(found: xr.Dataset) -> Figure:
             ax.plot(steps, one["kl"], ":", color="black", label="true row")
             ax.set(xlabel="step", xlim=(steps[0], steps[-1]), ylim=(0, 0.5))
         of = _of(found, "transformer")
-        for seed in range(of.sizes["seed"]):
-            line = of.isel(seed=seed)
-            axes[2].plot(of["step"], line["score"] - 1, color=style.ACCENT, linewidth=0.9)
-            axes[2].plot(of["step"], line["previous"], "--", color=style.GREEN, linewidth=0.9)
-        axes[2].annotate(
-            "layer 2: score $-$ 1",
-            (0.03, 0.9),
-            xycoords="axes fraction",
-            fontsize=7,
-            color=style.ACCENT,
-        )
-        axes[2].annotate(
-            "layer 1: lag 1", (0.03, 0.8), xycoords="axes fraction", fontsize=7, color=style.GREEN
-        )
+        looks = {
+            "layer 2: score $-$ 1": (of["score"] - 1, style.ACCENT, "-"),
+            "layer 1: lag 1": (of["previous"], style.GREEN, "--"),
+        }
+        for label, (values, colour, dash) in looks.items():
+            look = {"color": colour, "linestyle": dash, "linewidth": 0.9, "label": label}
+            draw_seeds(axes[2], of["step"], values, **look)
+        axes[2].legend(loc="upper left")
         axes[2].set(xlabel="step", xlim=(of["step"][0], of["step"][-1]))
         style.y_labels(axes, ["KL(rule || model)", "", "attention"])
         style.panel_titles(axes, ["minimal model", "transformer", "its two layers"])
@@ -127,13 +110,4 @@ def draw(found: xr.Dataset) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    name="stages",
-    kind="figure",
-    title="Uniform, unigram, bigram: stages of learning Markov chains in context",
-    recipe=Recipe,
-    data=data,
-    judge=judge,
-    draw=draw,
-    source="Statistical induction, as we know it",
-)
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

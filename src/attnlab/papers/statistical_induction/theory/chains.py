@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
+from attnlab.formulas.chains import stationary
+
 Floats = NDArray[np.float64]
 Prior = Callable[[np.random.Generator, int, int], Floats]
-SQUARINGS = 20  # P^(2^20) has the stationary law in its rows
 
 
 def dirichlet(rng: np.random.Generator, chains: int, k: int) -> Floats:
@@ -73,21 +74,6 @@ def mixture(
     shares = {"doubly": round(chains * doubly), "unigram": round(chains * unigram)}
     shares["dirichlet"] = chains - sum(shares.values())
     return np.concatenate([PRIORS[name](rng, n, k) for name, n in shares.items() if n])
-
-
-def stationary(P: ArrayLike) -> Floats:
-    """Return the stationary laws (..., k) of transition matrices (..., k, k).
-
-    Examples
-    --------
-    >>> stationary([[0.5, 0.5], [1.0, 0.0]]).round(4).tolist()
-    [0.6667, 0.3333]
-    """
-    power = np.asarray(P, dtype=np.float64)
-    for _ in range(SQUARINGS):
-        power = power @ power
-        power = power / power.sum(-1, keepdims=True)  # or rounding would add up
-    return power[..., 0, :]
 
 
 def sample(rng: np.random.Generator, P: Floats, T: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from attnlab.papers.statistical_induction.theory.chains import Floats
+from .chains import Floats
 
 Symbols = NDArray[np.int64]
 

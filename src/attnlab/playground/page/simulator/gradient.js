@@ -1,16 +1,18 @@
 /**
  * Lemma 1: the loss of the 1-layer transformer in Y and Z, and its gradient in closed form.
  *
- * A query attends to token l with weight c~_l = mass_l exp(z_l); f = c~/|c~|_2; the decoder gives
+ * A query attends to token l with weight c~_l = mass_l exp(z_l); f = c~/|c~|_2, or c~/|c~|_1 where
+ * nothing normalises what attention reads; the decoder gives
  * Y^T f over all outputs; the loss is the cross entropy with the next token. A row is anything
  * attended from: a sequence (mass: its counts) or a class (T to infinity; mass: P(l|m,n)).
  * Gradients are those of descent: d loss/dY_l = f_l (alpha - x)^T, d loss/dz = diag(f)(I - f f^T) g
- * with g = Y (alpha - x).
+ * with g = Y (alpha - x), and diag(f)(g - f.g) without the normalisation.
  */
 export class Gradient {
-  constructor(layout) {
+  constructor(layout, normalised = true) {
     const widest = Math.max(...layout.offsets.slice(1).map((end, k) => end - layout.offsets[k]))
     this.layout = layout
+    this.normalised = normalised
     this.Y = new Float64Array(layout.A * layout.J)
     this.Z = new Float64Array(layout.zSize)
     this.odds = new Float64Array(layout.place.length) // exp(z) of each slot, the largest being 1
@@ -72,11 +74,11 @@ export class Gradient {
 
   /** Adds the row whose `size` slots are in `at`, with their c~ in `f`. */
   _add(k, { Y }, weight, size) {
-    const { at, f, logits, error } = this
+    const { at, f, logits, error, normalised } = this
     const { row, zPlace, times, count, J } = this.layout
-    let squares = 0
-    for (let s = 0; s < size; s++) squares += times[at[s]] * f[s] * f[s]
-    const scale = 1 / Math.sqrt(squares)
+    let sum = 0
+    for (let s = 0; s < size; s++) sum += times[at[s]] * f[s] * (normalised ? f[s] : 1)
+    const scale = 1 / (normalised ? Math.sqrt(sum) : sum)
     for (let j = 0; j < J; j++) logits[j] = 0
     for (let s = 0; s < size; s++) {
       f[s] *= scale
@@ -99,7 +101,7 @@ export class Gradient {
         g += count[j] * d * Y[base + j]
         gradY[base + j] += fs * d
       }
-      gradZ[zPlace[at[s]]] += fs * (g - fs * radial)
+      gradZ[zPlace[at[s]]] += fs * (g - (normalised ? fs : 1) * radial)
     }
     return loss
   }

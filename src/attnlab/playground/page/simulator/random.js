@@ -40,6 +40,11 @@ export class Random {
     return Math.floor(this.uniform() * n)
   }
 
+  /** A standard normal number. */
+  normal() {
+    return Math.sqrt(-2 * Math.log(this.uniform())) * Math.cos(2 * Math.PI * this.uniform())
+  }
+
   /** How many of n trials succeed with probability p each. */
   binomial(n, p) {
     if (n === 0 || p <= 0) return 0

@@ -26,7 +26,7 @@ export function outside(document) {
   const { classes, model, last, record } = settings
   if (Array.isArray(classes)) return "several sets of classes"
   if (typeof classes === "string" && !isPreset(classes)) return `the classes ${classes}`
-  if (model.name !== "pairwise") return MODEL_WORDS(model)
+  if (!isOwn(model)) return MODEL_WORDS(model)
   if (settings.isFlow) return "continuous time"
   if (settings.trainingSet !== null) return "a training set that is used again"
   if (settings.clip !== null || !isKnown(settings.optimizer)) return "this optimiser"
@@ -36,6 +36,10 @@ export function outside(document) {
   if (recordSteps(record, last).length * made.size > MOST.recorded) return "a record as large as this"
   return ""
 }
+
+/** Whether a model is the paper's own, or that without its normalisation. */
+const isOwn = ({ name, ...fields }) => name === "pairwise" || (name === "extended" &&
+  Object.entries(fields).every(([field, value]) => field === "normalization" && ["l2", "none"].includes(value)))
 
 const MODEL_WORDS = (model) => {
   const parts = []
@@ -85,7 +89,8 @@ export class Run {
   constructor(document, { counts = null } = {}) {
     const said = outside(document)
     if (said) throw new InputError(`the page does not compute ${said} itself`)
-    const { classes, length, batch, init, seed, record, last, optimizer, momentum, etaY, etaZ } = settingsOf(document)
+    const { classes, length, batch, init, seed, record, last, optimizer, momentum, etaY, etaZ, model } = settingsOf(document)
+    const normalised = model.normalization !== "none"
     this.classes = classesOf(classes)
     this.batch = batch
     this.rates = [etaY, etaZ]
@@ -103,8 +108,8 @@ export class Run {
         for (let i = 0; i < part.length; i++) part[i] = bound * (2 * drawn.uniform() - 1)
       }
     }
-    this.gradient = new Gradient(this.layout)
-    this.byClass = new Gradient(this.layout)
+    this.gradient = new Gradient(this.layout, normalised)
+    this.byClass = new Gradient(this.layout, normalised)
     this.movers = [this.parameters.Y, this.parameters.Z].map((of) => optimiser({ ...optimizer, momentum }, of.length))
     this.batches = this.whole || counts !== null ? null : batches(classes, this.classes, { length, batch, seed })
     this.hits = new Float64Array(this.classes.K)

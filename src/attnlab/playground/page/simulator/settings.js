@@ -63,7 +63,7 @@ export function withFlow(document, isFlow) {
 export function withModel(document, changes) {
   const { name, ...now } = partsOf(document).model
   const model = { ...now, name: "extended", ...changes }
-  for (const [setting, usual] of [["residual", false], ["heads", 1]]) if (model[setting] === usual) delete model[setting]
+  for (const [setting, usual] of [["residual", false], ["heads", 1], ["normalization", "l2"]]) if (model[setting] === usual) delete model[setting]
   const { model: _, ...rest } = document
   return Object.keys(model).length > 1 ? { ...rest, model } : rest
 }

@@ -15,7 +15,7 @@ const MOST_LOGITS = 6000
 export function silence(document, rung, classes) {
   const { model, optimizer, etaY } = settingsOf(document)
   if (optimizer.name !== "sgd") return "The theory is about gradient descent, not Adam."
-  if (model.name !== "pairwise") return "The theory is about the paper’s own model: one head, no residual connection."
+  if (model.name !== "pairwise") return "The theory is about the paper’s own model: one head, normalised, no residual connection."
   if (classes.K < 2) return "The theory compares kinds of sentences; here is only one."
   if (rung === "corrected" && !classes.hasPsi) return "Eq. 10 needs each next word to belong to one kind of sentence."
   if (rung === "corrected" && classes.M < 4) return "Eq. 10 needs a vocabulary of four words at least."

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnlab.papers.statistical_induction.theory.chains import Floats, stationary
+from attnlab.formulas.chains import stationary
+
+from .chains import Floats
 
 
 def powers(P: Floats) -> Iterator[Floats]:
