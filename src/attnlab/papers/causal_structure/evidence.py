@@ -37,6 +37,9 @@ EVIDENCE = Evidence(
         "graphs": partial(
             runs.full, Forest(3, 20, 0.1, "half"), steps=3000, seeds=10, constant=True
         ),
+        "graphs_long": partial(  # the published length, for an accelerator
+            runs.full, Forest(3, 20, 0.1, "half"), steps=2**14, seeds=20, batch=1024, constant=True
+        ),
         "two_parents": partial(
             runs.two_parents, TwoParents(3, 16), steps=1500, seeds=10, batch=256
         ),

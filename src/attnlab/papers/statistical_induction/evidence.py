@@ -32,6 +32,8 @@ EVIDENCE = Evidence(
         "doubly": lambda: runs.transformer(runs.chains(3, prior="doubly")),
         "two_symbols": lambda: runs.transformer(runs.chains(2), steps=900, every=60),
         "trigrams": lambda: runs.transformer(NGrams(2, runs.T, 3), steps=4000, every=200, heads=2),
+        # for an accelerator
+        "eight_symbols": lambda: runs.transformer(runs.chains(8, 100), steps=6000, every=100),
     },
     measured,
 )
