@@ -61,6 +61,7 @@ def test_graphs_stand_beside_the_published():
             "attention": (("model", "graph", "position"), np.full((2, 3, 4), 0.8)),
             "recovery": (("model", "graph"), [[1.0] * 3, [1.0, 0.5, 1.0]]),
             "published": ("published_graph", values),
+            "filed": ("filed_graph", values),
         },
         {"model": ["reduced", "full"]},
     )

@@ -34,10 +34,7 @@ EVIDENCE = Evidence(
     __file__,
     {
         "full": partial(runs.full, Forest(), seeds=10),
-        "graphs": partial(
-            runs.full, Forest(3, 20, 0.1, "half"), steps=3000, seeds=10, constant=True
-        ),
-        "graphs_long": partial(  # the published length, for an accelerator
+        "graphs": partial(  # the published size, for an accelerator
             runs.full, Forest(3, 20, 0.1, "half"), steps=2**14, seeds=20, batch=1024, constant=True
         ),
         "two_parents": partial(

@@ -18,6 +18,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
+from ..evidence import EVIDENCE
 from ..task import ROOT, Forest
 
 TEXTS = Texts.beside(__file__)
@@ -38,7 +39,10 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return attention to the parent by model, graph and position; NaN at roots."""
+    """Return attention to the parent by model, graph and position; NaN at roots.
+
+    The full model at the published size is on file (`evidence.py`).
+    """
     task = Forest(recipe.symbols, recipe.length, recipe.concentration, "half")
     of: dict[str, Any] = {"seeds": recipe.graphs, "batch": recipe.batch}
     models = {
@@ -58,11 +62,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             mine[above != ROOT] = parent_attention(weights, above)
         recovery.append(runs.measured(run, result)["recovery"].isel(step=-1).values)
     rows = published(__file__, "graphs")
+    filed = EVIDENCE.read("graphs")
     return xr.Dataset(
         {
             "attention": (("model", "graph", "position"), values),
             "recovery": (("model", "graph"), recovery),
             "published": ("published_graph", [1 - row["missing"] for row in rows]),
+            "filed": ("filed_graph", filed["parent_attention"].isel(step=-1).values),
         },
         {"model": list(models)},
     )
@@ -84,6 +90,7 @@ def judge(found: xr.Dataset) -> Judgement:
             f"{name}: attention {means[f'{name}_attention']}, recovery {means[f'{name}_recovery']}"
             for name in found["model"].values
         ),
+        filed=mean(found["filed"].values),
         paper_mean=float(found["published"].mean()),
         paper_sd=float(found["published"].std(ddof=1)),
     )
@@ -106,6 +113,9 @@ def draw(found: xr.Dataset) -> Figure:
             right.plot(np.linspace(0, 1, ordered.size), ordered, marks[name], color=colour)
         paper = np.sort(found["published"].values)
         right.plot(np.linspace(0, 1, paper.size), paper, "s", color=style.OUTLINE, fillstyle="none")
+        filed = np.sort(found["filed"].values)
+        right.plot(np.linspace(0, 1, filed.size), filed, "^", color=style.OUTLINE)
+        left.plot([], [], "^", color=style.OUTLINE, label="full, ours at the published size")
         left.plot([], [], "s", color=style.OUTLINE, fillstyle="none", label="full, published")
         left.set(xlabel="position", ylabel="attention to the parent", ylim=(0, 1.05))
         right.set(xlabel="graphs in order")
