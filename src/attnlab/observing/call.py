@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -183,6 +184,25 @@ class AttentionCall:
                 f"mask: expected bool (True: may attend) or additive floats, got {mask.dtype}; "
                 "of zeros and ones give mask != 0"
             )
+
+
+# Called with each call that model code gives to `record`; True where an observer takes it.
+_listeners: list[Callable[[AttentionCall], bool]] = []
+
+
+@contextmanager
+def listening(listener: Callable[[AttentionCall], bool]) -> Iterator[None]:
+    """Offer the calls given to `record` to a listener."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def is_taken(call: AttentionCall) -> bool:
+    """Offer a call given to `record` to all listeners; return True if one takes it."""
+    return any([listener(call) for listener in tuple(_listeners)])
 
 
 def _floor(mask: Float[Any, "B H row key"]) -> Float[Any, "B H row 1"]:

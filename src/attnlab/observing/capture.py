@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
@@ -41,17 +43,16 @@ class CapturedCall:
     """A captured attention call and the output that the model computed from it.
 
     call: queries, keys and everything else that decides the attention weights.
-    output: output of the model's own attention function.
+    output: output of the model's own attention function; None where dropout changed it, or where
+    the model's code gave the call to `record`.
     layer: name of the module, with #2 for its second call in one forward pass.
     kind: class name of the module.
-    exact: False where dropout changed the output.
     """
 
     call: AttentionCall
-    output: Float[Tensor, "batch head query width"]
+    output: Float[Tensor, "batch head query width"] | None
     layer: str
     kind: str
-    exact: bool
 
     def output_check(self) -> Float[Tensor, " 2"] | None:
         """Compute the output of eight queries again from the call; return its distance from the
@@ -60,8 +61,8 @@ class CapturedCall:
         A bias, a mask or a normaliser that no source knows would otherwise make every statistic
         silently wrong. Does not synchronise with the device.
         """
-        call, value = self.call, self.call.value
-        if value is None or not self.exact:
+        call, value, output = self.call, self.call.value, self.output
+        if value is None or output is None:
             return None
         queries = call.query.shape[-2]
         rows = torch.linspace(0, queries - 1, min(queries, CHECKED), device=call.query.device)
@@ -69,13 +70,13 @@ class CapturedCall:
         logits = _logits(call, rows)
         seen = logits.isfinite()
         found = _times(_weights(call, logits), value, call)
-        wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)
+        wrong = (found - output[..., rows, :].float()).abs().amax(-1)
         # values that are not finite do not count: the model has diverged
         known = seen.any(-1) & value.isfinite().all()
         worst = wrong.masked_fill(~known, 0.0).amax()
         largest = logits.masked_fill(~seen, 0.0).abs().amax()
         # rounding of the coarsest dtype that took part
-        eps = max(torch.finfo(t.dtype).eps for t in (call.query, call.key, value, self.output))
+        eps = max(torch.finfo(t.dtype).eps for t in (call.query, call.key, value, output))
         rounding = max(eps, 1e-6 if call.query.device.type == "cpu" else TF32)
         bound = rounding * (8 + 2 * largest) * value.abs().amax().float()
         return torch.stack([worst, bound])
@@ -89,8 +90,8 @@ def require_match(layer: str, kind: str, wrong: float, bound: float) -> None:
             "mask than softmax attention to the keys that the mask shows (an additive mask "
             f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
             f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
-            "inside the module call attnlab.observing.record(query, key, value, mask=...) with "
-            "what it really uses"
+            "inside the module, before it attends, call "
+            "attnlab.observing.record(query, key, value, mask=...) with what it really uses"
         )
 
 
@@ -223,6 +224,7 @@ class Capture:
         self.ran: dict[str, nn.Module] = {}  # all modules that ran
         self.times: Counter[str] = Counter()  # number of calls captured of each
         self.alone: set[str] = set()  # modules that attend in code of their own
+        self.recorded: set[str] = set()  # modules whose code calls `record`
         self.products: set[tuple[str, tuple[int, ...]]] = set()  # of activations: module, shape
         self.muted = False  # inside a function that is captured as a whole
         # whether the module that runs attends to another sequence; None: not known
@@ -267,13 +269,28 @@ class Capture:
         with self._guard(), torch.no_grad():
             yield
 
-    def see(self, name: str, call: AttentionCall, output: Tensor, *, exact: bool) -> None:
-        """Report a call of the module of this name."""
+    def see(self, name: str, call: AttentionCall, output: Tensor | None) -> None:
+        """Report a call of the module of this name; output: see `CapturedCall`."""
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
-        captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__, exact)
+        captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__)
         with muted([self]):  # calls made while measuring are not the model's
             self._see(captured)
+
+    def take_recorded(self, call: AttentionCall) -> bool:
+        """Report a call that the code of the module that runs gives to `record`."""
+        if not (self.is_active and isinstance(call.query, Tensor)):
+            return False
+        name = self.current
+        if self.times[name] and name not in self.recorded:
+            raise InputError(
+                f"record: {name or 'the model'} has called an attention function before, which is "
+                "measured already; call attnlab.observing.record before that function"
+            )
+        self.recorded.add(name)
+        with self.measuring():
+            self.see(name, replace(call, layer=self.next_layer), None)
+        return True
 
     def origins(self, tensor: Tensor) -> list[Tensor]:
         """Return the inputs from which modules that run have made a tensor, the nearest first.
@@ -319,7 +336,11 @@ class Capture:
         by their operations or by their class name, and blocks of a stack in which others attend."""
         named = [name for name, module in self.ran.items() if ATTENDS.search(type(module).__name__)]
         known = {*self.times, *self.alone}
-        found = set(self.alone)
+        found = {
+            name
+            for name in self.alone
+            if not any(_within(one, name) or _within(name, one) for one in self.recorded)
+        }
         found |= {
             name
             for name in named
@@ -431,6 +452,14 @@ def muted(captures: Collection[Capture], on: bool = True) -> Iterator[None]:
     finally:
         for capture in captures:
             capture.muted = False
+
+
+def in_forward(_: AttentionCall) -> bool:
+    """Check whether this code is called by the forward pass of a torch module."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not nn.Module._call_impl.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def trains(model: nn.Module) -> bool:

@@ -27,7 +27,8 @@ from attnlab.files.numerics import numerics
 from attnlab.files.provenance import provenance
 from attnlab.observing import snapshot as snapshots
 from attnlab.observing import training
-from attnlab.observing.capture import Capture, follow, trains
+from attnlab.observing.call import listening
+from attnlab.observing.capture import Capture, follow, in_forward, trains
 from attnlab.observing.history import History
 from attnlab.observing.probe import Probe, batch_of, make_probe
 from attnlab.observing.sources import capturing
@@ -305,6 +306,8 @@ class Observer:
         hooks = ExitStack()
         hooks.callback(register_optimizer_step_pre_hook(calling(Observer._begins)).remove)
         hooks.callback(register_optimizer_step_post_hook(calling(Observer._stepped)).remove)
+        # `record` in a model's code measures nothing in the many forward passes of a training
+        hooks.enter_context(listening(in_forward))
         self._hook = weakref.finalize(self, hooks.close)
 
     def _unfollow(self) -> None:

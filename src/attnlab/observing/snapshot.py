@@ -308,8 +308,8 @@ class _LayerGroup:
             return
         if version_of(self.plan.call.mask) != self.version:
             raise InputError(
-                f"model: changes the mask of {self.names[-1]} in its place after it was used; "
-                "inside the module call attnlab.observing.record(query, key, value, mask=...)"
+                f"model: changes the mask of {self.names[-1]} in place before it is measured; "
+                "give its attention function a copy, mask.clone()"
             )
         heads = concat_heads(self.held)
         self.held.clear()  # their keys are twice here otherwise

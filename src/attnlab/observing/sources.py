@@ -24,7 +24,7 @@ from torch.backends import mha
 from torch.nn import functional
 
 from attnlab.files.errors import InputError
-from attnlab.observing.call import AttentionCall
+from attnlab.observing.call import AttentionCall, listening
 from attnlab.observing.capture import Capture, CapturedCall, crosses, differ_by_positions, muted
 
 SCALED_DOT_PRODUCT, MULTIHEAD = "scaled_dot_product_attention", "multi_head_attention_forward"
@@ -72,10 +72,14 @@ class Source(ABC):
                     self._undo.close()
 
     def active_captures(self) -> list[Capture]:
-        """Return the captures of the forward pass that runs; others note a foreign model."""
+        """Return the captures of the forward pass that runs; others note a foreign model.
+
+        A module that calls `record` says itself what it computes.
+        """
         for capture in self.captures:
             capture.note_foreign()
-        return [capture for capture in self.captures if capture.is_active]
+        active = [capture for capture in self.captures if capture.is_active]
+        return [capture for capture in active if capture.current not in capture.recorded]
 
     def replace_by_name(self, capture: Capture, makers: Mapping[Any, Callable[..., Any]]) -> None:
         """Replace functions that a model has under names of its own: imported into the files of
@@ -151,7 +155,7 @@ class ScaledDotProduct(Source):
                 about |= {"scale": others.get("scale"), "cross": named or bool(cross)}
                 about["layer"] = capture.next_layer
                 call = torch_call(q, k, v, mask, is_causal, **about)
-                capture.see(name, call, unfold(output), exact=dropout_p == 0)
+                capture.see(name, call, None if dropout_p else unfold(output))
         return output
 
 
@@ -466,8 +470,8 @@ class HuggingFace(Source):
                 given = {**kwargs, "layer": capture.next_layer, "cross": cross, "name": name}
                 with capture.measuring():
                     call = huggingface_call(implementation, module, query, key, *args, **given)
-                    output = result[0].transpose(1, 2)
-                    capture.see(name, call, output, exact=not kwargs.get("dropout"))
+                    dropped = kwargs.get("dropout")
+                    capture.see(name, call, None if dropped else result[0].transpose(1, 2))
             return result
 
         return attend
@@ -608,5 +612,6 @@ def capturing(
     with ExitStack() as opened:
         for source in SOURCES:
             opened.enter_context(source.open(capture))
+        opened.enter_context(listening(capture.take_recorded))
         opened.enter_context(capture.following())
         yield capture

@@ -28,7 +28,16 @@ from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observing import call as calls
 from attnlab.observing import kv_cache
-from attnlab.observing.call import BASIC, LOW, AttentionCall, Block, CallPart, Heads, joined
+from attnlab.observing.call import (
+    BASIC,
+    LOW,
+    AttentionCall,
+    Block,
+    CallPart,
+    Heads,
+    is_taken,
+    joined,
+)
 from attnlab.observing.layer_statistics import LABELS, MAXIMA, LayerStatistics
 from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_mean
 
@@ -460,6 +469,12 @@ def record(
     Give them as the softmax uses them, after rotary embedding and norms, as arrays of numpy, JAX or
     torch; they stay where they are. Results are means over sequences.
 
+    Call it in the code of a torch module whose attention `attnlab.observe` cannot capture: when the
+    observer measures, the call counts as attention of that module, under its name, with the
+    observer's own tokens and rows. In all other forward passes of a training that is observed it
+    does nothing. In both cases the result is an empty dataset. Without an observer every forward
+    pass is measured.
+
     Parameters
     ----------
     q : array
@@ -505,7 +520,7 @@ def record(
     Returns
     -------
     xarray.Dataset
-        Over (layer, head).
+        Over (layer, head); empty where an observer takes the call.
 
     Examples
     --------
@@ -521,6 +536,8 @@ def record(
         raise InputError("q: expected an array of batch, head, query, width with numbers in it")
     scale = width**-0.5 if scale is None else scale
     call = AttentionCall(q, k, v, scale, layer, mask, causal, window, softcap, sinks, cross)
+    if is_taken(call):
+        return xr.Dataset()
     sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys, "seed": seed}
     given: dict[str, Any] = {"tokens": tokens, "present": present, "starts": starts}
     found = statistics(call, budget_bytes=budget_bytes, **sample, **given)
