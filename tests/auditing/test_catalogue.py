@@ -108,8 +108,18 @@ def test_select_keeps_order_and_names_the_nearest():
     assert select([]) == ()
     with pytest.raises(InputError, match="did you mean theorem-3"):
         select(["theorm-3"])
-    with pytest.raises(InputError, match="claim: 'theorem-2' is not one"):
+    with pytest.raises(InputError, match="claim: 'theorem-2' is not of joma"):
         select(["theorem-2"], paper="joma")
+    with pytest.raises(InputError, match="did you mean theorem-2"):
+        select(["Theorm-2"])
+
+
+def test_a_name_that_is_like_no_claim_gets_no_suggestion():
+    with pytest.raises(InputError) as refused:
+        select(["foo"])
+    assert str(refused.value) == (
+        "claim: 'foo' is not on the shelf; attnlab audit --paper NAME lists a paper's"
+    )
 
 
 def imported_by(code):

@@ -4,6 +4,7 @@ Our own papers fulfil them all: tests/papers/test_conformance.py.
 """
 
 import re
+from zlib import crc32
 
 import pytest
 import yaml
@@ -22,7 +23,9 @@ def made(tmp_path, monkeypatch):
     count = iter(range(100))
 
     def outcome(wanted, *, settings=None, files=None, **parts):
-        folder = make_paper(tmp_path, f"asked_{next(count)}_{tmp_path.name[-6:]}", **parts)
+        folder = make_paper(
+            tmp_path, f"asked_{next(count)}_{crc32(tmp_path.name.encode())}", **parts
+        )
         monkeypatch.setenv(VARIABLE, "")  # the papers before it offer the same names
         for name, text in (files or {}).items():
             path = folder / name
@@ -119,6 +122,8 @@ def test_formulas_that_import_the_simulator(made):
     for code in ({"theory": "import jax"}, {"theory.__init__": "", "theory.deep": "import jax"}):
         found = made(wanted, code=code)
         assert found.standing == "failed" and "theory imports jax" in found.note
+    found = made("reference presets.one", code={"a": "def b(): 1 / 0"}, presets={"one": "a:b"})
+    assert found.standing == "failed" and found.note.startswith("a.py:1: ZeroDivisionError")
     found = made(wanted, code={"theory": "1 / 0"})
     assert found.standing == "failed" and "division by zero" in found.note
 
@@ -200,6 +205,41 @@ def test_verdicts_are_those_on_record(made):
     assert found.standing == "failed" and "recorded holds" in found.note
     found = made("every claim has a recorded verdict", **claims())
     assert found.standing == "failed" and "one-below-two: not in expected.json" in found.note
+
+
+FIGURE = """
+import xarray as xr
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+def data(recipe, *, progress=False, keep=None): return xr.Dataset({"a": 1.0})
+def judge(found): return Judgement(Standing.HOLDS, "It holds.", "It holds.", "A line.", {})
+EXPERIMENT = Experiment(
+    name="one", title="One", recipe=ExperimentRecipe, data=data, judge=judge, draw=None
+)
+"""
+RECIPE = (
+    "figure: one\nabout: It.\nhardware: two cores\nminutes: {}\nregression_bounds: {{a: [0, 1]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "minutes", "standing", "words"),
+    [
+        ("holds", 0.1, "passed", "holds"),
+        ("fails", 0.1, "failed", "holds, recorded fails: It holds.; if that is right, attnlab"),
+        ("fails", 20, "nothing to check", "takes 20 minutes; attnlab reproduce"),
+        (None, 0.1, "nothing to check", "no standing is recorded"),
+    ],
+)
+def test_standings_of_quick_figures_are_those_on_record(made, recorded, minutes, standing, words):
+    figures = {} if recorded is None else {"one": {"standing": recorded, "numbers": {}}}
+    found = made(
+        "standing as recorded: one",
+        code={"figures": FIGURE},
+        figures={"one": "figures:EXPERIMENT"},
+        expected={"figures": figures},
+        files={"recipes/one.yaml": RECIPE.format(minutes)},
+    )
+    assert found.standing == standing and words in found.note
 
 
 def test_links_of_the_page(made):

@@ -191,7 +191,7 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
     [
         (["--claim", "theorem-33"], "did you mean theorem-3"),
         (["--paper", "jama"], "paper: 'jama' is not on the shelf; did you mean 'joma'"),
-        (["--paper", "joma", "--claim", "lemma-6"], "claim: 'lemma-6' is not one"),
+        (["--paper", "joma", "--claim", "lemma-6"], "claim: 'lemma-6' is not of joma"),
         (["syn-small", "--paper", "joma"], "paper: it is for the claims on built-in settings"),
         (["syn-small", "--record"], "record: it is for the claims on built-in settings"),
         (["--eta-y", "1"], "eta-y: the built-in settings have their own"),

@@ -35,14 +35,29 @@ def test_papers_are_listed_with_their_standings(tmp_path, call):
     )
     code, out, err = call("papers", "--paper", str(folder), cwd=tmp_path)
     assert (code, err) == (0, "")
-    (line,) = [line for line in out.split("\n") if line.startswith("listed_paper")]
-    assert "How?" in line and "2 holds, 1 fails" in line and "1 in part, 1 not recorded" in line
+    listed = (
+        "listed_paper: How?\n  claims: 2 holds, 1 fails\n  figures: 1 in part, 1 not recorded\n"
+    )
+    assert listed in out
     assert all(known.name in out for known in shelf().papers)
     _, out, _ = call("papers", "--json", "--paper", str(folder), cwd=tmp_path)
     (row,) = [row for row in json.loads(out)["papers"] if row["name"] == "listed_paper"]
     assert row["claims"] == {"holds": 2, "fails": 1}
     assert row["figures"] == {"in part": 1, "not recorded": 1}
     assert row["reading"] == "printed text" and row["folder"] == str(folder)
+
+
+def test_the_list_reads_well_in_a_narrow_terminal(tmp_path, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call("papers", cwd=tmp_path)
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for known in shelf().papers:
+        (at,) = [i for i, line in enumerate(lines) if line.startswith(f"{known.name}: ")]
+        length = next(n for n, line in enumerate([*lines[at + 1 :], "x"]) if line[0] != " ")
+        about = " ".join(line.strip() for line in lines[at : at + 1 + length])
+        assert about.startswith(f"{known.name}: {known.question}")
+        assert length <= 6  # no column of single words
 
 
 def test_faults_are_listed_with_their_reasons(tmp_path, call, monkeypatch):
@@ -63,6 +78,12 @@ def test_bad_input_is_one_message(tmp_path, call):
         (("papers", "--paper", str(bad)), "titel: unknown key; did you mean 'title'?"),
         (("check-paper", str(bad)), "titel: unknown key"),
         (("check-paper", "jomo"), "paper: 'jomo' is not on the shelf; did you mean 'joma'?"),
+        (("check-paper", "Polarization"), "did you mean 'polarisation'?"),
+        (("cite", "jomaa"), "did you mean 'joma'?"),
+        (("reproduce", "jomaa"), "did you mean 'joma'?"),
+        (("reproduce", "JoMA/erf"), "did you mean 'joma'?"),
+        (("audit", "--paper", "scan-and-snap"), "did you mean 'scan_and_snap'?"),
+        (("predict", "syn-small", "--theory", "correctd"), "did you mean 'corrected'?"),
         (("check-paper", "./nowhere"), "no such file"),
         (("new-paper", "Bad Name"), "name: expected lower-case words"),
     ):

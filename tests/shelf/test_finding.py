@@ -266,4 +266,4 @@ def test_finding_imports_no_paper_and_nothing_heavy(tmp_path):
     )
     assert out[:2] == ["made_installed", "2025"] and "loud" in out
     after = out[out.index("heavy:") + 1 :]
-    assert " ".join(after).startswith("paper made_installed: classes cannot be imported: RuntimeE")
+    assert " ".join(after).startswith("paper made_installed: classes cannot be imported: __init__")

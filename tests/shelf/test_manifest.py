@@ -3,6 +3,8 @@
 import dataclasses
 import pickle
 import re
+import traceback
+from pathlib import Path
 
 import pytest
 import yaml
@@ -175,19 +177,27 @@ def test_a_reference_that_fails_names_paper_target_and_reason(tmp_path, monkeypa
     code = {
         "fine": "value = 3",
         "absent": "import no_such_library",
-        "broken": "1 / 0",
+        "broken": "x = 1\n1 / 0",
+        "above": "from made_failing import broken",
+        "wrong": "def f(:",
         "leaves": "raise SystemExit(3)",
     }
     paper = read(make_paper(tmp_path, "made_failing", code=code))
     monkeypatch.setenv(VARIABLE, str(paper.folder))
     assert Reference(paper, "fine:value").load() == 3
     for target, words in {
-        "absent:x": "absent cannot be imported: ModuleNotFoundError: No module named 'no_such_lib",
-        "broken:x": "broken cannot be imported: ZeroDivisionError: division by zero; mend",
-        "leaves:x": "leaves cannot be imported: SystemExit: 3",
+        "absent:x": "absent cannot be imported: absent.py:1: ModuleNotFoundError: No module named",
+        "broken:x": "broken cannot be imported: broken.py:2: ZeroDivisionError: division by zero",
+        "above:x": "above cannot be imported: above.py:1: broken.py:2: ZeroDivisionError: div",
+        "wrong:x": "wrong cannot be imported: wrong.py:1: SyntaxError: invalid syntax; mend",
+        "leaves:x": "leaves cannot be imported: leaves.py:1: SystemExit: 3",
         "nowhere:x": "nowhere cannot be imported: ModuleNotFoundError",
         "fine:valeu": "fine:valeu: fine has no 'valeu'; correct it in",
     }.items():
         with pytest.raises(InputError, match=re.escape(f"paper made_failing: {words}")) as refused:
             Reference(paper, target).load()
-        assert refused.value.__cause__ is not None
+        cause = refused.value.__cause__
+        assert cause is not None
+        frames = [of.filename for of in traceback.extract_tb(cause.__traceback__)]
+        if frames and target != "fine:valeu":  # what imports the paper is left out
+            assert Path(frames[0]).parent == paper.folder, target

@@ -6,7 +6,6 @@ the caller's process.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any
 import xarray as xr
 
 from attnlab.auditing.claims import Claim, Finding, OnRecord, claims_in
+from attnlab.files.documents import nearest
 from attnlab.files.errors import InputError
 from attnlab.files.progress import side_by_side
 from attnlab.shelf import Paper, shelf, single
@@ -102,10 +102,12 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     if len(found) == len(wanted):
         return tuple(claim for _, claim in sorted(found.values(), key=lambda item: item[0]))
     missing = next((name for name in ids if name not in found), "")
-    near = difflib.get_close_matches(missing, known, n=3) or known[:3]
-    raise InputError(
-        "; ".join([f"claim: {missing!r} is not one; did you mean {', '.join(near)}?", *faults])
+    near = nearest(missing, known, most=3)
+    hint = (
+        f"did you mean {', '.join(near)}?" if near else "attnlab audit --paper NAME lists a paper's"
     )
+    whose = "on the shelf" if paper is None else f"of {paper}"
+    raise InputError("; ".join([f"claim: {missing!r} is not {whose}; {hint}", *faults]))
 
 
 def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:

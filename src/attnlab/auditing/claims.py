@@ -325,10 +325,10 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     >>> from attnlab.theory.relation import BELOW
     >>> @claim("one-below-two", relation=BELOW, runs={})
     ... def one_below_two(found):
-    ...     \"\"\"$1 < 2$.
+    ...     '''$1 < 2$.
     ...
     ...     Compare 2 with 1.
-    ...     \"\"\"
+    ...     '''
     ...     return [Check("one", 2.0, 1.0)]
     >>> one_below_two.statement, one_below_two.how
     ('$1 < 2$', 'Compare 2 with 1.')

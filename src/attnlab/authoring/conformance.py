@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,7 @@ import numpy as np
 
 from attnlab.auditing.catalogue import claims_of
 from attnlab.auditing.claims import claims_in
-from attnlab.experiments import Experiment
+from attnlab.experiments import Experiment, recipe_for
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, as_value, plain, read_recipe
@@ -38,7 +38,7 @@ from attnlab.files.shipped import documentation
 from attnlab.models import Model, Pairwise
 from attnlab.shelf import Paper, Reference, shelf
 from attnlab.shelf import paper as paper_called
-from attnlab.shelf.papers import OFFERS, SINGLES
+from attnlab.shelf.papers import OFFERS, SINGLES, failure
 from attnlab.simulation import Flow, Motion, Population, Record, Simulation, Steps, simulate
 from attnlab.tasks import Task
 from attnlab.tasks.classes import SequenceClasses, count_sampler, from_preset
@@ -58,6 +58,7 @@ DRAWS, LENGTH = 200_000, 129
 SMALLEST = 20.0  # rarer tokens are counted together: their counts are not normal
 MOST_CLASSES, MOST_NUMBERS = 64, 10**5  # of a preset, for a run that takes seconds
 STEPS = 10
+MOST_MINUTES = 0.5  # of a figure whose standing is found again
 TRAVELLING = ("theories", "tasks", "models", "presets")
 BASES: dict[str, type[Named]] = {"tasks": Task, "models": Model}
 
@@ -98,11 +99,14 @@ class Requirement:
         Returns a note, raises SkipTest where the paper has nothing to check, else any exception.
     expected : str, optional
         Why it is expected to fail; it must fail then.
+    folder : Path, optional
+        The paper's folder: an exception names the lines in it.
     """
 
     id: str
     check: Callable[[], str] = field(repr=False)
     expected: str = ""
+    folder: Path = field(default=Path(), repr=False)
 
     def __str__(self) -> str:
         return self.id
@@ -147,7 +151,8 @@ def requirements(
     paper : Paper or str
         The paper, or its name.
     verdicts : bool or collection of str, optional
-        True to check all recorded verdicts, which may take minutes; or the claims to check.
+        True to check all recorded verdicts, and the standings of quick figures, which may take
+        minutes; or the claims ("theorem-2") and figures ("paper/fig6") to check.
 
     Returns
     -------
@@ -164,7 +169,7 @@ def requirements(
         for name in getattr(settings, part).keys() - offered.keys():
             raise InputError(f"{path}: {part}: {name!r}: {did_you_mean(name, offered)}")
     return [
-        Requirement(name, check, settings.expected_failures.get(name, ""))
+        Requirement(name, check, settings.expected_failures.get(name, ""), known.folder)
         for name, check in found.items()
     ]
 
@@ -185,7 +190,7 @@ def examine(requirement: Requirement) -> Outcome:
         standing, note = "nothing to check", str(reason)
     except Exception as problem:
         named = isinstance(problem, (AssertionError, InputError))
-        standing, note = "failed", str(problem) if named else f"{type(problem).__name__}: {problem}"
+        standing, note = "failed", str(problem) if named else failure(problem, requirement.folder)
     return Outcome(requirement.id, standing, note, time.perf_counter() - begun)
 
 
@@ -217,6 +222,8 @@ def _listed(
                 yield f"verdict as recorded: {claim}", partial(verdict, paper, claim)
     for name in paper.figures:
         yield f"figure on a tiny recipe: {name}", partial(figure, paper, name)
+        if verdicts is True or (verdicts and f"{paper.name}/{name}" in verdicts):
+            yield f"standing as recorded: {name}", partial(standing, paper, name)
     yield "links of the page", partial(links, paper)
     yield "values reach worker processes", partial(travels, paper)
 
@@ -381,7 +388,7 @@ def verdict(paper: Paper, name: str) -> str:
 
 
 def figure(paper: Paper, name: str) -> str:
-    """A figure's data, judgement and picture can be made from the tiny recipe that it ships."""
+    """Make a figure's data, judgement and picture from the tiny recipe that it ships."""
     path = paper.recipe_file(name, "tiny")
     if not path.is_file():
         raise SkipTest(f"the paper ships no recipes/tiny/{name}.yaml")
@@ -395,6 +402,24 @@ def figure(paper: Paper, name: str) -> str:
         assert getattr(judgement, key).strip(), f"the judgement has no {key}; write it"
     assert experiment.draw(data).axes, "the picture is empty"
     return f"{judgement.standing}: {judgement.headline}"
+
+
+def standing(paper: Paper, name: str) -> str:
+    """Make a quick figure by its own recipe, and check that its standing is the one on record."""
+    again = f"attnlab reproduce {paper.name}/{name} --record"
+    if name not in paper.expected["figures"]:
+        raise SkipTest(f"no standing is recorded; {again} records it")
+    of = replace(Reference(paper, paper.figures[name]).load(), paper=paper)
+    recipe = recipe_for(of)
+    if recipe.minutes > MOST_MINUTES:
+        raise SkipTest(f"takes {recipe.minutes:g} minutes; {again} compares it")
+    recorded = paper.expected["figures"][name]["standing"]
+    with tempfile.TemporaryDirectory() as keep:
+        found = of.judge(of.data(recipe, progress=False, keep=Path(keep)))
+    assert found.standing == recorded, (
+        f"{found.standing}, recorded {recorded}: {found.headline}; if that is right, {again}"
+    )
+    return str(found.standing)
 
 
 def links(paper: Paper) -> str:

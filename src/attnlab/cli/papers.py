@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import typer
 
 from attnlab.cli.arguments import PAPERS
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
-from attnlab.cli.printing import plain_console, print_table, say
+from attnlab.cli.printing import plain_console, say
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
@@ -22,6 +23,8 @@ from attnlab.files.progress import LOADING, waiting
 from attnlab.shelf import Fault, Paper, add_folder, shelf
 from attnlab.shelf import paper as paper_called
 from attnlab.shelf.papers import ATTNLAB_BIBTEX
+
+WIDEST = 100  # columns of a list
 
 
 def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> None:
@@ -50,13 +53,12 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
         print(json.dumps({"papers": rows, "faults": [asdict(of) for of in faults]}, indent=2))
         return
     console = plain_console()
-    if rows:
-        columns = ("paper", "question", "claims", "figures")
-        cells = [
-            (row["name"], row["question"], *(_counted(row[of]) for of in columns[2:]))
-            for row in rows
-        ]
-        print_table(console, columns, cells)
+    width = min(console.width, WIDEST)
+    for row in rows:
+        paragraphs = [f"{row['name']}: {row['question']}"]
+        paragraphs += [f"  {of}: {_counted(row[of])}" for of in ("claims", "figures") if row[of]]
+        for text in paragraphs:
+            say(fill(text, width, subsequent_indent="    "))
     for fault in faults:
         console.print(f"{fault.name} cannot be used: {fault.reason}", style="red", soft_wrap=True)
 
@@ -158,7 +160,7 @@ def _standing(entry: Mapping[str, Any]) -> str:
 
 
 def _counted(standings: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {standing}" for standing, count in standings.items()) or "-"
+    return ", ".join(f"{count} {standing}" for standing, count in standings.items())
 
 
 def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:

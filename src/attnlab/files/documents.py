@@ -98,11 +98,17 @@ def within(where: str, key: object) -> str:
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The nearest known word and the whole list, as the end of an error message."""
+    """Return the nearest known word and the whole list, as the end of an error message."""
     known = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(str(word), known, n=1)
+    near = nearest(word, known)
     listing = f"known: {', '.join(known)}"
     return f"did you mean {near[0]!r}? ({listing})" if near else listing
+
+
+def nearest(word: object, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return the known words that are much like a word, in whatever case, the nearest first."""
+    by_text = {of.lower(): of for of in known}
+    return [by_text[of] for of in difflib.get_close_matches(str(word).lower(), by_text, n=most)]
 
 
 def shown(value: Any) -> str:

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -83,6 +84,20 @@ def folder_of(package: str) -> Path | None:
         return None
     places = list(spec.submodule_search_locations or ())
     return Path(places[0] if places else spec.origin or package)
+
+
+def failure(error: BaseException, folder: Path) -> str:
+    """Return an error in words, after the lines in `folder` that led to it.
+
+    As in "predict.py:3: theory.py:12: NameError: ..."; without lines where none did.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places, reason = [(of.filename, of.lineno) for of in frames], str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        places, reason = [*places, (error.filename, error.lineno)], error.msg
+    inside = [(Path(file), line) for file, line in places if Path(file).is_relative_to(folder)]
+    lines = [f"{file.relative_to(folder)}:{line}: " for file, line in inside]
+    return f"{''.join(lines)}{type(error).__name__}: {reason}"
 
 
 def same_folder(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
@@ -319,11 +334,13 @@ class Paper(_Manifest):
         try:
             return import_from(self.folder, self.package, module)
         except (Exception, SystemExit) as error:
-            reason = f"{type(error).__name__}: {error}"
+            own = error.__traceback__
+            while own and not Path(own.tb_frame.f_code.co_filename).is_relative_to(self.folder):
+                own = own.tb_next  # the lines that import a paper are not to blame
             raise InputError(
-                f"paper {self.name}: {module} cannot be imported: {reason}; mend "
-                f"{self.folder}, or take the paper away"
-            ) from error
+                f"paper {self.name}: {module} cannot be imported: "
+                f"{failure(error, self.folder)}; mend {self.folder}, or take the paper away"
+            ) from error.with_traceback(own)
 
 
 @dataclass(frozen=True)
