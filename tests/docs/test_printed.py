@@ -64,7 +64,7 @@ def missing(expected, found):
 
 def test_pages_that_print_are_found_and_differences_are_seen():
     named = [page.stem if page.stem != "page" else page.parent.name for page in PAGES]
-    guides = ["audit", "own_paper", "own_task", "text", "start"]
+    guides = ["audit", "own_measure", "own_paper", "own_task", "text", "start"]
     theory = ["common-tokens", "gamma", "snap"]
     papers = [
         "causal_structure",

@@ -119,9 +119,11 @@ def _mean(values: xr.DataArray) -> float | None:
 
 
 def _cell(row: dict[str, Any], key: str) -> str:
+    # As many digits as are the same on every machine; --json has all of them.
     if f"{key}_start" in row:
-        return f"{row[f'{key}_start']:.3f} → {row[f'{key}_end']:.3f}"
+        return f"{row[f'{key}_start']:.2f} → {row[f'{key}_end']:.2f}"
     value = row[key]
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    digits = {"dominant_attention": 3, "moved_since_snap": 2}.get(key, 4)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

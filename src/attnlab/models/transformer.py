@@ -26,6 +26,12 @@ Attention = Literal["softmax", "linear", "relu", "sigmoid"]
 Embedding = Literal["trained", "orthonormal", "one-hot"]
 Scheme = Literal["normal", "lecun", "uniform", "torch", "zeros"]
 Readout = Literal["every", "last"]
+WEIGHT_DIMS = ("layer", "sequence", "head", "query", "key")
+CAPTURED = {
+    "attention": WEIGHT_DIMS,
+    "attention_logits": WEIGHT_DIMS,
+    "residual_norm": ("layer", "sequence", "position"),
+}
 CHOICES = {
     "activation": Activation,
     "norm": Norm,
@@ -138,12 +144,7 @@ class Transformer(Model):
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:
         """Dims of attention weights, attention logits and norms of the residual stream."""
-        maps = ("layer", "sequence", "head", "query", "key")
-        return {
-            "attention": maps,
-            "attention_logits": maps,
-            "residual_norm": ("layer", "sequence", "position"),
-        }
+        return dict(CAPTURED)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -183,7 +184,8 @@ class Transformer(Model):
         """Return predictions (B, T, outputs) or (B, outputs), and attention, logits and norms."""
         from attnlab.models.transformer_math import decode, encode
 
-        x, captured = encode(self, params, inputs, key, what=tuple(self.dims))
+        # not `self.dims`, which a subclass extends by what it captures itself
+        x, captured = encode(self, params, inputs, key, what=tuple(CAPTURED))
         return decode(self, params, x), captured
 
     def loss(
