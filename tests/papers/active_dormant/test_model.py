@@ -230,7 +230,7 @@ def test_the_start_is_that_of_the_released_code():
 
 def test_sinks_form_where_the_head_is_not_needed():
     """Measured before, two seeds: sink at others 0.90 and 0.58 at step 200."""
-    run = runs.one_layer(BigramBackcopy(length=32), steps=200, at=(0, 200), seeds=1, probe=48)
+    run = runs.transformer(BigramBackcopy(length=32), at=(0, 200), seeds=1, probe=48)
     result = simulate(run, progress=False).isel(seed=0)
     start, last = (result.isel(step=i).squeeze() for i in (0, 1))
     assert start["active_score"] < 0.05 < 0.25 < last["active_score"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,8 +17,12 @@ from .task import Backcopy, BigramBackcopy, TextBackcopy
 ADAM = Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)
 SGD = Optimizer("sgd", momentum=0.9)
 AT = (0, 50, 100, 200, 500, 800, 1500)
+LATE = (0, 100, 200, 500, 1000, 1500, 2000)
 LONG = (0, 100, 200, 500, 1000, 2000, 4000)
+THREE = ("adam", "sgd", "relu")  # runs of three layers
 TIMES = (0.0, *np.geomspace(1e2, 1e10, 17).tolist())
+REST = 1e7  # one context is at rest by then; later, rounding keeps the steps of the solver small
+EARLY = TIMES[:12]  # up to there
 SMALL = BackcopyTransformer()
 
 
@@ -44,6 +49,21 @@ def transformer(
     )
 
 
+def three_layers(
+    name: str,
+    *,
+    task: Backcopy | None = None,
+    model: BackcopyTransformer = SMALL,
+    at: Sequence[int] = LATE,
+    seeds: int = 10,
+) -> Simulation:
+    """Return a run of three layers: softmax with Adam or SGD, or ReLU attention with Adam."""
+    model = replace(model, layers=3, attention="relu" if name == "relu" else "softmax")
+    optimizer, rate = (SGD, 0.03) if name == "sgd" else (ADAM, 1e-3)
+    task = task or BigramBackcopy(length=32)
+    return transformer(task, model, optimizer=optimizer, rate=rate, at=at, seeds=seeds, batch=32)
+
+
 def text(
     layers: int, *, relu: bool = False, optimizer: Optimizer = ADAM, rate: float = 3e-4
 ) -> Simulation:
@@ -56,13 +76,15 @@ def text(
     )
 
 
-def flow(contexts: int = 48, *, alone: bool = False, seeds: int = 10) -> Simulation:
+def flow(
+    contexts: int = 48, *, alone: bool = False, seeds: int = 10, at: Sequence[float] = TIMES
+) -> Simulation:
     """Return the flow of the reparametrised head; `alone`, the value of <s> stays 0."""
     return Simulation(
         SinkFlow(contexts=contexts),
-        motion=Flow(TIMES[-1], solver="implicit", rtol=1e-7, atol=1e-9),
+        motion=Flow(at[-1], solver="implicit", rtol=1e-7, atol=1e-9),
         learning_rate={"sink": 1.0, "value": None if alone else 1.0},
         dtype="float64",
         seeds=seeds,
-        record=Record(("sink_mass", "value_size", "parameters"), at=TIMES),
+        record=Record(("sink_mass", "value_size", "parameters"), at=tuple(at)),
     )

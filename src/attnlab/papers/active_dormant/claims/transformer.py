@@ -1,42 +1,39 @@
-"""One layer on Bigram-Backcopy: ten seeds on file, 1,500 steps (see `evidence`)."""
+"""One layer on Bigram-Backcopy: ten seeds on file, 1,500 steps (see `evidence`).
+
+The last claims are of runs on the characters of a text at the published width.
+"""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 import xarray as xr
 
-from attnlab.auditing import Measurement, claim
-from attnlab.experiments import mean
-from attnlab.experiments.published import published
-from attnlab.theory import Check
+from attnlab.auditing import Measurement
+from attnlab.experiments import mean, published
+from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
-from ..evidence import EVIDENCE
+from ..evidence import Found, filed_claim
 
-Found = dict[str, xr.Dataset]
-FILED = "tests/papers/active_dormant/test_claims.py::test_numbers_on_file_are_of_their_runs"
 PAPER = "Active-dormant"
 RELEASED = "Active-dormant, released code and data"
+SOFTMAX, RELU, BARE = "one-softmax", "one-relu", "one-bare"
+on_softmax = partial(filed_claim, figure="dynamics")
 
 
-def one(name: str = "softmax") -> xr.Dataset:
-    """Return the measures of one layer by seed and step."""
-    return EVIDENCE.read(f"one-{name}").isel(layer=0)
+def end(found: Found, name: str = SOFTMAX) -> xr.Dataset:
+    """Return the measures of one layer at the last step, by seed."""
+    return found[name].isel(layer=0, step=-1)
 
 
-def after(name: str = "softmax") -> xr.Dataset:
-    """Return the measures after 1,500 steps, by seed."""
-    return one(name).isel(step=-1)
-
-
-@claim(
+@on_softmax(
     "ad-dormant",
+    ABOVE,
+    SOFTMAX,
     sources=PAPER,
-    relation=ABOVE,
     in_parts=True,
-    runs={},
-    test=FILED,
-    figure="dynamics",
     training_number="sink {:.2f} at tokens that are not triggers (mean of 10 seeds)",
 )
 def dormant(found: Found) -> Measurement:
@@ -45,29 +42,24 @@ def dormant(found: Found) -> Measurement:
     Check at step 1,500, by seed: attention to <s> at triggers below 0.01, to the token before it
     above 0.9, and attention to <s> at other tokens above 1/2.
     """
-    of = after()
+    of = end(found)
     sink, idle = of["sink_at_others"], of["on_triggers_at_others"]
     low = sink < 0.5
     return Measurement(
-        Check("sink at triggers", 0.01, of["sink_at_triggers"].values, BELOW, training=True),
-        Check("copying", 0.9, of["previous_at_triggers"].values, training=True),
-        *(
-            Check(f"sink, seed {seed}", 0.5, value, training=True)
-            for seed, value in enumerate(sink)
-        ),
+        Trained("sink at triggers", 0.01, of["sink_at_triggers"].values, BELOW),
+        Trained("copying", 0.9, of["previous_at_triggers"].values),
+        *(Trained(f"sink, seed {seed}", 0.5, value) for seed, value in enumerate(sink)),
         training_number=float(sink.mean()),
         note=f"sink {mean(sink)}, above 1/2 in {int((~low).sum())} of 10 seeds; of the others "
         f"{mean(idle[low])} goes to triggers, which are never what has to be copied",
     )
 
 
-@claim(
+@on_softmax(
     "ad-value-drain",
+    BELOW,
+    SOFTMAX,
     sources=PAPER,
-    relation=BELOW,
-    runs={},
-    test=FILED,
-    figure="dynamics",
     training_number="value of <s> over that of others {:.2f} (mean of 10 seeds)",
 )
 def value_drain(found: Found) -> Measurement:
@@ -76,23 +68,22 @@ def value_drain(found: Found) -> Measurement:
     Check at step 1,500 that its norm over that of other positions is below 1 in each seed, and
     below half of that at the start on average, by two errors.
     """
-    start, drain = one()["drain"].isel(step=0), after()["drain"]
+    path = found[SOFTMAX]["drain"].isel(layer=0)
+    start, drain = path.isel(step=0), path.isel(step=-1)
     return Measurement(
-        Check("value over others", 1.0, drain.values, training=True),
-        Check("share of the start", 0.5, _bound(drain / start), training=True),
+        Trained("value over others", 1.0, drain.values),
+        Trained("share of the start", 0.5, _bound(drain / start)),
         training_number=float(drain.mean()),
         note=f"start {mean(start)}, step 1,500 {mean(drain)} ({float(drain.min()):.2f} to "
         f"{float(drain.max()):.2f})",
     )
 
 
-@claim(
+@on_softmax(
     "ad-roles",
+    AT_MOST,
+    SOFTMAX,
     sources=RELEASED,
-    relation=AT_MOST,
-    runs={},
-    test=FILED,
-    figure="dynamics",
     training_number="bigram KL changes by {:.4f} without attention (mean of 10 seeds)",
 )
 def roles(found: Found) -> Measurement:
@@ -101,17 +92,15 @@ def roles(found: Found) -> Measurement:
     Check at step 1,500, by seed: without attention the bigram KL changes by 0.01 at most, while the
     copy risk is above 1; without the MLP both are above 0.5.
     """
-    of = after()
+    of = end(found)
     change = abs(of["bigram_kl_without_attention"] - of["bigram_kl"])
     names = ("copy_risk", "bigram_kl")
     released = {row["part"]: row for row in published(__file__, "parts")}
     return Measurement(
-        Check("change of the bigram KL", 0.01, change.values, training=True),
-        Check(
-            "copying, no attention", 1.0, of["copy_risk_without_attention"], ABOVE, training=True
-        ),
+        Trained("change of the bigram KL", 0.01, change.values),
+        Trained("copying, no attention", 1.0, of["copy_risk_without_attention"], ABOVE),
         *(
-            Check(f"{name}, no MLP", 0.5, of[f"{name}_without_mlp"].values, ABOVE, training=True)
+            Trained(f"{name}, no MLP", 0.5, of[f"{name}_without_mlp"].values, ABOVE)
             for name in names
         ),
         training_number=float(change.mean()),
@@ -128,13 +117,11 @@ def roles(found: Found) -> Measurement:
     )
 
 
-@claim(
+@on_softmax(
     "ad-hump",
+    ABOVE,
+    SOFTMAX,
     sources=RELEASED,
-    relation=ABOVE,
-    runs={},
-    test=FILED,
-    figure="dynamics",
     training_number="height {:.2f} times the value at the start (mean of 10 seeds)",
 )
 def hump(found: Found) -> Measurement:
@@ -143,26 +130,24 @@ def hump(found: Found) -> Measurement:
     Check by seed that its height is at least 1.2 times both its start and its end (published: 5.2,
     8.7 at step 200, 0.10 in the end).
     """
-    size = one()["first_value"]
+    size = found[SOFTMAX].isel(layer=0)["first_value"]
     height = size.max("step")
     ends = {name: height / size.isel(step=at) for name, at in (("start", 0), ("end", -1))}
     when = size["step"].values[size.transpose("seed", "step").values.argmax(1)]
     return Measurement(
-        *(Check(f"height over {name}", 1.2, of.values, training=True) for name, of in ends.items()),
+        *(Trained(f"height over {name}", 1.2, of.values) for name, of in ends.items()),
         training_number=float(ends["start"].mean()),
         note=f"height over start {mean(ends['start'])}, over end {mean(ends['end'])}; at step "
         f"{np.median(when):.0f} (median)",
     )
 
 
-@claim(
+@on_softmax(
     "ad-concentration",
+    BELOW,
+    SOFTMAX,
     sources=PAPER,
-    relation=BELOW,
     in_parts=True,
-    runs={},
-    test=FILED,
-    figure="dynamics",
     training_number="spread over mean {:.2f} at step 1,500 (median of 10 seeds)",
 )
 def concentration(found: Found) -> Measurement:
@@ -171,13 +156,13 @@ def concentration(found: Found) -> Measurement:
     Check from step 200 to the end, by medians over seeds, that the spread over the mean falls, and
     that the spread itself falls. Released, from step 1,000: 0.44 to 0.20, and 4.3 to 7.3.
     """
-    of = one()
+    of = found[SOFTMAX].isel(layer=0)
     spread = of["sink_logit_spread"]
     ratio = (spread / of["sink_logit"]).median("seed")
     paths = {"spread over mean": ratio, "spread": spread.median("seed")}
     return Measurement(
         *(
-            Check(name, float(of.sel(step=200)), float(of.isel(step=-1)), training=True)
+            Trained(name, float(of.sel(step=200)), float(of.isel(step=-1)))
             for name, of in paths.items()
         ),
         training_number=float(ratio.isel(step=-1)),
@@ -189,14 +174,12 @@ def concentration(found: Found) -> Measurement:
     )
 
 
-@claim(
+@on_softmax(
     "ad-growth-adam",
+    EQUAL,
+    SOFTMAX,
     sources="Active-dormant, on its one-layer transformer",
-    relation=EQUAL,
     tolerance=0.5,
-    runs={},
-    test=FILED,
-    figure="dynamics",
     training_number="slope {:.1f} against ln(step), 500 to 1,500 (mean of 10 seeds)",
 )
 def growth_adam(found: Found) -> Measurement:
@@ -206,32 +189,25 @@ def growth_adam(found: Found) -> Measurement:
     that 1/2 is within two errors of it; released curves from 1,000 to 10,000 and to 100,000 stand
     beside it. The optimizer is Adam.
     """
-    logit = one()["sink_logit"]
+    logit = found[SOFTMAX].isel(layer=0)["sink_logit"]
     slopes = (logit.sel(step=1500) - logit.sel(step=500)) / np.log(3)
     rows = [row for row in published(__file__, "one_layer") if row["sink_logit"] != ""]
     known = {row["step"]: row["sink_logit"] for row in rows}
     told = [(known[10 * step] - known[step]) / np.log(10) for step in (1e3, 1e4)]
     fit = mean(slopes)
     return Measurement(
-        Check(
-            "slope, within two errors",
-            0.5,
-            fit.value,
-            training=True,
-            tolerance=2 * fit.error,
-            relative=False,
-        ),
+        Trained("slope", 0.5, fit.value, tolerance=2 * fit.error, relative=False),
         training_number=fit.value,
         note=f"slope {fit}; released {told[0]:.1f}, then {told[1]:.1f}",
     )
 
 
-@claim(
+@filed_claim(
     "ad-relu",
+    AT_MOST,
+    SOFTMAX,
+    RELU,
     sources=PAPER,
-    relation=AT_MOST,
-    runs={},
-    test=FILED,
     figure="dynamics",
     training_number="attention to <s> {:.4f} (mean of 10 seeds)",
 )
@@ -241,14 +217,11 @@ def relu(found: Found) -> Measurement:
     Check at step 1,500 by seed: attention to <s> at most 0.05 at tokens that are not triggers, and
     copy risk and bigram KL at most twice those of softmax on average.
     """
-    of, softmax = after("relu"), after()
+    of, softmax = end(found, RELU), end(found)
     names = ("copy_risk", "bigram_kl")
     return Measurement(
-        Check("attention to <s>", 0.05, of["sink_at_others"].values, training=True),
-        *(
-            Check(name, 2 * float(softmax[name].mean()), float(of[name].mean()), training=True)
-            for name in names
-        ),
+        Trained("attention to <s>", 0.05, of["sink_at_others"].values),
+        *(Trained(name, 2 * float(softmax[name].mean()), float(of[name].mean())) for name in names),
         training_number=float(of["sink_at_others"].mean()),
         note="; ".join(f"{name} {mean(of[name])} against {mean(softmax[name])}" for name in names)
         + f"; value of <s> over others {mean(of['drain'])}, residual {mean(of['peak'])} "
@@ -256,13 +229,13 @@ def relu(found: Found) -> Measurement:
     )
 
 
-@claim(
+@filed_claim(
     "ad-bare",
+    AT_MOST,
+    SOFTMAX,
+    BARE,
     sources="here",
-    relation=AT_MOST,
     ours=True,
-    runs={},
-    test=FILED,
     training_number="{:.2f} of idle attention goes to triggers (mean of 10 seeds)",
 )
 def bare(found: Found) -> Measurement:
@@ -272,20 +245,48 @@ def bare(found: Found) -> Measurement:
     1.3 times that at the start, which is their share of the positions; and copy risk and bigram KL
     at most three times those with <s> on average. A trigger is never what has to be copied.
     """
-    of, whole = after("bare"), after()
-    start = one("bare")["on_triggers_at_others"].isel(step=0)
+    of, whole = end(found, BARE), end(found)
+    start = found[BARE]["on_triggers_at_others"].isel(layer=0, step=0)
     idle, names = of["on_triggers_at_others"], ("copy_risk", "bigram_kl")
     return Measurement(
-        Check("first position", 0.1, of["sink_at_others"].values, training=True),
-        Check("on triggers", 1.3, (idle / start).values, AT_LEAST, training=True),
-        *(
-            Check(name, 3 * float(whole[name].mean()), float(of[name].mean()), training=True)
-            for name in names
-        ),
+        Trained("first position", 0.1, of["sink_at_others"].values),
+        Trained("on triggers", 1.3, (idle / start).values, AT_LEAST),
+        *(Trained(name, 3 * float(whole[name].mean()), float(of[name].mean())) for name in names),
         training_number=float(idle.mean()),
         note=f"first position {mean(of['sink_at_others'])}, triggers {mean(idle)} against "
         f"{mean(start)} at the start; "
         + "; ".join(f"{name} {mean(of[name])} against {mean(whole[name])}" for name in names),
+    )
+
+
+@filed_claim(
+    "ad-text",
+    ABOVE,
+    "text-one-softmax",
+    "text-one-relu",
+    sources=RELEASED,
+    in_parts=True,
+    figure="dynamics",
+    training_number="sink {:.2f} at step 4,000; released 0.81 at step 10,000",
+)
+def text(found: Found) -> Measurement:
+    """On a text's characters, at the published width, one layer does the same.
+
+    Check at step 4,000, by seed (4 on file, another text and smaller batches): attention to <s>
+    above 1/2 at tokens that are not triggers and below 0.01 at triggers, its value below that of
+    other positions, copy risk below 0.1; and no sink with ReLU attention.
+    """
+    of, relu = (end(found, f"text-one-{name}") for name in ("softmax", "relu"))
+    sink = of["sink_at_others"]
+    return Measurement(
+        Trained("sink", 0.5, sink.values),
+        Trained("sink at triggers", 0.01, of["sink_at_triggers"].values, BELOW),
+        Trained("value over others", 1.0, of["drain"].values, BELOW),
+        Trained("copy risk", 0.1, of["copy_risk"].values, BELOW),
+        Trained("sink, ReLU", 0.05, relu["sink_at_others"].values, BELOW),
+        training_number=float(sink.mean()),
+        note=f"sink {mean(sink)}, value over others {mean(of['drain'])}, copy risk "
+        f"{mean(of['copy_risk'])}; ReLU: attention to <s> {mean(relu['sink_at_others'])}",
     )
 
 

@@ -1,0 +1,139 @@
+"""Three layers: the residual of <s> with Adam, SGD and ReLU, and what the first block does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
+from attnlab.experiments.drawing import draw_mean, draw_range
+from attnlab.experiments.texts import Texts
+from attnlab.files.progress import Progress, in_turn
+from attnlab.plots import style
+
+from .. import runs
+from ..claims.layers import PEAK
+from ..evidence import numbers
+from ..model import BackcopyTransformer
+from ..task import Backcopy
+
+TEXTS = Texts.beside(__file__)
+LOOKS = {
+    "adam": (style.DISTINCT, "o", "Adam"),
+    "sgd": (style.COMMON, "^", "SGD"),
+    "relu": (style.GREEN, "s", "Adam, ReLU"),
+}
+KEPT = ("first_residual", "peak", "sink_at_others", "drain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ExperimentRecipe):
+    """task, model: of training, but for layers and attention. at: steps to record. seeds: of all
+    that is random."""
+
+    task: Backcopy
+    model: BackcopyTransformer
+    at: tuple[int, ...]
+    seeds: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """Return measures along run, seed, step and layer, the sink logit of the second block with and
+    without the first, and published values; runs that are on file are read from there."""
+    found = []
+    for name, report in in_turn(list(runs.THREE), progress):
+        run = runs.three_layers(
+            name, task=recipe.task, model=recipe.model, at=recipe.at, seeds=recipe.seeds
+        )
+        found.append(numbers(run, report))
+    shown = xr.concat([of[list(KEPT)] for of in found], "run").assign_coords(run=list(runs.THREE))
+    second = found[0].isel(layer=1, step=-1, drop=True)
+    logits = [second["sink_logit"], second["sink_logit_without_first"]]
+    shown["second_logit"] = xr.concat(logits, "model")
+    rows = published(__file__, "residual")
+    shown["published"] = (
+        ("run", "published_step"),
+        [[row[name] for row in rows] for name in runs.THREE],
+    )
+    first = published(__file__, "first_block")
+    shown["published_logit"] = ("model", [row["sink_logit"] for row in first])
+    names = {"published_step": [row["step"] for row in rows], "model": ["whole", "cut"]}
+    return shown.assign_coords(names)
+
+
+def judge(found: xr.Dataset) -> Judgement:
+    """Judge who has a residual peak: Adam alone, as published."""
+    most = found["peak"].isel(step=-1).max("layer")
+    peaks = {name: mean(most.sel(run=name)) for name in runs.THREE}
+    sinks = found["sink_at_others"].isel(step=-1).max("layer")
+    right = [(peaks[name].value > PEAK) == (name == "adam") for name in runs.THREE]
+    size = found["first_residual"].isel(layer=0)
+    grown = (size.isel(step=-1) / size.isel(step=0)).mean("seed")
+    logit = found["second_logit"].mean("seed")
+    return TEXTS.judgement(
+        Standing.of(all(right), right[0] or any(right[1:])),
+        {
+            **{f"peak_{name}": of for name, of in peaks.items()},
+            **{f"sink_{name}": mean(sinks.sel(run=name)) for name in runs.THREE},
+            **{f"grown_{name}": float(grown.sel(run=name)) for name in runs.THREE},
+            "logit": float(logit.sel(model="whole")),
+            "logit_cut": float(logit.sel(model="cut")),
+        },
+        last=int(found["step"][-1]),
+    )
+
+
+def draw(found: xr.Dataset) -> Figure:
+    """Draw |h_0| over its start, released and ours, the residual peak, and the second block."""
+    with style.page(4.6) as figure:
+        axes: Any = figure.subplots(2, 2).ravel()
+        size = found["first_residual"].isel(layer=0)
+        grown, peaks = size / size.isel(step=0), found["peak"].max("layer")
+        step = found["step"].values
+        for name, (colour, marker, label) in LOOKS.items():
+            paper = found["published"].sel(run=name)
+            axes[0].plot(
+                found["published_step"],
+                paper / paper[0],
+                color=colour,
+                marker=marker,
+                markersize=4,
+                label=label,
+            )
+            draw_range(
+                axes[1], step, grown.sel(run=name), color=colour, marker=marker, markersize=3
+            )
+            draw_range(
+                axes[2], step, peaks.sel(run=name), color=colour, marker=marker, markersize=3
+            )
+        axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
+        for ax in axes[:3]:
+            ax.set(xlabel="step", yscale="log", xlim=(0, None))
+        place = np.arange(2)
+        logit = found["second_logit"]
+        axes[3].bar(place - 0.2, logit.mean("seed"), 0.4, color=style.DISTINCT, label="ours")
+        draw_mean(axes[3], place - 0.2, logit.transpose("model", "seed"), fmt="none", color="black")
+        axes[3].bar(
+            place + 0.2,
+            found["published_logit"],
+            0.4,
+            color="white",
+            edgecolor=style.OUTLINE,
+            label="released",
+        )
+        axes[3].set_xticks(place, ["whole", "without first block"])
+        axes[3].legend()
+        names = ["$|h_0|$ over its start", "", "$|h_0|$ over others", "sink logit"]
+        style.y_labels(axes, names)
+        titles = ["released", "ours", "ours: largest over blocks", "second block"]
+        style.panel_titles(axes, titles)
+        style.legend_above(figure, axes[0])
+    return figure
+
+
+EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

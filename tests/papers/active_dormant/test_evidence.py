@@ -1,0 +1,66 @@
+"""Numbers on file: of which runs they are, what they show, and a run that gives some again."""
+
+import numpy as np
+import pytest
+
+from attnlab import simulate
+from attnlab.auditing import Verdict, select
+from attnlab.experiments import Evidence
+from attnlab.papers.active_dormant import evidence, runs
+from attnlab.papers.active_dormant.evidence import EVIDENCE, filed, measured, numbers
+
+THERE = [name for name in EVIDENCE.runs if EVIDENCE.file(name).is_file()]
+
+
+@pytest.mark.parametrize("name", THERE)
+def test_numbers_on_file_are_of_their_runs(name):
+    run, found = EVIDENCE.runs[name](), EVIDENCE.read(name)
+    layers = run.model.layers
+    assert found.sizes == {"seed": len(run.seeds), "step": len(run.record_steps), "layer": layers}
+    assert found.isel(seed=0).notnull().all()
+    assert numbers(run).identical(found)  # nothing is trained
+
+
+def test_a_recorded_seed_is_trained_again():
+    short = runs.transformer(at=(0, 50), seeds=1)
+    found, kept = measured(short, simulate(short, progress=False)), EVIDENCE.read("one-softmax")
+    for name in ("copy_risk", "bigram_kl", "sink_at_others", "drain", "sink_logit"):
+        expected = kept[name].isel(seed=[0], step=[0, 1], layer=0)
+        np.testing.assert_allclose(found[name].squeeze(), expected[0], rtol=0.02, atol=2e-3)
+
+
+def test_softmax_is_dormant_where_the_head_is_not_needed():
+    """Sinks at other tokens than triggers, by seed from weak to complete; drained values."""
+    of = EVIDENCE.read("one-softmax").isel(layer=0)
+    last = of.isel(step=-1)
+    assert (last["sink_at_triggers"] < 0.001).all() and (last["previous_at_triggers"] > 0.9).all()
+    sink = last["sink_at_others"]
+    assert 0.5 < sink.mean() < 0.85 and (sink > 0.04).all()
+    assert (sink > 0.9).sum() >= 1 and (sink < 0.5).sum() >= 1
+    assert (last["drain"] < 0.9).all() and last["drain"].mean() < 0.4
+    assert (last["peak"] < 1.1).all()  # one layer has no residual peak
+    size = of["first_value"]
+    assert (size.argmax("step") > 0).all()
+    assert (size.max("step") > 1.3 * size.isel(step=[0, -1])).all()  # a hump
+    spread = (of["sink_logit_spread"] / of["sink_logit"]).median("seed")
+    assert spread[-1] < spread[3]  # the sink logits concentrate
+
+
+@pytest.mark.skipif(not {"one-relu", "one-bare"} <= set(THERE), reason="not trained yet")
+def test_relu_and_no_start_token_have_no_sink_and_learn_as_well():
+    last = {name: EVIDENCE.read(f"one-{name}").isel(layer=0, step=-1) for name in ("relu", "bare")}
+    for of in last.values():
+        assert (of["sink_at_others"] < 0.05).all()
+        assert of["copy_risk"].mean() < 0.02 and of["bigram_kl"].mean() < 0.015
+    peak = last["relu"]["peak"]
+    assert peak.max() > 3 and peak.min() < 1.2  # by seed: a peak can stand without a sink
+
+
+def test_without_a_file_we_cannot_tell(monkeypatch, tmp_path):
+    nowhere = Evidence(str(tmp_path / "evidence.py"), EVIDENCE.runs, EVIDENCE.measured)
+    monkeypatch.setattr(evidence, "EVIDENCE", nowhere)
+    assert filed("one-softmax") is None
+    for claim in select(["ad-dormant", "ad-first-block", "ad-text"]):
+        found = claim.examine()
+        assert found.verdict is Verdict.UNDECIDED and found.training is None
+        assert "not trained yet" in found.measurement.note
