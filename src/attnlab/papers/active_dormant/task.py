@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
+from attnlab.formulas.chains import stationary
 from attnlab.tasks import Batch, Task
 
 if TYPE_CHECKING:
@@ -187,10 +188,8 @@ class TextBackcopy(Backcopy):
 
     def tables(self) -> list[dict[str, Any]]:
         """Return P and the distribution of the first ordinary token, the same for all seeds."""
-        from .theory import stationary_distribution
-
         P = self.bigrams()
-        first = stationary_distribution(P)
+        first = stationary(P)
         first[: self.triggers] = 0
         return [{"P": P.astype(np.float32), "first": (first / first.sum()).astype(np.float32)}]
 
@@ -202,8 +201,6 @@ class TextBackcopy(Backcopy):
 @lru_cache(maxsize=4)
 def _bigrams(source: str, tokens: int) -> NDArray[np.float64]:
     from attnlab.tasks.text.sources import builtin_text, read_text
-
-    from .theory import most_frequent
 
     text = builtin_text() if source == "builtin" else read_text(Path(source))
     kept = [letter for letter, _ in Counter(text).most_common(tokens)]
@@ -217,5 +214,5 @@ def _bigrams(source: str, tokens: int) -> NDArray[np.float64]:
     if not counts.sum(-1).all():
         raise InputError(f"tokens: not all of the {tokens} characters are followed; give fewer")
     P = counts / counts.sum(-1, keepdims=True)
-    order = most_frequent(P, tokens)
+    order = np.argsort(-stationary(P), kind="stable")
     return P[order][:, order]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean
+from attnlab.formulas.chains import stationary
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Hypothesis, Trained, predict
 from attnlab.theory.facts import facts_of
@@ -29,13 +30,8 @@ def chain(seed: int, contexts: int = 0) -> tuple[NDArray[np.float64], ...]:
     """Return P with Dirichlet(1) rows, its stationary distribution, and contexts of N tokens."""
     rng = np.random.default_rng(seed)
     P = rng.dirichlet(np.ones(V), V)
-    pi = theory.stationary_distribution(P)
+    pi = stationary(P)
     return P, pi, rng.multinomial(N, pi, contexts).astype(float) if contexts else N * pi
-
-
-def per_seed(values: NDArray[np.float64] | list[float]) -> xr.DataArray:
-    """Return one number for each seed."""
-    return xr.DataArray(np.asarray(values, dtype=np.float64), dims="seed")
 
 
 def late_slope(found: xr.Dataset) -> xr.DataArray:
@@ -140,13 +136,10 @@ def constant(found: Found) -> Measurement:
     run = Simulation.of(found["alone"])
     alpha = found["alone"]["parameters.sink"]
     said = predict(run, theory="dormant-sink")["parameters.sink"]
-    drives = np.stack(
-        [
-            of.data["pi"] * theory.context_variance(of.data["P"], of.data["W"])
-            for _, of in facts_of(run)
-        ]
-    )
+    data = [facts.data for _, facts in facts_of(run)]
+    drives = np.stack([of["pi"] * theory.context_variance(of["P"], of["W"]) for of in data])
     late = theory.late_sink_logit(runs.TIMES[-1], drives)
+    starts = theory.take_off(0.0, drive=drives, visible=N)
     gap, end = abs(said - alpha), alpha.isel(time=-1)
     return Measurement(
         Trained("on average", 0.1, gap.mean(["seed", "parameters.sink_0"]).values),
@@ -154,7 +147,7 @@ def constant(found: Found) -> Measurement:
         Trained("late form", 0.02, abs(late - end.transpose("seed", ...).values)),
         training_number=float(gap.max()),
         note=f"at t = 1e10 {float(gap.isel(time=-1).max()):.4f}; sink logits have moved by "
-        f"{float(end.min()):.1f} and more",
+        f"{float(end.min()):.1f} and more; they take off at t = {starts.min():.1e} and later",
     )
 
 
@@ -164,7 +157,7 @@ def constant(found: Found) -> Measurement:
     relation=LEADING,
     tolerance=0.1,
     runs={},
-    code=("drain_rate", "drain_path", "concentrated_value"),
+    code=("drain_rate", "concentrated_value"),
     test=TESTS + "test_drain_alone_ends_at_the_concentrated_value_at_its_rate",
     number="slope of ln |beta - beta*| over minus the rate: {:.3f}",
 )
@@ -190,7 +183,7 @@ def drain(found: Found) -> Measurement:
         Check("decay over rate", 1.0, np.array(ratios)),
         Check("distance from the end", 1e-8, np.array(ends), AT_MOST),
         number=float(np.mean(ratios)),
-        note=f"decay over rate {mean(per_seed(ratios))}",
+        note=f"decay over rate {mean(ratios)}",
     )
 
 
@@ -203,7 +196,7 @@ def drain(found: Found) -> Measurement:
     code=("concentrated_value", "gradient"),
     test=TESTS + "test_concentrated_points_have_no_loss_and_other_sinks_do",
 )
-def stationary(found: Found) -> Measurement:
+def rest(found: Found) -> Measurement:
     r"""Stationary points have equal sink logits and $\beta = c - e^{-\alpha} W$.
 
     Check loss and gradient there for alpha in -1, 2, 7, and that the loss is above 0 once one sink
@@ -251,15 +244,10 @@ def end(found: Found) -> Measurement:
         name: abs(said[name] - trained[name].isel(time=-1))
         for name in ("parameters.sink", "value_size")
     }
+    alpha, beta = (trained[f"parameters.{name}"].values for name in ("sink", "value"))
+    contexts = [facts.data["W"][0] for _, facts in facts_of(run)]
     kept = np.stack(
-        [
-            theory.conserved(
-                *(trained[f"parameters.{name}"].values[i] for name in ("sink", "value")),
-                of.data["W"][0],
-                visible=N,
-            )
-            for i, (_, of) in enumerate(facts_of(run))
-        ]
+        [theory.conserved(*of, visible=N) for of in zip(alpha, beta, contexts, strict=True)]
     )
     return Measurement(
         Trained("drift", 1e-5, np.abs(kept - kept[:, :1])),
@@ -327,9 +315,8 @@ def late(found: Found) -> Measurement:
     """
     alpha = found["many"]["parameters.sink"]
     said = predict(Simulation.of(found["many"]), theory="dormant-late")["parameters.sink"]
-    width = (alpha.max("parameters.sink_0") - alpha.min("parameters.sink_0")).sel(
-        time=[1e8, 1e10], method="nearest"
-    )
+    width = alpha.max("parameters.sink_0") - alpha.min("parameters.sink_0")
+    width = width.sel(time=[1e8, 1e10], method="nearest")
     gap = abs(said - alpha).isel(time=-1)
     slope = late_slope(found["many"])
     return Measurement(
@@ -375,5 +362,5 @@ def spread(found: Found) -> Measurement:
     return Measurement(
         Check("power from -2", 0.1, np.abs(np.array(powers) + 2)),
         number=float(np.mean(powers)),
-        note=f"power {mean(per_seed(powers))}",
+        note=f"power {mean(powers)}",
     )
