@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.formulas.chains import stationary
-from attnlab.tasks import Batch, Task
+from attnlab.tasks import Batch, Task, markov
 
 if TYPE_CHECKING:
     import jax
 
-SQUARINGS = 10  # P^1024 has the stationary distribution in its rows
 IMPOSSIBLE = 1e-30  # probability of what never follows: its logarithm must be finite
 
 
@@ -153,11 +152,7 @@ class BigramBackcopy(Backcopy):
         V = self.tokens
         P = jax.random.dirichlet(key, jnp.full(V, self.concentration), (V,))
         P = (1 - self.uniform) * P + self.uniform / V
-        power = P
-        for _ in range(SQUARINGS):
-            power = power @ power
-            power = power / power.sum(-1, keepdims=True)  # or rounding would add up
-        frequency = power[0]
+        frequency = markov.stationary(P)
         order = jnp.argsort(-frequency)
         first = jnp.where(jnp.arange(V) < self.triggers, 0.0, frequency[order])
         return {"P": P[order][:, order], "first": first / first.sum()}

@@ -84,7 +84,7 @@ def gradient(found: Found) -> Measurement:
         steps = 1e-5 * np.eye(2 * V).reshape(-1, 2, V)
         slopes = [(loss(at + step) - loss(at - step)) / 2e-5 for step in steps]
         gaps.append(np.ravel(formula) - slopes)
-    return Measurement(Check("difference", 0.0, np.array(gaps)), number=float(np.abs(gaps).max()))
+    return Measurement(Check("difference", 0.0, np.array(gaps)))
 
 
 @claim(
@@ -227,7 +227,7 @@ def rest(found: Found) -> Measurement:
     code=("conserved", "joint_end"),
     test=TESTS + "test_joint_flow_with_one_context_ends_where_the_conserved_quantity_says",
     figure="flow",
-    training_number="largest error {:.1e} in alpha at t = 10^7",
+    training_number="all sink logits end at {:.2f} (mean of 10 chains)",
 )
 def end(found: Found) -> Measurement:
     r"""With one context the flow keeps
@@ -253,7 +253,7 @@ def end(found: Found) -> Measurement:
         Trained("drift", 1e-5, np.abs(kept - kept[:, :1])),
         Trained("sink logits", 2e-3, gaps["parameters.sink"].values),
         Trained("size of the value", 0.02, gaps["value_size"].values),
-        training_number=float(gaps["parameters.sink"].max()),
+        training_number=float(trained["parameters.sink"].isel(time=-1).mean()),
     )
 
 

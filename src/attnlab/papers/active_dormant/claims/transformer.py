@@ -218,6 +218,7 @@ def relu(found: Found) -> Measurement:
     AT_MOST,
     sources="here",
     ours=True,
+    in_parts=True,
     training_number="{:.2f} of idle attention goes to triggers (mean of 10 seeds)",
 )
 def bare(found: Found) -> Measurement:
@@ -232,7 +233,10 @@ def bare(found: Found) -> Measurement:
     idle, names = of["on_triggers_at_others"], ("copy_risk", "bigram_kl")
     return Measurement(
         Trained("first position", 0.1, of["sink_at_others"].values),
-        Trained("on triggers", 1.3, (idle / start).values, AT_LEAST),
+        *(
+            Trained(f"on triggers, seed {seed}", 1.3, share, AT_LEAST)
+            for seed, share in enumerate((idle / start).values)
+        ),
         *(Trained(name, 3 * float(whole[name].mean()), float(of[name].mean())) for name in names),
         training_number=float(idle.mean()),
         note=f"first position {mean(of['sink_at_others'])}, triggers {mean(idle)} against "

@@ -49,7 +49,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         means = {name: of.mean("parameters.sink_0") for name, of in logits.items()}
         mass = trained["sink_mass"].mean("query")
         found.append(xr.Dataset({**means, "sink_mass": mass, "value_size": trained["value_size"]}))
-    both = xr.concat(found, "contexts").assign_coords(contexts=list(LOOKS))
+    both = xr.concat(found, "contexts", join="outer").assign_coords(contexts=list(LOOKS))
     rows = published(__file__, "one_layer")
     known = [row for row in rows if row["first_value"] != ""]
     both["published"] = ("published_step", [row["first_value"] for row in known])
