@@ -22,7 +22,7 @@ from attnlab.files.progress import side_by_side
 from attnlab.shelf import Paper, shelf, single
 from attnlab.shelf import paper as shelved
 from attnlab.shelf.papers import recorded_number
-from attnlab.theory.case import Case
+from attnlab.theory.facts import Case
 
 
 def audited_papers() -> tuple[Paper, ...]:

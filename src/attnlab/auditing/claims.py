@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import plain
 from attnlab.theory import relation as relations
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.relation import Relation
+from attnlab.theory.facts import Case
+from attnlab.theory.relation import Check, Hypothesis, Relation
 
 if TYPE_CHECKING:
     from attnlab.simulation.simulation import Simulation

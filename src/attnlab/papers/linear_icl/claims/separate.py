@@ -14,8 +14,7 @@ from attnlab.auditing.fit import listed
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
-from attnlab.theory.comparison import Form
-from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
+from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING, Form
 
 from .. import theory
 from ..measures import dwell, first_crossing, purity

@@ -31,7 +31,7 @@ from attnlab.shelf import offered
 from attnlab.simulation import Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import random
 from attnlab.theory import predict
-from attnlab.theory.named import as_theory
+from attnlab.theory.theory import as_theory
 
 TEXTS = Texts.beside(__file__)
 MODELS: Mapping[str, Model] = {
