@@ -38,7 +38,7 @@ from transformers.models.auto import modeling_auto as auto
 
 from attnlab.files.errors import InputError
 from attnlab.measures import maps as m
-from attnlab.measures import places, received
+from attnlab.measures import positions, received
 from attnlab.observing.probe import make_probe
 from attnlab.observing.snapshot import Snapshot, take_snapshot
 
@@ -229,10 +229,13 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
         "relative_entropy": m.relative_entropy(entropy, number),
         "top_mass": m.top_mass(maps),
         "keys_for": m.keys_for(maps).float(),
-        "sink_mass": places.sink_mass(maps, start=start),
+        "sink_mass": positions.sink_mass(maps, start=start),
     }
     if found.kind.item() == "self":
-        rows |= {"self_mass": places.self_mass(maps), "mean_distance": places.mean_distance(maps)}
+        rows |= {
+            "self_mass": positions.self_mass(maps),
+            "mean_distance": positions.mean_distance(maps),
+        }
     wanted = {}
     for name, values in rows.items():
         among = counted.view(*counted.shape, *(1,) * (values.ndim - 3))

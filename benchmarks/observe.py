@@ -235,7 +235,7 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
     import torch
 
     from attnlab.measures import maps as m
-    from attnlab.measures import places, received
+    from attnlab.measures import positions, received
     from attnlab.observing import kv_cache
     from attnlab.observing.statistics import MIN_KEYS
 
@@ -264,19 +264,19 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
         "logit_norm": norm,
         "entropy_floor": floor,
         "entropy_slack": entropy - floor,
-        "sink_mass": places.sink_mass(maps),
-        "self_mass": places.self_mass(maps),
-        "previous_mass": places.previous_mass(maps),
-        "local_mass": places.local_mass(maps),
-        "mean_distance": places.mean_distance(maps),
-        "induction_mass": places.induction_mass(maps, ids[:, None], **where),
-        "duplicate_mass": places.duplicate_mass(maps, ids[:, None], **where),
-        "common_mass": places.mass_on(maps, several),
-        "distinct_mass": places.mass_on(maps, ~several),
+        "sink_mass": positions.sink_mass(maps),
+        "self_mass": positions.self_mass(maps),
+        "previous_mass": positions.previous_mass(maps),
+        "local_mass": positions.local_mass(maps),
+        "mean_distance": positions.mean_distance(maps),
+        "induction_mass": positions.induction_mass(maps, ids[:, None], **where),
+        "duplicate_mass": positions.duplicate_mass(maps, ids[:, None], **where),
+        "common_mass": positions.mass_on(maps, several),
+        "distinct_mass": positions.mass_on(maps, ~several),
     }
     found = {name: values[:, :, MIN_KEYS - 1 :].nanmean(2) for name, values in rows.items()}
     found["alpha_1"] = maps[..., 0].mean(2)
-    found["sink_rate"] = places.sink_rate(found["alpha_1"])
+    found["sink_rate"] = positions.sink_rate(found["alpha_1"])
     counted = maps[:, :, MIN_KEYS - 1 :]
     total = counted.sum(2)
     got = received.received(counted, visible[MIN_KEYS - 1 :])

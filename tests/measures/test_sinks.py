@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.measures import sinks
+from attnlab.measures import positions
 
 KINDS = [np.asarray, jnp.asarray, torch.tensor]
 
@@ -16,7 +16,7 @@ def test_sink_logit_is_that_of_loops(kind, queries):
     """Hidden keys may be minus infinity; the last query is the last key."""
     logits = np.random.default_rng(0).normal(size=(2, queries, 6)).astype(np.float32)
     logits[:, np.arange(6) > np.arange(queries)[:, None] + 6 - queries] = -np.inf
-    found = np.asarray(sinks.sink_logit(kind(logits)))
+    found = np.asarray(positions.sink_logit(kind(logits)))
     for i in range(queries):
         at = i + 6 - queries
         if at == 0:
@@ -28,5 +28,5 @@ def test_sink_logit_is_that_of_loops(kind, queries):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_first_ratio(kind):
-    found = sinks.first_ratio(kind(np.array([[1.0, 2.0, 6.0], [8.0, 1.0, 3.0]])))
+    found = positions.first_ratio(kind(np.array([[1.0, 2.0, 6.0], [8.0, 1.0, 3.0]])))
     np.testing.assert_allclose(np.asarray(found), [0.25, 4.0])

@@ -71,7 +71,7 @@ def precise(array: Array) -> Array:
     return array if kept else xp.astype(array, xp.float32)
 
 
-def beside(array: Array, values: ArrayLike) -> Array:
+def same_kind(array: Array, values: ArrayLike) -> Array:
     """These values as an array of the same kind in the same place."""
     xp = namespace(array)
     if is_torch(array):
@@ -79,7 +79,7 @@ def beside(array: Array, values: ArrayLike) -> Array:
     return xp.asarray(np.asarray(values))
 
 
-def counting(array: Array, start: int, stop: int) -> Array:
+def arange_like(array: Array, start: int, stop: int) -> Array:
     """Return start to stop - 1 in the same kind and place; made there, so that nothing is sent."""
     xp = namespace(array)
     if is_torch(array):
@@ -87,11 +87,11 @@ def counting(array: Array, start: int, stop: int) -> Array:
     return xp.arange(start, stop)
 
 
-def alike(array: Array, values: Any) -> Array:
+def cast_like(array: Array, values: Any) -> Array:
     """Numbers, of numpy or of the same kind, in the kind and precision of the array."""
     xp = namespace(array)
     if isinstance(values, int | float | np.ndarray):
-        values = beside(array, values)
+        values = same_kind(array, values)
     return xp.astype(values, array.dtype, copy=False)
 
 
@@ -114,7 +114,7 @@ def all_to_numpy(arrays: Sequence[Array]) -> list[NDArray[Any]]:
     return found  # type: ignore[return-value]
 
 
-def at_home(array: Array) -> Array:
+def with_float64(array: Array) -> Array:
     """Return an array on a device that has float64: tensors of torch stay there if it has."""
     if is_torch(array):
         return array if array.device.type in ("cpu", "cuda") else array.cpu()
@@ -123,7 +123,7 @@ def at_home(array: Array) -> Array:
 
 def double(array: Array) -> Array:
     """Return an array in float64, on a device that has it."""
-    home = at_home(array)
+    home = with_float64(array)
     return home.double() if is_torch(home) else home.astype(np.float64)
 
 
@@ -133,13 +133,13 @@ def largest(array: Array, k: int) -> Array:
     if is_torch(array):
         return array.topk(k).values
     if is_numpy(array):
-        return falling(array)[..., :k]
+        return sort_descending(array)[..., :k]
     from jax.lax import top_k
 
     return top_k(array, k)[0]
 
 
-def falling(array: Array) -> Array:
+def sort_descending(array: Array) -> Array:
     """Sorted along the last axis, the largest first."""
     if is_torch(array) and array.device.type == "cpu":
         # torch makes indices too, and needs six times as long
@@ -149,7 +149,7 @@ def falling(array: Array) -> Array:
     return -namespace(array).sort(-array, axis=-1)
 
 
-def repeated(times: int, step: Callable[[Array], Array], start: Array) -> Array:
+def repeat_step(times: int, step: Callable[[Array], Array], start: Array) -> Array:
     """Apply `step` to an array `times` times; JAX compiles one step and repeats it."""
     if is_torch(start) or is_numpy(start):
         for _ in range(times):
@@ -160,19 +160,19 @@ def repeated(times: int, step: Callable[[Array], Array], start: Array) -> Array:
     return fori_loop(0, times, lambda _, value: step(value), start)
 
 
-def alone(array: Array) -> Array:
+def own_copy(array: Array) -> Array:
     """The same values; a tensor of torch that would keep a larger one alive is copied."""
     if is_torch(array) and array.untyped_storage().nbytes() > 2 * array.nbytes:
         return array.clone()
     return array
 
 
-def in_a_row(array: Array) -> Array:
+def contiguous(array: Array) -> Array:
     """The same values; torch copies what does not lie in a row for each product of matrices."""
     return array.contiguous() if is_torch(array) else array
 
 
-def taken(array: Array, index: Array, axis: int) -> Array:
+def take_along(array: Array, index: Array, axis: int) -> Array:
     """The entries at these places along an axis; what the index does not tell apart has size 1."""
     xp, axis = namespace(array), axis % len(array.shape)
     if not is_torch(array):
@@ -227,7 +227,7 @@ def ranks(array: Array) -> Array:
 
 
 @contextmanager
-def exactly(array: Array) -> Iterator[None]:
+def full_precision(array: Array) -> Iterator[None]:
     """Products of matrices in the precision of what is multiplied, and no gradients.
 
     Trainings switch on autocast and TF32, which are right for learning and wrong for logits of
@@ -255,7 +255,7 @@ def exactly(array: Array) -> Iterator[None]:
 
 
 def _is_exact(array: Array) -> bool:
-    """Check whether `exactly` would change nothing: one inside another costs nothing."""
+    """Check whether `full_precision` would change nothing: one inside another costs nothing."""
     import torch
 
     return not (

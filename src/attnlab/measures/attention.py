@@ -2,7 +2,7 @@
 
 They read a simulation, a prediction or an observation alike, keep every other dim (`seed`,
 `step` or `time`, swept rates) in its order, and compute in float64. A NaN that goes in comes out.
-Token roles are counted over the classes in the dataset (see `attnlab.measures.roles`), so measure
+Token roles are counted over the classes in the dataset (`is_common`, `is_distinct`), so measure
 first and select classes afterwards.
 """
 
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.measures import maps
-from attnlab.measures.roles import in_play, is_common, is_distinct
 
 
 def clock_of(record: xr.Dataset | xr.DataArray) -> str:
@@ -380,3 +379,43 @@ def named(array: xr.DataArray, name: str, **attrs: str | float) -> xr.DataArray:
     array = array.rename(name)
     array.attrs = dict(attrs)
     return array
+
+
+# -- roles of tokens (Section 3.2), from the P(l|m,n) that a result carries ------------------------
+
+
+def class_count(dataset: xr.Dataset) -> xr.DataArray:
+    """|Omega(l)|: how many classes can draw each token, along `token`."""
+    return _drawn(dataset).sum("sequence_class")
+
+
+def in_play(dataset: xr.Dataset) -> xr.DataArray:
+    """Return which tokens some class can draw: the contextual tokens, along `token`."""
+    return class_count(dataset) > 0
+
+
+def is_common(dataset: xr.Dataset) -> xr.DataArray:
+    """Membership of G_CT, the tokens of several classes, along `token`."""
+    return class_count(dataset) > 1
+
+
+def is_distinct(dataset: xr.Dataset) -> xr.DataArray:
+    """Membership of G_DT(n), the tokens of this class only, along (`sequence_class`, `token`)."""
+    return _drawn(dataset) & (class_count(dataset) == 1)
+
+
+def _drawn(dataset: xr.Dataset) -> xr.DataArray:
+    if "probability" not in dataset:
+        raise InputError(
+            "probability: not in the dataset; token roles need P(l|m,n) along "
+            "(sequence_class, token), which simulate() adds next to attention"
+        )
+    probability = dataset["probability"]
+    if set(probability.dims) != {"sequence_class", "token"}:
+        remedy = "measure the whole dataset first, then select"
+        if "setting" in probability.dims:
+            remedy = "take one set of classes, .isel(setting=0)"
+        raise InputError(
+            f"probability: expected dims (sequence_class, token), got {probability.dims}; {remedy}"
+        )
+    return probability.transpose("sequence_class", "token") > 0

@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.measures.arrays import Array, alike, beside, count_below, falling, largest, namespace
+from attnlab.measures.arrays import (
+    Array,
+    cast_like,
+    count_below,
+    largest,
+    namespace,
+    same_kind,
+    sort_descending,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -32,7 +40,7 @@ def relative_entropy(
 ) -> Float[Array, "*rows"]:
     """H / ln n: 1 where all n visible keys are alike. NaN where only one is visible."""
     xp = namespace(entropy)
-    keys = alike(entropy, visible_keys)
+    keys = cast_like(entropy, visible_keys)
     several = keys > 1
     return xp.where(several, entropy / xp.log(xp.where(several, keys, 2.0)), xp.nan)
 
@@ -51,7 +59,7 @@ def participation(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
 def ranked_mass(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows key"]:
     """The mass of the strongest key, of the two strongest, and so on."""
     xp = namespace(maps)
-    return xp.cumulative_sum(falling(maps), axis=-1)
+    return xp.cumulative_sum(sort_descending(maps), axis=-1)
 
 
 def top_mass(
@@ -90,7 +98,7 @@ def logit_norm(
     """The norm s of a row's logits about their mean, over the visible keys."""
     xp = namespace(logits)
     if visible is None:
-        visible = beside(logits, True)
+        visible = same_kind(logits, True)
     seen = xp.astype(visible, logits.dtype) * xp.ones_like(logits)
     kept = xp.where(visible, logits, 0.0)
     mean = xp.sum(kept, axis=-1, keepdims=True) / xp.sum(seen, axis=-1, keepdims=True)
@@ -108,7 +116,7 @@ def entropy_floor(
     stands out and the others are alike.
     """
     xp = namespace(norm)
-    others = alike(norm, visible_keys) - 1
+    others = cast_like(norm, visible_keys) - 1
     # a key alone has s = 0, whatever that is multiplied with
     beta = norm * xp.sqrt((others + 1) / xp.where(others > 0, others, 1.0))
     rest = others * xp.exp(-beta)

@@ -16,14 +16,14 @@ from attnlab.files.errors import InputError
 from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
-    alike,
+    cast_like,
     double,
-    exactly,
+    full_precision,
     is_torch,
     namespace,
     on_processor,
     precise,
-    repeated,
+    repeat_step,
     to_numpy,
 )
 
@@ -46,7 +46,7 @@ def stable_rank(matrix: Float[Array, "*many rows columns"]) -> NDArray[np.float6
 
 def stable_rank_there(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many"]:
     """The same where the matrix is, inside a compiled program too."""
-    with exactly(matrix):
+    with full_precision(matrix):
         total, largest = _by_products(gram(matrix))
         return total / largest
 
@@ -73,7 +73,7 @@ def stable_rank_of_qk(
 def gram(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many size size"]:
     """The smaller of W W^T and W^T W: its eigenvalues are the squares of W's singular values."""
     xp = namespace(matrix)
-    with exactly(matrix):
+    with full_precision(matrix):
         whole = precise(matrix)
         turned = xp.matrix_transpose(whole)
         wide = whole.shape[-1] >= whole.shape[-2]
@@ -88,7 +88,7 @@ def product(
     That has model x model entries and at most the rank of a head's width.
     """
     xp = namespace(query)
-    with exactly(query):
+    with full_precision(query):
         both = xp.concat([precise(query), precise(key)])
         both = xp.matmul(both, xp.matrix_transpose(both))
         mine, theirs = both[: len(query)], both[len(query) :]
@@ -103,7 +103,7 @@ def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np
 
 def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
     """Return the input of `stable_rank_of_numbers`. Does not synchronise with the device."""
-    with exactly(products):
+    with full_precision(products):
         if products.shape[-1] <= SMALL:
             return _by_squares(products)
         if on_processor(products):
@@ -159,7 +159,7 @@ def _by_products(
             power = xp.matmul(power, power)
         return power / (xp.linalg.trace(power) + TINY)[..., None, None]
 
-    power = repeated(PRODUCTS // 2, squared, matrices / (total + TINY)[..., None, None])
+    power = repeat_step(PRODUCTS // 2, squared, matrices / (total + TINY)[..., None, None])
     vector = xp.matmul(power, _start(matrices))
     turned = xp.matrix_transpose(vector)
     stretched = xp.matmul(turned, xp.matmul(matrices, vector))
@@ -191,7 +191,7 @@ def _start(matrices: Any) -> Any:
     """Return a random unit vector, which is orthogonal to no eigenvector."""
     if is_torch(matrices):
         return _start_there(matrices.shape[-1], matrices.dtype, matrices.device)
-    return alike(matrices, _start_here(matrices.shape[-1]))[:, None]
+    return cast_like(matrices, _start_here(matrices.shape[-1]))[:, None]
 
 
 def _start_here(size: int) -> NDArray[np.float64]:
@@ -238,10 +238,10 @@ def units_of(
 ) -> Float[Array, "*many"]:
     """The numbers of `units_for`, where the activations are; NaN where nothing is active."""
     xp = namespace(activations)
-    with exactly(activations):
+    with full_precision(activations):
         strength = xp.abs(precise(activations))
-        active = alike(strength, xp.sum(strength, axis=-1) > 0)
-        number = alike(strength, maps.keys_for(strength, (mass,))[..., 0])
+        active = cast_like(strength, xp.sum(strength, axis=-1) > 0)
+        number = cast_like(strength, maps.keys_for(strength, (mass,))[..., 0])
         rows = xp.sum(active, axis=-1)
         mean = xp.sum(number * active, axis=-1) / xp.where(rows > 0, rows, 1.0)
         return xp.where(rows > 0, mean, xp.nan)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, falling, namespace, ranks, taken
+from attnlab.measures.arrays import Array, namespace, ranks, sort_descending, take_along
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -51,7 +51,7 @@ def heavy_hitters(
     held = xp.where(there, total, -xp.inf)
     keys = xp.sum(xp.astype(there, xp.float64), axis=-1, keepdims=True)
     number = xp.astype(xp.ceil(share * keys), xp.int64)
-    least = taken(falling(held), xp.clip(number - 1, 0, None), -1)
+    least = take_along(sort_descending(held), xp.clip(number - 1, 0, None), -1)
     above, equal = held > least, (held == least) & there
     room = number - xp.sum(xp.astype(above, xp.int64), axis=-1, keepdims=True)
     return above | (equal & (xp.cumulative_sum(xp.astype(equal, xp.int64), axis=-1) <= room))

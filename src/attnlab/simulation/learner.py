@@ -384,14 +384,14 @@ class TaskLearner(Learner):
     def _measures(self, attention: jax.Array, probe: Batch) -> dict[str, jax.Array]:
         import jax.numpy as jnp
 
-        from attnlab.measures import maps, places
+        from attnlab.measures import maps, positions
 
         dims = self.model.dims["attention"]
         rows = {
             "entropy": maps.entropy(attention),
-            "previous_mass": places.previous_mass(attention),
-            "sink_mass": places.sink_mass(attention, (1,))[..., 0],
-            "mean_distance": places.mean_distance(attention),
+            "previous_mass": positions.previous_mass(attention),
+            "sink_mass": positions.sink_mass(attention, (1,))[..., 0],
+            "mean_distance": positions.mean_distance(attention),
         }
         tokens = probe.inputs
         if getattr(tokens, "ndim", 0) == 2 and jnp.issubdtype(tokens.dtype, jnp.integer):
@@ -401,8 +401,8 @@ class TaskLearner(Learner):
             beside = jnp.broadcast_to(
                 tokens.reshape(shape), (*attention.shape[:-2], tokens.shape[1])
             )
-            rows["induction_mass"] = places.induction_mass(attention, beside)
-            rows["duplicate_mass"] = places.duplicate_mass(attention, beside)
+            rows["induction_mass"] = positions.induction_mass(attention, beside)
+            rows["duplicate_mass"] = positions.duplicate_mass(attention, beside)
         over = tuple(i for i, dim in enumerate(dims[:-1]) if dim not in PER_HEAD)
         return {name: jnp.nanmean(value, axis=over) for name, value in rows.items()}
 

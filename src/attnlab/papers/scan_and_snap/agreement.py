@@ -22,8 +22,8 @@ from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.formulas import Setting
 from attnlab.formulas.checks import FloatArray, IntArray
+from attnlab.measures.attention import class_count
 from attnlab.measures.received import rank_correlation
-from attnlab.measures.roles import class_count
 from attnlab.papers.scan_and_snap.fit import fit_windows
 from attnlab.plots import style
 from attnlab.simulation import simulate
