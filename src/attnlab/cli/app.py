@@ -77,7 +77,7 @@ def main() -> None:
     try:
         app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
-        from attnlab.simulation.divergence import Diverged  # here, so that --help stays quick
+        from attnlab.simulation.stopping import Diverged  # here, so that --help stays quick
 
         if not isinstance(problem, Diverged):
             raise

@@ -24,12 +24,12 @@ from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
-from attnlab.simulation.divergence import Diverged
 from attnlab.simulation.groups import KINDS, Group, Recorded, inside, stacks
 from attnlab.simulation.learner import Learner
 from attnlab.simulation.program import numbers
-from attnlab.simulation.simulation import Simulation, as_simulation
-from attnlab.simulation.stopping import Interrupted, Pace, Stopping, answering
+from attnlab.simulation.settings import as_simulation
+from attnlab.simulation.simulation import Simulation
+from attnlab.simulation.stopping import Diverged, Interrupted, Pace, Stopping, answering
 from attnlab.tasks.base import Task
 from attnlab.tasks.sequences import Classes
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.files.errors import InputError
 from attnlab.models import Pairwise
-from attnlab.models.sequence import SequenceModel
+from attnlab.models.sequence import SequenceModel, is_random
 from attnlab.simulation.simulation import Simulation
-from attnlab.simulation.start import is_random
 from attnlab.tasks.classes import SequenceClasses
 
 if TYPE_CHECKING:

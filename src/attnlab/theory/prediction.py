@@ -17,7 +17,8 @@ from attnlab.formulas import attention_weights, momentum_steps, momentum_time
 from attnlab.simulation.labels import label, of_one_set
 from attnlab.simulation.learner import Learner
 from attnlab.simulation.record import Record
-from attnlab.simulation.simulation import Simulation, as_simulation
+from attnlab.simulation.settings import as_simulation
+from attnlab.simulation.simulation import Simulation
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.sequences import Classes

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from attnlab.files.memory import require_memory
 from attnlab.models.base import Params
-from attnlab.models.sequence import EXACT_NAMES
+from attnlab.models.sequence import EXACT_NAMES, is_random
 from attnlab.simulation.exact.gradient import Block, Parameters, Rows, row_sum
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap
 from attnlab.simulation.exact.model import ExactModel, Start
 from attnlab.simulation.exact.rows import RowSource, row_source
 from attnlab.simulation.labels import label, of_one_set
 from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.start import is_random
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.sampling import TABLE_BYTES
 from attnlab.tasks.sequences import Sequences

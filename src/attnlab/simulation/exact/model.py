@@ -16,12 +16,11 @@ import numpy as np
 from jax.nn import logsumexp
 from numpy.typing import NDArray
 
-from attnlab.models.sequence import Embedded, Extended
+from attnlab.models.sequence import Embedded, Extended, is_random
 from attnlab.simulation.exact import gradient
 from attnlab.simulation.exact.gradient import Block, Parameters, Rows
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap, dense_layout, sparse_layout
 from attnlab.simulation.exact.rows import log_position_mass
-from attnlab.simulation.start import is_random
 from attnlab.tasks.classes.classes import SequenceClasses
 
 if TYPE_CHECKING:

@@ -1,0 +1,203 @@
+"""Simulations from what a user gives: a task with settings by their flat names, a text, a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path as FilePath
+from pkgutil import resolve_name
+from typing import Any
+
+from attnlab.defaults import LENGTH
+from attnlab.files.documents import read_document
+from attnlab.files.errors import InputError
+from attnlab.files.recipe import as_value
+from attnlab.models.sequence import SequenceModel
+from attnlab.models.transformer import text_transformer
+from attnlab.simulation.fields import Path, Setting, find_setting, with_settings
+from attnlab.simulation.learner import Learner
+from attnlab.simulation.motion import Batches, Steps
+from attnlab.simulation.record import Record
+from attnlab.simulation.simulation import BASES, Simulation, refuse_old
+from attnlab.tasks.base import Task
+from attnlab.tasks.classes.class_files import CLASS_SUFFIXES, TABLES, classes_from_document
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.classes.presets import classes_from
+from attnlab.tasks.sequences import Classes, Sequences
+from attnlab.tasks.text.corpus import Corpus, Source
+from attnlab.tasks.text.task import Text
+
+PARTS = ("motion", "gradient", "record", "model")  # values inside a run, beside its task
+WHEN = {"every", "geometric", "at"}  # settings of a record, of which one is given
+NOUN = "sequence classes or of a run"
+ADVICE = "see docs/sequence-classes.md, or make such classes in Python"
+
+
+def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any) -> Simulation:
+    """Return a simulation, or what makes one: its task and any settings, by their flat names.
+
+    With a simulation, the settings given replace its own. One of `every`, `geometric` and `at`
+    replaces the others.
+
+    Parameters
+    ----------
+    given : Simulation, Task, Learner, SequenceClasses, str or sequence of classes
+        A simulation, or its task.
+    **settings
+        Fields of `Simulation`, and fields of the values inside it: length, training_set, steps,
+        optimizer, momentum, time, batch_size, every, heads, ...
+
+    Returns
+    -------
+    Simulation
+        The value.
+
+    Examples
+    --------
+    >>> from attnlab.simulation import as_simulation
+    >>> as_simulation("syn-small", eta_y=2.0, length=64, steps=10).task.length
+    64
+    """
+    own = {of.name for of in fields(Simulation)}
+    chosen = dict(settings)
+    if WHEN & chosen.keys():
+        chosen = {**dict.fromkeys(WHEN), **chosen}
+    direct = {name: of for name, of in chosen.items() if name in own}
+    for name in BASES.keys() & direct.keys() - {"task"}:
+        if isinstance(direct[name], str):
+            direct[name] = as_value(name, direct[name], BASES[name])
+    base = given if isinstance(given, Simulation) else None
+    if "task" in direct and base is None:
+        raise InputError("task: given twice; it is the first argument")
+    inside = {name: of for name, of in chosen.items() if name not in own}
+    parts = _placed(inside, given, direct)
+    if base is not None:
+        made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
+        return replace(base, **{**direct, **made})
+    task: Any = given
+    if "task" in parts:
+        task, of = parts.pop("task")
+        motion, _ = parts.get("motion", (direct.get("motion", Steps()), {}))
+        whole = motion.needs_population or (direct.get("gradient") or Batches()).size is None
+        length = "inf" if whole and ("training_set",) not in of else LENGTH
+        of = {("length",): length, **of} if not isinstance(given, Task) else of
+        task = with_settings(task, of)
+    made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
+    return Simulation(task, **{**direct, **made})
+
+
+def _placed(
+    inside: Mapping[str, Any], given: Any, direct: Mapping[str, Any]
+) -> dict[str, tuple[Any, dict[Path, Any]]]:
+    """Sort settings by the value that they are inside of, each with that value by default."""
+    base = given if isinstance(given, Simulation) else None
+    task = direct.get("task", base.task) if base else given
+    of_task = type(task) if isinstance(task, (Task, Learner)) else Sequences
+    own = {name: getattr(base, name) for name in PARTS} if base else {}
+    values = parts_of(of_task, {**own, **direct})
+    found: dict[str, tuple[Any, dict[Path, Any]]] = {}
+    for name, value in inside.items():
+        home, setting = setting_named(name, of_task, values)
+        kind = of_task if home == "task" else type(values[home])
+        if setting.kind is not kind:
+            if home in found or home in direct or values[home] not in (None, kind()):
+                raise InputError(
+                    f"{name}: belongs to {setting.kind.__name__}, and the {home} here is "
+                    f"{kind.__name__}; give the {home} itself"
+                )
+            values[home] = setting.kind()
+        if home not in found:
+            start = values[home] if home != "task" else task
+            if home == "task" and not isinstance(task, (Task, Learner)):
+                start = Sequences(task)
+            found[home] = start, {}
+        found[home][1][setting.path] = value
+    return found
+
+
+def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return motion, gradient, record and model of a run on such a task: as given, or the usual."""
+    model = given.get("model")
+    if model is None and (usual := getattr(task, "usual_model", "")):
+        model = resolve_name(usual)()
+    return {
+        "motion": given.get("motion") or Steps(),
+        "gradient": given.get("gradient") or Batches(),
+        "record": given.get("record") or Record(),
+        "model": model,
+    }
+
+
+def setting_named(
+    name: str, task: type, parts: Mapping[str, Any], also: Sequence[str] = ()
+) -> tuple[str, Setting]:
+    """Return the home and the setting of a flat name, or of a path, in a run of these parts.
+
+    also: other names that an error suggests.
+    """
+    kinds = {home: type(of) for home, of in parts.items() if of is not None}
+    # the run last, for the names that an error suggests
+    kinds |= {"task": task, "run": Simulation}
+    bases = {home: BASES[home] for home in ("model", "motion", "gradient")}
+    if isinstance(parts["model"], SequenceModel):
+        bases["model"] = SequenceModel
+    try:
+        return find_setting(name, kinds, bases, also)
+    except InputError:
+        refuse_old({name: None})
+        raise
+
+
+def text_run(corpus: Corpus | Source | str | Text = "builtin", **settings: Any) -> Simulation:
+    """Return a run of the usual small transformer on a text, with some settings of its own.
+
+    Parameters
+    ----------
+    corpus : Corpus, Source, str or Text, optional
+        The text, or the task.
+    **settings
+        Settings by their flat names: layers, heads, dim, mlp, learning_rate, seeds, steps,
+        optimizer, batch_size, clip, length, every, validation_tokens, probes, precision, ...
+
+    Returns
+    -------
+    Simulation
+        By default one layer and head of width 200, 1,500 steps of SGD at learning rate 5 on 20
+        sequences of 35 tokens, gradients clipped at 0.5, recorded every 50 steps.
+
+    Examples
+    --------
+    >>> from attnlab.simulation import text_run
+    >>> run = text_run("builtin", layers=3, learning_rate=[1.0, 2.0], steps=100)
+    >>> run.model.layers, run.motion.steps, run.task.length
+    (3, 100, 35)
+    """
+    usual = Simulation(
+        corpus if isinstance(corpus, Text) else Text(corpus),
+        text_transformer(),
+        motion=Steps(1500, clip=0.5),
+        gradient=Batches(20),
+        learning_rate=5.0,
+        record=Record(every=50),
+        precision="highest",
+    )
+    return as_simulation(usual, **settings)
+
+
+def read_given(text: str | os.PathLike[str]) -> Simulation | SequenceClasses:
+    """Return the run that a file describes, or the classes of a file or a preset."""
+    if not os.fspath(text).lower().endswith(CLASS_SUFFIXES):
+        return classes_from(text)
+    document = read_document(FilePath(text), noun=NOUN, advice=ADVICE, others=TABLES)
+    try:
+        if is_run(document):
+            return Simulation.from_document(document)
+        return classes_from_document(document, origin=os.fspath(text))
+    except InputError as error:
+        raise InputError(f"{os.fspath(text)}: {error}") from error
+
+
+def is_run(document: Any) -> bool:
+    """Return True for the document of a run; those of version 0.1 have an engine."""
+    return isinstance(document, dict) and ("task" in document or "engine" in document)
