@@ -29,9 +29,8 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.text.agreement import CELLS, Agreement
-from attnlab.tasks.text.classes import classes_of
 from attnlab.tasks.text.corpus import Corpus
-from attnlab.tasks.text.windows import Windows, find_windows
+from attnlab.tasks.text.windows import Windows, classes_of, find_windows
 
 from . import theory
 
