@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -10,6 +9,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def simulate(
     trainer, stopped = Trainer(run, keeper), False
     with reporting(progress, trainer.total, run.title) as report:
         try:
-            answering(lambda stopping: trainer.go(report, stopping))
+            answering(partial(trainer.go, report))
         except KeyboardInterrupt:
             stopped = True
         except jax.errors.JaxRuntimeError as problem:
@@ -162,19 +162,15 @@ class Trainer:
         side_by_side = jax.default_backend() == "cpu" and self.run.motion.side_by_side
         workers = min(len(self.groups), os.cpu_count() or 1) if side_by_side else 1
 
-        def advance(group: Group) -> None:
-            if group.done:
-                report(math.prod(group.shape), None)
-                return
+        keep = partial(self.keeper.keep_if_due, self.groups)
+        with ThreadPoolExecutor(workers) as pool:
+            work = [pool.submit(group.go, report, stopping, keep) for group in self.groups]
             try:
-                group.go(report, stopping, lambda: self.keeper.keep_if_due(self.groups))
+                for done in as_completed(work):
+                    done.result()
             except BaseException:
                 stopping.asked = True  # the others need not go on
                 raise
-
-        with ThreadPoolExecutor(workers) as pool:
-            for done in as_completed([pool.submit(advance, group) for group in self.groups]):
-                done.result()
         stopping.keeping = stopping.asked
         self.keeper.keep(self.groups)
 
