@@ -20,7 +20,7 @@ Array = Any  # of numpy, JAX or torch
 
 
 def namespace(array: Array) -> Any:
-    """The functions for this kind of array."""
+    """Return the array-API functions for this kind of array."""
     if hasattr(array, "__array_namespace__"):
         return array.__array_namespace__()
     if is_torch(array):
@@ -63,7 +63,7 @@ def is_floating(array: Array) -> bool:
 
 
 def precise(array: Array) -> Array:
-    """Detached from gradients, in float32, or in float64 if it is that already."""
+    """Return the array detached from gradients, in float32, or float64 if it is that already."""
     if is_torch(array):
         array = array.detach()
     xp = namespace(array)
@@ -72,7 +72,7 @@ def precise(array: Array) -> Array:
 
 
 def same_kind(array: Array, values: ArrayLike) -> Array:
-    """These values as an array of the same kind in the same place."""
+    """Return values as an array of the same kind on the same device."""
     xp = namespace(array)
     if is_torch(array):
         return xp.asarray(np.asarray(values), device=array.device)
@@ -80,7 +80,7 @@ def same_kind(array: Array, values: ArrayLike) -> Array:
 
 
 def arange_like(array: Array, start: int, stop: int) -> Array:
-    """Return start to stop - 1 in the same kind and place; made there, so that nothing is sent."""
+    """Return start to stop - 1 in the same kind, made on the same device."""
     xp = namespace(array)
     if is_torch(array):
         return xp.arange(start, stop, device=array.device)
@@ -88,7 +88,7 @@ def arange_like(array: Array, start: int, stop: int) -> Array:
 
 
 def cast_like(array: Array, values: Any) -> Array:
-    """Numbers, of numpy or of the same kind, in the kind and precision of the array."""
+    """Return numbers, of numpy or of the same kind, in the array's kind and precision."""
     xp = namespace(array)
     if isinstance(values, int | float | np.ndarray):
         values = same_kind(array, values)
@@ -96,12 +96,12 @@ def cast_like(array: Array, values: Any) -> Array:
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """The same values here."""
+    """Return the values as a numpy array."""
     return np.asarray(array.detach().cpu() if is_torch(array) else array)
 
 
 def all_to_numpy(arrays: Sequence[Array]) -> list[NDArray[Any]]:
-    """The same values here: those that are on a device come together, which is one wait for it."""
+    """Return numpy arrays; those on a device are copied together, in one synchronisation."""
     away = [i for i, one in enumerate(arrays) if is_torch(one) and one.device.type != "cpu"]
     found = [None if i in away else to_numpy(one) for i, one in enumerate(arrays)]
     if away:
@@ -128,7 +128,7 @@ def double(array: Array) -> Array:
 
 
 def largest(array: Array, k: int) -> Array:
-    """The k largest along the last axis, falling."""
+    """Return the k largest along the last axis, the largest first."""
     k = min(k, array.shape[-1])
     if is_torch(array):
         return array.topk(k).values
@@ -140,7 +140,7 @@ def largest(array: Array, k: int) -> Array:
 
 
 def sort_descending(array: Array) -> Array:
-    """Sorted along the last axis, the largest first."""
+    """Sort along the last axis, the largest first."""
     if is_torch(array) and array.device.type == "cpu":
         # torch makes indices too, and needs six times as long
         return namespace(array).from_numpy(np.sort(to_numpy(array), axis=-1)).flip(-1)
@@ -161,30 +161,30 @@ def repeat_step(times: int, step: Callable[[Array], Array], start: Array) -> Arr
 
 
 def own_copy(array: Array) -> Array:
-    """The same values; a tensor of torch that would keep a larger one alive is copied."""
+    """Copy a tensor of torch that would keep a larger one alive; leave others as they are."""
     if is_torch(array) and array.untyped_storage().nbytes() > 2 * array.nbytes:
         return array.clone()
     return array
 
 
 def contiguous(array: Array) -> Array:
-    """The same values; torch copies what does not lie in a row for each product of matrices."""
+    """Return a contiguous array; torch copies others for each product of matrices."""
     return array.contiguous() if is_torch(array) else array
 
 
 def take_along(array: Array, index: Array, axis: int) -> Array:
-    """The entries at these places along an axis; what the index does not tell apart has size 1."""
+    """Return the entries at an index along an axis; the index broadcasts in the other axes."""
     xp, axis = namespace(array), axis % len(array.shape)
     if not is_torch(array):
         return xp.take_along_axis(array, index, axis=axis)
-    # torch's own function of this name looks for places counted from the end first
+    # torch.take_along_dim first looks for negative indices
     shape = list(array.shape)
     shape[axis] = index.shape[axis]
     return array.gather(axis, index.expand(shape))
 
 
 def log_softmax(logits: Array) -> Array:
-    """ln of the softmax over the last axis."""
+    """Return ln of the softmax over the last axis."""
     if is_torch(logits):
         return logits.log_softmax(-1)  # in one pass
     xp = namespace(logits)
@@ -193,7 +193,7 @@ def log_softmax(logits: Array) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """The softmax over the last axis."""
+    """Return the softmax over the last axis."""
     if is_torch(logits):
         return logits.softmax(
             -1
@@ -211,7 +211,7 @@ def count_below(growing: Array, bounds: Array) -> Array:
 
 
 def ranks(array: Array) -> Array:
-    """The rank of each entry along the last axis, 1 the least; equal ones share the mean of theirs.
+    """Return the rank of each entry along the last axis, from 1; ties share their mean rank.
 
     In float64, on the same device if that is torch's, and otherwise here.
     """
@@ -228,7 +228,7 @@ def ranks(array: Array) -> Array:
 
 @contextmanager
 def full_precision(array: Array) -> Iterator[None]:
-    """Products of matrices in the precision of what is multiplied, and no gradients.
+    """Multiply matrices in the precision of their entries, and compute no gradients.
 
     Trainings switch on autocast and TF32, which are right for learning and wrong for logits of
     which an exponential is taken. What was set before is set again afterwards; of several threads
@@ -255,7 +255,7 @@ def full_precision(array: Array) -> Iterator[None]:
 
 
 def _is_exact(array: Array) -> bool:
-    """Check whether `full_precision` would change nothing: one inside another costs nothing."""
+    """Return True if `full_precision` would change nothing, so that nesting costs nothing."""
     import torch
 
     return not (
@@ -277,7 +277,7 @@ class _Held:
 
     @property
     def only_by_others(self) -> bool:
-        """Tell whether other threads hold the settings, and may release them."""
+        """True if only other threads hold the settings, and may release them."""
         return self._inside > 0 and not getattr(self._mine, "depth", 0)
 
     def __enter__(self) -> None:
@@ -288,8 +288,7 @@ class _Held:
                 precision = torch.get_float32_matmul_precision()
                 self._before.callback(torch.set_float32_matmul_precision, precision)
                 torch.set_float32_matmul_precision("highest")
-                # a training that asks for operations that always round alike has not asked it of
-                # us, and of some there is no such kind
+                # deterministic operations are for the training; some that we use have no such form
                 mode = torch.get_deterministic_debug_mode()
                 self._before.callback(torch.set_deterministic_debug_mode, mode)
                 torch.set_deterministic_debug_mode("default")

@@ -17,7 +17,7 @@ from attnlab.measures import maps
 
 
 def clock_of(record: xr.Dataset | xr.DataArray) -> str:
-    """The dim along which a run was recorded: `step`, or `time` of the flow.
+    """Return the dim along which a run was recorded: `step`, or `time` of the flow.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def clock_of(record: xr.Dataset | xr.DataArray) -> str:
 
 
 def entropy(dataset: xr.Dataset) -> xr.DataArray:
-    """The entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
+    """Return the entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
 
     From `attention`; where only the statistic itself was recorded, that.
 
@@ -66,7 +66,7 @@ def entropy(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
-    """The y axis of Fig. 6 per class; `.mean("sequence_class")` gives the figure's value.
+    """Return the y axis of Fig. 6 per class; `.mean("sequence_class")` gives the figure's value.
 
     Keep the attention to the class's (globally) distinct tokens, renormalise it to sum to 1, and
     take the entropy in nats. NaN for a class without distinct tokens, and where their attention
@@ -98,7 +98,7 @@ def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def common_mass(dataset: xr.Dataset) -> xr.DataArray:
-    """The attention that a class gives to common tokens, sum of c_{l|n} over G_CT.
+    """Return the attention that a class gives to common tokens, sum of c_{l|n} over G_CT.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def common_mass(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
-    """exp(entropy): the number of tokens that equal attention of this entropy would cover.
+    """Return exp(entropy): the number of tokens that equal attention of this entropy would cover.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def growth_factor(
 
 
 def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
-    """The share of distinct tokens that attention has found (Figs. 11 and 12).
+    """Return the fraction of distinct tokens that attention has found (Figs. 11 and 12).
 
     For each query, softmax the row of z over the contextual tokens (those that some class draws);
     for each class, the fraction of its distinct tokens whose value in the row of its query exceeds
@@ -385,7 +385,7 @@ def named(array: xr.DataArray, name: str, **attrs: str | float) -> xr.DataArray:
 
 
 def class_count(dataset: xr.Dataset) -> xr.DataArray:
-    """|Omega(l)|: how many classes can draw each token, along `token`."""
+    """Return |Omega(l)|, the number of classes that can draw each token, along `token`."""
     return _drawn(dataset).sum("sequence_class")
 
 
@@ -395,12 +395,12 @@ def in_play(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def is_common(dataset: xr.Dataset) -> xr.DataArray:
-    """Membership of G_CT, the tokens of several classes, along `token`."""
+    """Return which tokens are in G_CT, those of several classes, along `token`."""
     return class_count(dataset) > 1
 
 
 def is_distinct(dataset: xr.Dataset) -> xr.DataArray:
-    """Membership of G_DT(n), the tokens of this class only, along (`sequence_class`, `token`)."""
+    """Return which tokens are in G_DT(n), of one class only, along (`sequence_class`, `token`)."""
     return _drawn(dataset) & (class_count(dataset) == 1)
 
 

@@ -1,4 +1,4 @@
-"""Motion of attention: its speed, and from when on it has come to rest.
+"""Motion of attention: its speed, when it comes to rest, and where curves turn.
 
 Three words, one definition each (docs/measures.md, "Snap, slowed, settled"):
 

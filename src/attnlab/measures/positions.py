@@ -30,7 +30,7 @@ LOCAL = 64
 
 
 def sink_mass(maps: Maps, first: Sequence[int] = FIRST, *, start: Any = 0) -> Row:
-    """The attention to the first keys, 1 and 4 of them; the counts are the last dim."""
+    """Return the attention to the first keys, 1 and 4 of them; the counts are the last dim."""
     xp = namespace(maps)
     start = same_kind(maps, 0) + start
     sums, last = [], 0.0
@@ -41,7 +41,7 @@ def sink_mass(maps: Maps, first: Sequence[int] = FIRST, *, start: Any = 0) -> Ro
 
 
 def sink_rate(received: Float[Array, "*heads"], threshold: float = SINK_RATE) -> Any:
-    """Tell whether the first key receives more than this on average (Gu et al. 2025).
+    """Return 1 where the first key receives more than this on average (Gu et al. 2025).
 
     received: alpha_1, the mean over all queries of their attention to it. The mean over sequences
     and heads is the rate.
@@ -51,23 +51,23 @@ def sink_rate(received: Float[Array, "*heads"], threshold: float = SINK_RATE) ->
 
 
 def self_mass(maps: Maps, *, at: Positions = None) -> Row:
-    """The attention of a query to its own place."""
+    """Return the attention of a query to its own position."""
     return _mass_at(maps, _positions(maps, at))
 
 
 def previous_mass(maps: Maps, *, at: Positions = None) -> Row:
-    """The attention to the key just before."""
+    """Return the attention to the key just before."""
     return _mass_at(maps, _positions(maps, at) - 1)
 
 
 def local_mass(maps: Maps, reach: int = LOCAL, *, at: Positions = None) -> Row:
-    """The attention to keys nearer than `reach`, its own place among them."""
+    """Return the attention to keys nearer than `reach`, the own position among them."""
     xp = namespace(maps)
     return xp.sum(xp.where(distance(maps, at=at) < reach, maps, 0.0), axis=-1)
 
 
 def mean_distance(maps: Maps, *, at: Positions = None) -> Row:
-    """The mean distance of what is attended to, in keys; a learnable sink's share is left out."""
+    """Return the mean distance of attended keys, without the part of a learnable sink."""
     xp = namespace(maps)
     far = xp.sum(maps * xp.astype(distance(maps, at=at), maps.dtype), axis=-1)
     return far / xp.sum(maps, axis=-1)
@@ -81,7 +81,7 @@ def induction_mass(
     at: Positions = None,
     start: Any = 0,
 ) -> Row:
-    """The attention to keys that follow an earlier occurrence of the query's token, minus chance.
+    """Return the attention to keys after an earlier occurrence of the query's token, minus chance.
 
     Chance is what even attention to the visible keys would give them. NaN where there is none.
     """
@@ -97,7 +97,7 @@ def duplicate_mass(
     at: Positions = None,
     start: Any = 0,
 ) -> Row:
-    """The attention to earlier occurrences of the query's token, minus chance.
+    """Return the attention to earlier occurrences of the query's token, minus chance.
 
     Chance is what even attention to the visible keys would give them. NaN where there is none.
     """
@@ -106,7 +106,7 @@ def duplicate_mass(
 
 
 def mass_on(maps: Maps, keys: Bool[Array, "*#rows #query key"]) -> Row:
-    """The attention to these keys."""
+    """Return the attention to the keys that are True."""
     xp = namespace(maps)
     return xp.sum(xp.where(keys, maps, 0.0), axis=-1)
 
@@ -150,7 +150,7 @@ def distance(maps: Maps, *, at: Positions = None) -> Int[Array, "*#rows query ke
 
 
 def _same(matched: Any, tokens: Any, at: Any) -> Any:
-    """Earlier keys whose matched token is that of the query."""
+    """Return the earlier keys whose matched token is that of the query."""
     xp = namespace(tokens)
     key = _keys(tokens)
     lead = tokens.shape[:-1]
@@ -193,7 +193,7 @@ def _positions(maps: Maps, at: Positions) -> Any:
 
 
 def sink_logit(logits: Float[Array, "*rows query key"]) -> Float[Array, "*rows query"]:
-    """The logit of the first key above the mean of the other keys up to the query's own position.
+    """Return the first key's logit minus the mean of the other keys' up to the query's position.
 
     The last query is the last key. Later keys do not count, whatever their logits. NaN where the
     query sees no other key.
@@ -208,7 +208,7 @@ def sink_logit(logits: Float[Array, "*rows query key"]) -> Float[Array, "*rows q
 
 
 def first_ratio(norms: Float[Array, "*rows position"]) -> Float[Array, "*rows"]:
-    """The first position's norm over the mean of the others.
+    """Return the first position's norm over the mean of the others.
 
     Of values, below 1 it is a value drain; of the residual stream, above 1 it is a residual peak.
     """
@@ -226,7 +226,7 @@ def parent_attention(maps: Maps, parents: Any) -> Float[Array, "*rows child"]:
 
 
 def parent_recovery(maps: Maps, parents: Any) -> Float[Array, "*rows"]:
-    """The share of the positions with a parent that attend to it most."""
+    """Return the fraction of positions with a parent that attend to it most."""
     xp = namespace(maps)
     children, above = _children(parents)
     hit = xp.argmax(maps[..., children, :], axis=-1) == xp.asarray(above)

@@ -40,12 +40,12 @@ UNITS_MASS = 0.95
 
 
 def stable_rank(matrix: Float[Array, "*many rows columns"]) -> NDArray[np.float64]:
-    """|W|_F^2 / |W|_2^2 of a matrix, such as the input matrix of an MLP; NaN of zeros."""
+    """Return |W|_F^2 / |W|_2^2 of a matrix, such as an MLP's input matrix; NaN of zeros."""
     return stable_rank_of_gram(gram(matrix))
 
 
 def stable_rank_there(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many"]:
-    """The same where the matrix is, inside a compiled program too."""
+    """Return `stable_rank` on the matrix's device, inside a compiled program too."""
     with full_precision(matrix):
         total, largest = _by_products(gram(matrix))
         return total / largest
@@ -54,7 +54,7 @@ def stable_rank_there(matrix: Float[Array, "*many rows columns"]) -> Float[Array
 def stable_rank_of_qk(
     query: Float[Array, "head width model"], key: Float[Array, "kv_head width model"]
 ) -> NDArray[np.float64]:
-    """|M|_F^2 / |M|_2^2 of M = W_Q^T W_K, head by head, without making M.
+    """Return |M|_F^2 / |M|_2^2 of M = W_Q^T W_K, head by head, without making M.
 
     Biases, norms and rotary embedding are not in it.
     """
@@ -71,7 +71,7 @@ def stable_rank_of_qk(
 
 
 def gram(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many size size"]:
-    """The smaller of W W^T and W^T W: its eigenvalues are the squares of W's singular values."""
+    """Return the smaller of W W^T and W^T W, whose eigenvalues are W's singular values squared."""
     xp = namespace(matrix)
     with full_precision(matrix):
         whole = precise(matrix)
@@ -83,7 +83,7 @@ def gram(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many size
 def product(
     query: Float[Array, "head width model"], key: Float[Array, "kv_head width model"]
 ) -> Float[Array, "head width width"]:
-    """W_Q W_Q^T W_K W_K^T: its eigenvalues are the squares of the singular values of W_Q^T W_K.
+    """Return W_Q W_Q^T W_K W_K^T: its eigenvalues are the singular values of W_Q^T W_K, squared.
 
     That has model x model entries and at most the rank of a head's width.
     """
@@ -97,7 +97,7 @@ def product(
 
 
 def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np.float64]:
-    """The trace over the largest eigenvalue, of `gram` or `product`; NaN of a matrix of zeros."""
+    """Return the trace over the largest eigenvalue, of `gram` or `product`; NaN of zeros."""
     return stable_rank_of_numbers(to_numpy(numbers_of_gram(products)))
 
 
@@ -112,7 +112,7 @@ def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "
 
 
 def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.float64]:
-    """The stable ranks that `numbers_of_gram` tells of."""
+    """Return stable ranks from what `numbers_of_gram` returns."""
     numbers = np.asarray(numbers, np.float64)
     largest = _LARGEST.get(numbers.shape[-1], _of_steps)(numbers)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -120,8 +120,9 @@ def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.fl
 
 
 def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
-    """Return traces of high powers, which tell the largest of real positive eigenvalues. Symmetric
-    or not, many at once."""
+    """Return traces of high powers, from which `_of_squares` finds the largest eigenvalue.
+
+    Eigenvalues are real and positive; the matrices need not be symmetric."""
     power = double(matrices)
     xp = namespace(power)
     numbers = [xp.linalg.trace(power)]
@@ -136,7 +137,7 @@ def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*man
 
 
 def _of_squares(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each length counts for as many squares as came after it."""
+    """Return the largest eigenvalue: each length counts for as many squares as came after it."""
     shares = 0.5 ** np.arange(0, SQUARES + 1, AT_ONCE)
     with np.errstate(divide="ignore"):
         logarithm = np.log(np.maximum(numbers[..., 1:], 0.0))
@@ -217,7 +218,7 @@ def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(finite[..., 0, 0], largest, np.nan)
 
 
-# by how many numbers tell of a matrix
+# by the count of numbers for a matrix
 _LARGEST = {SQUARES // AT_ONCE + 3: _of_squares, 2: lambda numbers: numbers[..., 1]}
 
 
@@ -236,7 +237,7 @@ def units_for(
 def units_of(
     activations: Float[Array, "*many row unit"], mass: float = UNITS_MASS
 ) -> Float[Array, "*many"]:
-    """The numbers of `units_for`, where the activations are; NaN where nothing is active."""
+    """Return the numbers of `units_for` on the same device; NaN where nothing is active."""
     xp = namespace(activations)
     with full_precision(activations):
         strength = xp.abs(precise(activations))

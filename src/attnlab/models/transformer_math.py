@@ -374,7 +374,7 @@ def _by_distance(q: jax.Array, r: jax.Array, causal: bool) -> jax.Array:
 
 
 def _salts(model: Transformer, key: jax.Array | None) -> tuple[Any, Any]:
-    """Return salts that tell the draws of dropout apart, or None where nothing is dropped.
+    """Return a salt for each draw of dropout, or None where nothing is dropped.
 
     One for the embedding, and four for each layer: for attention weights, their output, hidden
     units and theirs, (L, 2) each.

@@ -247,7 +247,7 @@ class Learner(Named, ABC):
         return 0
 
     def cell(self, run: Simulation, setting: int, point: int) -> str:
-        """Return a text that tells a run's cell from others, whatever it is computed with."""
+        """Return a text that identifies a run's settings and learning rates, to seed its data."""
         rates = [float(of[point]) for of in run.grid.rates().values()]
         settings = {name: run.spec[name] for name in ("task", "model", "motion", "gradient")}
         return json.dumps([setting, settings, rates], sort_keys=True)
@@ -398,11 +398,11 @@ class TaskLearner(Learner):
             axis = dims.index("sequence")
             shape = [1] * (attention.ndim - 2) + [tokens.shape[1]]
             shape[axis] = tokens.shape[0]
-            beside = jnp.broadcast_to(
+            of_maps = jnp.broadcast_to(
                 tokens.reshape(shape), (*attention.shape[:-2], tokens.shape[1])
             )
-            rows["induction_mass"] = positions.induction_mass(attention, beside)
-            rows["duplicate_mass"] = positions.duplicate_mass(attention, beside)
+            rows["induction_mass"] = positions.induction_mass(attention, of_maps)
+            rows["duplicate_mass"] = positions.duplicate_mass(attention, of_maps)
         over = tuple(i for i, dim in enumerate(dims[:-1]) if dim not in PER_HEAD)
         return {name: jnp.nanmean(value, axis=over) for name, value in rows.items()}
 

@@ -117,7 +117,7 @@ def _placed(
 
 
 def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return motion, gradient, record and model of a run on such a task: as given, or the usual."""
+    """Return motion, gradient, record and model of a run on a kind of task, given or default."""
     model = given.get("model")
     if model is None and (usual := getattr(task, "usual_model", "")):
         model = resolve_name(usual)()

@@ -220,7 +220,7 @@ class Simulation:
             self.model.check(self)
 
     def _check_record(self) -> None:
-        """Refuse what cannot be recorded, as far as the names alone tell."""
+        """Refuse to record names that the exact path or a learner does not have."""
         if self.is_exact:
             for name in self.record.what or ():
                 if name not in EXACT_NAMES:
@@ -320,7 +320,7 @@ class Simulation:
         return self.sets[0].origin if isinstance(self.task, Sequences) else "training"
 
     def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
-        """Return two words that tell a run's cell from others."""
+        """Return two words, derived from a run's settings, that seed its data if `independent`."""
         text = self.learner.cell(self, int(setting), int(point))
         digest = hashlib.sha256(text.encode()).digest()
         return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
@@ -487,7 +487,7 @@ def _task_of(result: xr.Dataset, task: Any) -> Any:
 
 
 def _without_origins(document: Any) -> Any:
-    """Return a document without the origins of classes: their digests tell what they are."""
+    """Return a document without the origins of classes, which their digests identify."""
     if isinstance(document, list):
         return [_without_origins(of) for of in document]
     if not isinstance(document, dict):

@@ -49,7 +49,7 @@ class Relation:
             raise InputError(f"factor: expected a number above 0, got {self.factor}")
 
     def __str__(self) -> str:
-        """The reading in words."""
+        """Return the reading in words."""
         match self.reading:
             case Reading.BOUND:
                 return f"bound ({self.sign})"
@@ -153,11 +153,11 @@ def _as_array(values: Values) -> xr.DataArray:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a claim says, as numbers: `measured` `relation` `predicted`.
+    """A statement of a claim in numbers: `measured` `relation` `predicted`.
 
-    `form` tells the paper as printed from its correction, and both from the premise of a
-    conditional statement; `training` tells the joint dynamics of Y and Z from the algebra and the
-    reduced dynamics (Eq. 10) that the paper analyses. `relation` and `tolerance` are the claim's
+    `form` is the paper as printed, its correction, or the premise of a conditional statement.
+    `training` marks the joint dynamics of Y and Z, as opposed to the algebra and the reduced
+    dynamics (Eq. 10) that the paper analyses. `relation` and `tolerance` are the claim's
     own unless they are given.
     """
 

@@ -267,7 +267,7 @@ class ExactLearner(Learner):
         return len(run.sets) * run.grid.runs
 
     def cell(self, run: Simulation, setting: int, point: int) -> str:
-        """Return a text that tells a run's cell from others.
+        """Return a text that identifies a run's settings and learning rates, to seed its data.
 
         It is spelled as in version 0.1, so that independent cells keep their numbers.
         """
