@@ -119,7 +119,7 @@ def _placed(
 def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return motion, gradient, record and model of a run on a kind of task, given or default."""
     model = given.get("model")
-    if model is None and (usual := getattr(task, "usual_model", "")):
+    if model is None and (usual := getattr(task, "default_model", "")):
         model = resolve_name(usual)()
     return {
         "motion": given.get("motion") or Steps(),

@@ -177,12 +177,12 @@ class Simulation:
                 put(name, as_value(name, getattr(self, name), base))
         of_learner = isinstance(self.task, Learner)
         if self.gradient is None:
-            put("gradient", self._usual_gradient(of_learner))
+            put("gradient", self._default_gradient(of_learner))
         if not of_learner and not isinstance(self.task, Task):
             infinite = self.gradient.size is None
             put("task", Sequences(self.task, length="inf" if infinite else LENGTH))
-        if self.model is None and not of_learner and self.task.usual_model:
-            put("model", resolve_name(self.task.usual_model)())
+        if self.model is None and not of_learner and self.task.default_model:
+            put("model", resolve_name(self.task.default_model)())
         if of_learner != (self.model is None):
             raise InputError("model: expected a model for a task, and None for a learner")
         for name, base in BASES.items():
@@ -232,7 +232,7 @@ class Simulation:
             remedy = "take exact=False" if self.is_exact else "leave it out"
             raise InputError(f"evaluate: {kind} has no other tasks; {remedy}")
 
-    def _usual_gradient(self, of_learner: bool) -> Gradient:
+    def _default_gradient(self, of_learner: bool) -> Gradient:
         whole = of_learner or self.motion.needs_population
         return Population() if whole else Batches()
 

@@ -43,7 +43,7 @@ class Task(Named):
         Momentum of an sgd that is given none.
     learner
         "module:name" of a function (run) -> Learner, where the task has a learner of its own.
-    usual_model
+    default_model
         "module:name" of a function () -> Model, where the task has a model by default.
     """
 
@@ -51,7 +51,7 @@ class Task(Named):
     length: int
     momentum: ClassVar[float] = 0.0
     learner: ClassVar[str] = ""
-    usual_model: ClassVar[str] = ""
+    default_model: ClassVar[str] = ""
 
     @classmethod
     def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
