@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named(call, tmp_path):
     for options, words in (
         (("--theory", "prited"), "did you mean 'printed'"),
         (("--at", "1.5"), "at: optimizer steps are whole"),
-        (("--eta-y", "0"), "eta_y"),
+        (("--eta-y", "0", "--theory", "corrected"), "eta_y"),
         (("--model", "joint", "--theory", "sgd"), "the theory is about the paper's model"),
         (("--residual",), "the theory is about the paper's model"),
         (("--theory", "joma"), "give model=Joint"),
