@@ -10,7 +10,7 @@ QUICK = ("--gradient", "population", "--steps", "20")
 
 
 def test_a_table_with_times_and_assumptions(call, tmp_path):
-    code, out, err = call("predict", "syn-small", *QUICK, "--theory", "corrected")
+    code, out, err = call("predict", "syn-small", *QUICK, "--theory", "corrected", cwd=tmp_path)
     assert code == 0, err
     assert "theory: corrected" in out and "t0_prime" in out
     code, out, err = call("predict", "syn-small", *QUICK, "--out", "p.nc", cwd=tmp_path)
