@@ -397,7 +397,9 @@ class QueryPlan:
 
         def there() -> Array:
             values = np.asarray(make())
-            return (arrays.cast_like if values.dtype.kind == "f" else arrays.same_kind)(like, values)
+            return (arrays.cast_like if values.dtype.kind == "f" else arrays.same_kind)(
+                like, values
+            )
 
         return self._once(name, there)
 

@@ -3,7 +3,7 @@
 from attnlab.theory.facts import Case, Facts
 from attnlab.theory.prediction import predict
 from attnlab.theory.relation import Check, Hypothesis, Reading, Relation, Trained, shortfall
-from attnlab.theory.theory import ClassTheory, Theory, as_theory, theories_about
+from attnlab.theory.theory import ClassTheory, Theory, as_theory, theories_about, usual_theory
 
 __all__ = [
     "Case",
@@ -19,4 +19,5 @@ __all__ = [
     "predict",
     "shortfall",
     "theories_about",
+    "usual_theory",
 ]
