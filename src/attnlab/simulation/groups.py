@@ -136,9 +136,9 @@ class Stack:
         """Return the arguments of `program.begin` for these settings, seeds and points."""
         settings, some_seeds, points = runs
         seeds = np.asarray(self.run.seeds, dtype=np.uint32)[some_seeds]
-        cell = self.run.cell(settings[0], points[0]) if self.run.independent else None
+        salt = self.run.salt(settings[0], points[0]) if self.run.independent else None
         start = program.start_of(self.run)
-        return *self.shared, seeds, cell, self.rates(points), start
+        return *self.shared, seeds, salt, self.rates(points), start
 
 
 def stacks(run: Simulation) -> Iterator[list[Stack]]:

@@ -246,7 +246,7 @@ class Learner(Named, ABC):
         """Return the steps of a pass over the data; 0 where there is none."""
         return 0
 
-    def cell(self, run: Simulation, setting: int, point: int) -> str:
+    def identity(self, run: Simulation, setting: int, point: int) -> str:
         """Return a text that identifies a run's settings and learning rates, to seed its data."""
         rates = [float(of[point]) for of in run.grid.rates().values()]
         settings = {name: run.spec[name] for name in ("task", "model", "motion", "gradient")}

@@ -182,15 +182,15 @@ def numbers(run: Simulation) -> ExitStack:
     return stack
 
 
-def base_keys(seeds: jax.Array, cell: jax.Array | None) -> jax.Array:
-    """Return the key of each seed, or of each seed in a cell.
+def base_keys(seeds: jax.Array, salt: jax.Array | None) -> jax.Array:
+    """Return the key of each seed, or with `salt` (two words) of each seed in a combination of settings.
 
     The generator is named so that it never varies.
     """
 
     def one_seed(seed: jax.Array) -> jax.Array:
         key = jax.random.key(seed, impl="threefry2x32")
-        for word in () if cell is None else cell:
+        for word in () if salt is None else salt:
             key = jax.random.fold_in(key, word)
         return key
 
@@ -204,14 +204,14 @@ def use_of(key: jax.Array, use: int | None) -> jax.Array:
 
 @compiled("plan", effort="quick")
 def begin(
-    plan: Plan, tables: Any, seeds: jax.Array, cell: jax.Array | None, rates: Rates, start: Params
+    plan: Plan, tables: Any, seeds: jax.Array, salt: jax.Array | None, rates: Rates, start: Params
 ) -> tuple[Kept, State]:
     """Return what is kept of each seed and the states before the first step.
 
     start: arrays by group, in place of the learner's own.
     """
     learner, uses = plan.learner, plan.learner.uses
-    keys = base_keys(seeds, cell)
+    keys = base_keys(seeds, salt)
     points = next(iter(rates.values())).shape[0]
 
     def one_setting(tables: Any) -> tuple[Any, Params]:

@@ -319,9 +319,9 @@ class Simulation:
         """A few words for progress bars."""
         return self.sets[0].origin if isinstance(self.task, Sequences) else "training"
 
-    def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
+    def salt(self, setting: int, point: int) -> NDArray[np.uint32]:
         """Return two words, derived from a run's settings, that seed its data if `independent`."""
-        text = self.learner.cell(self, int(setting), int(point))
+        text = self.learner.identity(self, int(setting), int(point))
         digest = hashlib.sha256(text.encode()).digest()
         return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
 

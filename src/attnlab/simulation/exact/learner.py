@@ -266,7 +266,7 @@ class ExactLearner(Learner):
         """Return no limit of its own: groups of 16 keep the cores busy."""
         return len(run.sets) * run.grid.runs
 
-    def cell(self, run: Simulation, setting: int, point: int) -> str:
+    def identity(self, run: Simulation, setting: int, point: int) -> str:
         """Return a text that identifies a run's settings and learning rates, to seed its data.
 
         It is spelled as in version 0.1, so that independent cells keep their numbers.
