@@ -183,7 +183,7 @@ def numbers(run: Simulation) -> ExitStack:
 
 
 def base_keys(seeds: jax.Array, salt: jax.Array | None) -> jax.Array:
-    """Return the key of each seed, or with `salt` (two words) of each seed in a combination of settings.
+    """Return the key of each seed; `salt` has two words for each combination of settings.
 
     The generator is named so that it never varies.
     """
