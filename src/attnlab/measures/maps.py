@@ -38,7 +38,7 @@ def entropy(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
 def relative_entropy(
     entropy: Float[Array, "*rows"], visible_keys: Float[Array, "*#rows"]
 ) -> Float[Array, "*rows"]:
-    """Return H / ln n: 1 where all n visible keys are alike. NaN where only one is visible."""
+    """Return H / ln n: 1 for even attention to n visible keys. NaN where only one is visible."""
     xp = namespace(entropy)
     keys = cast_like(entropy, visible_keys)
     several = keys > 1
@@ -113,11 +113,11 @@ def entropy_floor(
 
     Zhai et al. (2023), Theorem 3.1: with beta = s sqrt(n / (n - 1)) it is
     ln(1 + (n - 1) e^-beta) + beta (n - 1) e^-beta / (1 + (n - 1) e^-beta), reached where one key
-    stands out and the others are alike.
+    stands out and the others are equal.
     """
     xp = namespace(norm)
     others = cast_like(norm, visible_keys) - 1
-    # a key alone has s = 0, whatever that is multiplied with
+    # with one key s = 0, so the factor does not matter
     beta = norm * xp.sqrt((others + 1) / xp.where(others > 0, others, 1.0))
     rest = others * xp.exp(-beta)
     return xp.log1p(rest) + beta * rest / (1 + rest)

@@ -35,7 +35,7 @@ SQUARES = 24  # times, which leaves less than 1e-6 of the other eigenvalues
 AT_ONCE = 4  # of them before their length is made 1 again, which float64 has room for
 PRODUCTS = 16  # times for larger ones on an accelerator,
 STEPS = 64  # or steps of Lanczos on a processor
-TINY = 1e-30  # beside a length, which may be 0
+TINY = 1e-30  # added to a length, which may be 0
 UNITS_MASS = 0.95
 
 

@@ -73,7 +73,7 @@ class SequenceModel(Model):
         return None
 
     def extra_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the dims of what is recorded with the logits, beside them."""
+        """Return the dims of what is recorded in addition to the logits."""
         return {}
 
     def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
@@ -81,7 +81,7 @@ class SequenceModel(Model):
         return {}
 
     def extra_numbers(self, classes: SequenceClasses) -> int:
-        """Return how many numbers are recorded with the logits, beside them, where many."""
+        """Return how many numbers are recorded in addition to the logits, where they are many."""
         return 0
 
     def record_numbers(self, run: Any) -> int | None:
@@ -325,7 +325,8 @@ class Extended(SequenceModel):
         elif self.position is not None:
             raise InputError(
                 "position: for T to infinity the model trains on mean attention, in which a bias "
-                "by distance cancels because tokens are drawn alike at all distances; give a length"
+                "by distance cancels because tokens have one distribution at all distances; give a "
+                "length"
             )
         elif self.attend_self:
             raise InputError(

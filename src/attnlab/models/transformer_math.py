@@ -187,7 +187,7 @@ def _decoder(model: Transformer, params: Params) -> tuple[jax.Array, jax.Array]:
 
 
 def is_fused(model: Transformer, params: Params, batch: Batch, loss: OutputLoss) -> bool:
-    """Return True if the loss is the cross entropy of many labels that all count alike."""
+    """Return True if the loss is the cross entropy of many labels of equal weight."""
     return (
         loss == "cross_entropy"
         and jnp.issubdtype(batch.target.dtype, jnp.integer)

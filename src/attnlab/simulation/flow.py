@@ -2,7 +2,7 @@
 
 The solver's steps are diffrax's; the loop around them is ours, so that it comes back after a while
 (to report progress, to be stopped, to give up) and goes on where it was. Records change nothing:
-a step that would pass a record is taken to it from where the run is, and then anew in full.
+a step that would pass a record is first taken up to it, and then in full from its beginning.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def advance(
             )
             moves, arrives = good & within, good & (end == target)
             shown = arrives & ~moves  # goes on from where it was
-            # A step that failed and is, by rounding, to be repeated as it was would fail for ever.
+            # A failed step whose size, by rounding, does not shrink would fail again and again.
             shrinks = next_end - begin < end - state.time
             size = jnp.where(good | shrinks, next_end - begin, 0.0)
             after = State(

@@ -31,7 +31,7 @@ from attnlab.simulation.stopping import Pace, Stopping
 WORKING_BYTES = {"cpu": 16 * 2**20}
 RUNS_AT_ONCE = {"cpu": 16}
 ACCELERATOR_SHARE = 0.6  # of an accelerator's memory, for the runs of one program
-# On a CPU two QR decompositions at a time, as some starts need, wait for each other for ever.
+# On a CPU two QR decompositions at once, which some starts need, deadlock.
 ONE_BEGINS = threading.Lock()
 
 RECORD, STATE = "record/", "state/"
@@ -144,12 +144,12 @@ class Stack:
 def stacks(run: Simulation) -> Iterator[list[Stack]]:
     """Yield all settings of a run, in lists that share their compiled programs."""
     plan = program.plan_of(run, run.learner.recorded(run))
-    alike: dict[Any, list[tuple[int, Any]]] = {}
+    same_shape: dict[Any, list[tuple[int, Any]]] = {}
     for number, tables in enumerate(run.tables):
         leaves, structure = jax.tree.flatten(tables)
         key = structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves)
-        alike.setdefault(key, []).append((number, tables))
-    for members in alike.values():
+        same_shape.setdefault(key, []).append((number, tables))
+    for members in same_shape.values():
         at_once = _at_once(run, len(members), members[0][1])
         made = []
         for chosen in _cut(len(members), at_once[0]):
@@ -176,7 +176,7 @@ def _at_once(run: Simulation, settings: int, tables: Any) -> tuple[int, int, int
     points_at_once = _even_share(points, fitting)
     seeds_at_once = _even_share(seeds, max(1, fitting // points_at_once))
     together = seeds_at_once * points_at_once
-    # beside its runs a setting has the tables that its sequences are drawn from
+    # a setting needs memory for its runs and for the tables that its sequences are drawn from
     of_tables = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tables))
     bytes_of_setting = together * bytes_of_run + of_tables
     fitting = max(1, min(most // together, budget // bytes_of_setting))

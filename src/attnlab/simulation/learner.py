@@ -60,7 +60,7 @@ class Learner(Named, ABC):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Groups that are not trained, whatever the run says."""
+        """Groups that are never trained."""
         return ()
 
     @property
@@ -81,7 +81,7 @@ class Learner(Named, ABC):
         raise InputError(f"gradient: {type(self).__name__} has no batches; use Population()")
 
     def population(self, data: Any) -> Any:
-        """Return what the expected loss is computed from; nothing beside data by default."""
+        """Return what the expected loss is computed from; by default it needs only the data."""
         return ()
 
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
@@ -110,7 +110,7 @@ class Learner(Named, ABC):
     # -- what the trainer asks for ----------------------------------------------------------------
 
     def tables(self, run: Simulation) -> list[Any]:
-        """Return arrays that all seeds share, a tree for each setting that runs beside others."""
+        """Return arrays that all seeds share, a tree for each of the settings that run together."""
         return [()]
 
     def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
@@ -122,7 +122,7 @@ class Learner(Named, ABC):
         return drawn
 
     def init_with(self, run_start: Any, key: jax.Array, tables: Any, data: Any) -> Params:
-        """Return the parameters at the start, with those given in the run in their place."""
+        """Return the parameters at the start; those given in the run replace others."""
         return {**self.init(key, data), **run_start}
 
     def prepare(self, data: Any, size: int | None) -> Any:
@@ -257,7 +257,7 @@ class Learner(Named, ABC):
         return dict(run.init) if isinstance(run.init, Mapping) else {}
 
     def attrs(self, run: Simulation) -> dict[str, Any]:
-        """Return attributes of the result besides the usual ones."""
+        """Return attributes that are added to the result."""
         return {}
 
     def warning(self, run: Simulation) -> str:

@@ -69,7 +69,7 @@ class Optimizer:
     Weight decay (None: 0.01 for adamw, else 0) acts on all that is trained. For sgd and adam it is
     the L2 penalty weight_decay |w|^2 / 2: the gradient has weight_decay * w added before momentum
     or Adam's moments see it. For adamw it is decoupled: w -= learning rate *
-    weight_decay * w besides.
+    weight_decay * w in addition.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _default_decay(name: str) -> float:
 
 
 def as_optimizer(given: str | Optimizer | Transformation) -> Optimizer:
-    """Return an optimizer that was given by name, as a function, or as such."""
+    """Return an optimizer that was given by name, as a function, or as an `Optimizer`."""
     if isinstance(given, str):
         return Optimizer(given)  # type: ignore[arg-type]
     if isinstance(given, Optimizer):

@@ -88,7 +88,7 @@ class Compiled:
 def compiled(
     *static: str, effort: Effort | None = None
 ) -> Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function of a plan, anew for all values of the arguments named `static`.
+    """Compile a function of a plan, again for each value of the arguments named `static`.
 
     effort: that of the plan's learner by default.
     """

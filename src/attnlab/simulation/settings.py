@@ -28,7 +28,7 @@ from attnlab.tasks.sequences import Classes, Sequences
 from attnlab.tasks.text.corpus import Corpus, Source
 from attnlab.tasks.text.task import Text
 
-PARTS = ("motion", "gradient", "record", "model")  # values inside a run, beside its task
+PARTS = ("motion", "gradient", "record", "model")  # values inside a run, apart from its task
 WHEN = {"every", "geometric", "at"}  # settings of a record, of which one is given
 NOUN = "sequence classes or of a run"
 ADVICE = "see docs/sequence-classes.md, or make such classes in Python"

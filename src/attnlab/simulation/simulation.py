@@ -311,7 +311,7 @@ class Simulation:
 
     @cached_property
     def tables(self) -> list[Any]:
-        """Arrays that all seeds share, for each setting that runs beside others."""
+        """Arrays that all seeds share, for each of the settings that run together."""
         return self.learner.tables(self)
 
     @property

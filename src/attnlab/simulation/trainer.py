@@ -135,7 +135,7 @@ def simulate(
 
 
 class Trainer:
-    """Takes all runs of a simulation to their end, group beside group."""
+    """Advances all runs of a simulation to their end, groups side by side."""
 
     def __init__(self, run: Simulation, keeper: Keeper) -> None:
         self.run, self.keeper = run, keeper
@@ -146,10 +146,10 @@ class Trainer:
         """Compile, then advance; asks `stopping` between calls into compiled code."""
         kind = KINDS[self.run.clock]
         with numbers(self.run):
-            for alike in stacks(self.run):
-                programs = alike[0].programs
+            for members in stacks(self.run):
+                programs = members[0].programs
                 pace = PACES.get(programs, Pace())
-                made = [kind(stack, runs, pace) for stack in alike for runs in stack.groups()]
+                made = [kind(stack, runs, pace) for stack in members for runs in stack.groups()]
                 if programs not in PACES:
                     made[0].compile()
                     PACES[programs] = pace

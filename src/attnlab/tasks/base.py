@@ -70,7 +70,7 @@ class Task(Named):
         return self.vocab_size
 
     def tables(self) -> list[dict[str, Any]]:
-        """Return arrays that all seeds share, a mapping for each setting that runs beside others.
+        """Return arrays that all seeds share, a mapping for each of the settings that run together.
 
         `data` then has them together with what is drawn, and `draw` takes them after the key.
         """

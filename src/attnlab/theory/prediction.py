@@ -157,21 +157,21 @@ def _of_set(
     dataset = dataset.isel(setting=0, seed=0, drop=True)
     dataset = dataset.assign({name: getattr(measures, name)(dataset) for name in STATISTICS})
     swept = run.grid.swept.dims
-    beside = {name: _gathered(run, swept, [of[name] for of in said]) for name in said[0]}
-    for name, (dims, values) in beside.items():
+    others = {name: _gathered(run, swept, [of[name] for of in said]) for name in said[0]}
+    for name, (dims, values) in others.items():
         if dims[-1:] == ("token",):
-            beside[name] = dims, _spread(values, classes)
-    found = dataset.assign(beside | _in_own_steps(run, theory, beside))
+            others[name] = dims, _spread(values, classes)
+    found = dataset.assign(others | _in_own_steps(run, theory, others))
     # what a run records is recorded for every seed
     recorded = (*of_tokens, *STATISTICS, *run.model.extra_dims())
     order = (*run.grid.dims(), run.clock, ...)
-    alike = {
+    for_seeds = {
         name: found[name].expand_dims(seed=run.grid.seeds).transpose(*order)
         for name in recorded
         if name in found
     }
     assumed = [assumptions(theory, case) for case in cases]
-    return found.assign(alike).merge(_assumptions(run, swept, assumed))
+    return found.assign(for_seeds).merge(_assumptions(run, swept, assumed))
 
 
 def _spread(

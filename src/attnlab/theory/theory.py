@@ -105,7 +105,7 @@ class ClassTheory(Theory):
 
 
 def require_descent(run: Simulation) -> None:
-    """Refuse whatever is not plain gradient descent, or its flow, perhaps with one momentum."""
+    """Refuse all but gradient descent, perhaps with one momentum, and its flow."""
     optimizers, motion = run.optimizers.values(), run.motion
     if any(of.name != "sgd" or of.weight_decay for of in optimizers):
         raise InputError("optimizer: the theory is about gradient descent alone; use 'sgd'")

@@ -231,7 +231,7 @@ class ExactLearner(Learner):
         """Refuse a run that this machine cannot hold.
 
         First what does not depend on the layout: z(0) and the roles of tokens, log P where none
-        are lumped, and all records with the probabilities beside them.
+        are lumped, and all records, with their probabilities.
         """
         sets, first = len(run.sets), run.sets[0]
         M, K, Q = first.vocab_size, len(first), first.queries.size

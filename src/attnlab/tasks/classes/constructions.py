@@ -37,7 +37,7 @@ def preset(
     """Check the arguments of a construction, and name it as the origin of the classes it makes.
 
     bounds: the least value of a whole number, or the open interval of another. Numbers are written
-    alike, whichever type they were given as.
+    the same way, whichever type they were given as.
     """
 
     def decorate(construction: Construction[Settings]) -> Construction[Settings]:
