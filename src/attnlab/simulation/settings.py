@@ -29,7 +29,6 @@ from attnlab.tasks.text.corpus import Corpus, Source
 from attnlab.tasks.text.task import Text
 
 PARTS = ("motion", "gradient", "record", "model")  # values inside a run, apart from its task
-WHEN = {"every", "geometric", "at"}  # settings of a record, of which one is given
 NOUN = "sequence classes or of a run"
 ADVICE = "see docs/sequence-classes.md, or make such classes in Python"
 
@@ -60,60 +59,40 @@ def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any)
     64
     """
     own = {of.name for of in fields(Simulation)}
-    chosen = dict(settings)
-    if WHEN & chosen.keys():
-        chosen = {**dict.fromkeys(WHEN), **chosen}
-    direct = {name: of for name, of in chosen.items() if name in own}
+    direct = {name: of for name, of in settings.items() if name in own}
     for name in BASES.keys() & direct.keys() - {"task"}:
         if isinstance(direct[name], str):
             direct[name] = as_value(name, direct[name], BASES[name])
     base = given if isinstance(given, Simulation) else None
     if "task" in direct and base is None:
         raise InputError("task: given twice; it is the first argument")
-    inside = {name: of for name, of in chosen.items() if name not in own}
-    parts = _placed(inside, given, direct)
-    if base is not None:
-        made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
-        return replace(base, **{**direct, **made})
-    task: Any = given
-    if "task" in parts:
-        task, of = parts.pop("task")
-        motion, _ = parts.get("motion", (direct.get("motion", Steps()), {}))
-        whole = motion.needs_population or (direct.get("gradient") or Batches()).size is None
-        length = "inf" if whole and ("training_set",) not in of else LENGTH
-        of = {("length",): length, **of} if not isinstance(given, Task) else of
-        task = with_settings(task, of)
-    made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
-    return Simulation(task, **{**direct, **made})
-
-
-def _placed(
-    inside: Mapping[str, Any], given: Any, direct: Mapping[str, Any]
-) -> dict[str, tuple[Any, dict[Path, Any]]]:
-    """Sort settings by the value that they are inside of, each with that value by default."""
-    base = given if isinstance(given, Simulation) else None
     task = direct.get("task", base.task) if base else given
-    of_task = type(task) if isinstance(task, (Task, Learner)) else Sequences
-    own = {name: getattr(base, name) for name in PARTS} if base else {}
-    values = parts_of(of_task, {**own, **direct})
-    found: dict[str, tuple[Any, dict[Path, Any]]] = {}
-    for name, value in inside.items():
-        home, setting = setting_named(name, of_task, values)
-        kind = of_task if home == "task" else type(values[home])
+    of_classes = not isinstance(task, (Task, Learner))
+    kind_of_task = Sequences if of_classes else type(task)
+    parts = {name: getattr(base, name) for name in PARTS} if base else {}
+    values = parts_of(kind_of_task, {**parts, **direct})
+    inside: dict[str, dict[Path, Any]] = {}
+    for name in (of for of in settings if of not in own):
+        home, setting = setting_named(name, kind_of_task, values)
+        kind = kind_of_task if home == "task" else type(values[home])
         if setting.kind is not kind:
-            if home in found or home in direct or values[home] not in (None, kind()):
+            if home in inside or home in direct or values[home] not in (None, kind()):
                 raise InputError(
                     f"{name}: belongs to {setting.kind.__name__}, and the {home} here is "
                     f"{kind.__name__}; give the {home} itself"
                 )
             values[home] = setting.kind()
-        if home not in found:
-            start = values[home] if home != "task" else task
-            if home == "task" and not isinstance(task, (Task, Learner)):
-                start = Sequences(task)
-            found[home] = start, {}
-        found[home][1][setting.path] = value
-    return found
+        inside.setdefault(home, {})[setting.path] = settings[name]
+    if "task" in inside:
+        values["task"] = Sequences(task) if of_classes else task
+        if of_classes and base is None:
+            whole = values["motion"].needs_population or values["gradient"].size is None
+            length = "inf" if whole and ("training_set",) not in inside["task"] else LENGTH
+            inside["task"] = {("length",): length, **inside["task"]}
+    made = {home: with_settings(values[home], of) for home, of in inside.items()}
+    if base is not None:
+        return replace(base, **{**direct, **made})
+    return Simulation(made.pop("task", given), **{**direct, **made})
 
 
 def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
