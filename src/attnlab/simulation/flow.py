@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.models.base import Params
 from attnlab.simulation.motion import Flow
-from attnlab.simulation.program import Kept, Plan, Rates, compiled, each, each_seed, use_of
+from attnlab.simulation.program import Compiled, Kept, Plan, Rates, each, each_seed, use_of
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
@@ -49,7 +49,7 @@ def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
     return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
 
 
-@compiled("plan")
+@Compiled
 def begin(
     plan: Plan, tables: Any, kept: Kept, params: Params, rates: Rates, limits: Limits
 ) -> State:
@@ -72,7 +72,7 @@ def begin(
     return _each_run(one_run, plan, tables, kept, ordered, rates)
 
 
-@compiled("plan")
+@Compiled
 def advance(
     plan: Plan,
     tables: Any,
