@@ -29,9 +29,9 @@ TURNS = ("first", "back", "second")  # minimum, return, minimum
 def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -> xr.Dataset:
     """Find where curves along a dim turn, by at least `least`.
 
-    The result has `shape` (an index of SHAPES), and for each of TURNS the value there and, with `_at`,
-    its position along the dim; nan for turns that a curve does not reach. The last extreme of a
-    curve may be one only because the curve ends there.
+    The result has `shape` (an index of SHAPES), and for each of TURNS the value there and, with
+    `_at`, its position along the dim; nan for turns that a curve does not reach. The last extreme
+    of a curve may be one only because the curve ends there.
 
     Parameters
     ----------

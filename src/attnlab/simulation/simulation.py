@@ -393,17 +393,6 @@ class Simulation:
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """Return all of it as plain values, as a recipe file has them."""
-        return self._document(defaults=defaults)
-
-    @cached_property
-    def spec(self) -> dict[str, Any]:
-        """All of it with every default written out, as a result carries it; `of` reads it.
-
-        Classes can be large: they are named here, and a result has their probabilities.
-        """
-        return self._document(defaults=True)
-
-    def _document(self, *, defaults: bool) -> dict[str, Any]:
         usual = {of.name: plain(default_of(of)) for of in fields(self)}
         found: dict[str, Any] = {}
         for item in fields(self):
@@ -415,6 +404,14 @@ class Simulation:
             if defaults or name in ("task", "model", "motion") or value != usual[name]:
                 found[name] = value
         return found
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """All of it with every default written out, as a result carries it; `of` reads it.
+
+        Classes can be large: they are named here, and a result has their probabilities.
+        """
+        return self.to_document(defaults=True)
 
     @classmethod
     def from_document(cls, document: Any) -> Simulation:
