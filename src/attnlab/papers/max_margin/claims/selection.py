@@ -11,6 +11,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean, share
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
@@ -18,6 +20,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL
 
 from .. import theory
 from ..model import CrossAttention, released
+from ..predict import MaxMargin
 from ..runs import (
     EXACT,
     PUBLISHED,
@@ -72,27 +75,20 @@ def mm_local(found: Found) -> Measurement:
     """
     of = compared(many())
     left = tuple(int(seed) for seed in of["seed"][~of["local"]])
-    ends = {}
-    if left:
-        longer = descent(PUBLISHED, at=(2000, LONGER), seeds=left)
-        usual = descent(
-            PUBLISHED,
-            CrossAttention(arithmetic="usual"),
-            at=(2000, LONGER),
-            seeds=left,
-            optimizer=released,
-        )
-        ends = {name: compared(run) for name, run in (("exact", longer), ("released", usual))}
-    late = ends["exact"]["local"].values if left else np.array([True])
-    stuck = int((~ends["released"]["local"]).sum()) if left else 0
-    correlations = ", ".join(f"{float(of['correlation'].sel(seed=s)[-1]):.3f}" for s in left)
+    longer = partial(descent, PUBLISHED, at=(2000, LONGER), seeds=left)
+    exact = compared(longer()) if left else of.isel(seed=[])
+    usual = CrossAttention(arithmetic="usual")
+    stuck = compared(longer(usual, optimizer=released)) if left else exact
     return Measurement(
         Trained("locally optimal at 2,000 steps", True, of["local"].values),
-        Trained("the others, at 16,000 steps", True, late),
+        Trained("the others, at 16,000 steps", True, exact["local"].values),
         training_number=float(of["local"].mean()),
-        note=f"{share(of['local'])} at 2,000 steps; of the {len(left)} others (correlation with "
-        f"their programme {correlations}) {int((~late).sum())} are not at 16,000 in accurate "
-        f"arithmetic, and {stuck} by the released steps: it is the experiment that stops too soon",
+        note=f"{share(of['local'])} ({mean(of['local'].astype(float))}) at 2,000 steps; of the "
+        f"{len(left)} others (correlation with their programme "
+        f"{listed(of['correlation'].isel(step=-1).sel(seed=list(left)).values, '.3f')}) "
+        f"{int((~exact['local']).sum())} are not at 16,000 in accurate arithmetic, and "
+        f"{int((~stuck['local']).sum())} by the released steps: it is the experiment that stops "
+        "too soon",
     )
 
 
@@ -156,6 +152,7 @@ SELECTING = {
     relation=EQUAL,
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
+    hypotheses=(assumed(MaxMargin(), "equal, 0", "equal, 10"),),
     code=("stays_selected", "pulled_margin"),
     test=TESTS + "test_not_every_start_leads_to_the_best_tokens",
     training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
@@ -170,19 +167,16 @@ def mm_equal_scores(found: Found) -> Measurement:
     """
     reached = {setting: all_optimal(compared(run())) for setting, run in SELECTING.items()}
     run = selecting("equal", 0.0)
-    starts = {seed: stable_wrong(of) for seed, of in enumerate(instances(run))}
-    stays = {
-        seed: not all_optimal(compared(_from(run, seed, W))).item()
-        for seed, W in starts.items()
-        if W is not None
-    }
-    stable = xr.DataArray([float(stays.get(seed, False)) for seed in starts], dims="seed")
-    checks = [
-        Trained(f"equal scores, start {scale:g}", True, reached["equal", scale].values)
-        for scale in (0.0, FAR)
-    ]
+    stable = xr.zeros_like(reached["equal", 0.0], dtype=float)
+    for seed, of in enumerate(instances(run)):
+        if (W := stable_wrong(of)) is not None:
+            start = replace(run, seeds=(seed,), init={"attention": W})
+            stable[seed] = not all_optimal(compared(start)).item()
     return Measurement(
-        *checks,
+        *(
+            Trained(f"equal scores, start {scale:g}", True, reached["equal", scale].values)
+            for scale in (0.0, FAR)
+        ),
         Trained("runs that a start can keep from the best", 0.0, stable.values),
         training_number=float(reached["random", 0.0].mean()),
         note="; ".join(
@@ -192,10 +186,6 @@ def mm_equal_scores(found: Found) -> Measurement:
         + f"; {share(stable)} instances with equal scores ({mean(stable)}) have a selection with a "
         f"wrong token that training from far out keeps",
     )
-
-
-def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
-    return replace(run, seeds=(seed,), init={"attention": W})
 
 
 @claim(
