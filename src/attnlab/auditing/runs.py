@@ -112,9 +112,9 @@ def holds_from(holds: Sequence[bool]) -> float:
 
 
 def assumed(
-    theory: Theory, *names: str
+    theory: Theory, *runs: Callable[[], Simulation]
 ) -> Callable[[dict[str, xr.Dataset]], tuple[Hypothesis, ...]]:
-    """Return a function for the `hypotheses` of a claim: what a theory assumes of its runs.
+    """Return a function for the `hypotheses` of a claim: what a theory assumes of runs.
 
     Where runs and seeds differ, the first that does not fulfil an assumption stands for all.
 
@@ -122,13 +122,13 @@ def assumed(
     ----------
     theory : Theory
         The theory whose assumptions are the claim's hypotheses.
-    *names : str
-        Names of runs of the claim; by default all.
+    *runs : callable
+        Functions that return a run; by default all runs of the claim.
     """
 
     def hypotheses(found: dict[str, xr.Dataset]) -> tuple[Hypothesis, ...]:
-        runs = [Simulation.of(found[name]) for name in names or found]
-        each = [theory.assumptions(facts) for run in runs for _, facts in facts_of(run)]
+        asked = [make() for make in runs] or [Simulation.of(of) for of in found.values()]
+        each = [theory.assumptions(facts) for run in asked for _, facts in facts_of(run)]
         return tuple(min(same, key=lambda of: of.holds) for same in zip(*each, strict=True))
 
     return hypotheses

@@ -144,7 +144,7 @@ def mm_saturates(found: Found) -> Measurement:
     sources="ours",
     relation=BELOW,
     runs={"levels": levels},
-    hypotheses=(assumed(MaxMargin()),),
+    hypotheses=(assumed(MaxMargin(), levels),),
     ours=True,
     code=("regularisation_path", "late_training", "max_margin"),
     test=TESTS + "test_the_regularisation_path_has_the_offset_of_late_training",

@@ -152,7 +152,7 @@ SELECTING = {
     relation=EQUAL,
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
-    hypotheses=(assumed(MaxMargin(), "equal, 0", "equal, 10"),),
+    hypotheses=(assumed(MaxMargin(), SELECTING["equal", 0.0]),),
     code=("stays_selected", "pulled_margin"),
     test=TESTS + "test_not_every_start_leads_to_the_best_tokens",
     training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
