@@ -153,7 +153,7 @@ def crossing(norm: NDArray[np.float64], top: NDArray[np.float64]) -> Estimate:
     """Return the norm at which a line through the log-odds of max sigma is 0."""
 
     def where(of: xr.DataArray) -> float:
-        slope, offset = np.polyfit(*of.values, 1)
+        slope, offset = np.polyfit(of.values[0], of.values[1], 1)
         return float(-offset / slope)
 
     return jackknife(where, xr.DataArray([norm, logit(top)], dims=("part", "seed")))

@@ -55,8 +55,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     def one(loss: str, weighting: str, report: Progress) -> xr.Dataset:
         training: Training = getattr(recipe, loss)
         model = ValueAttention(10, weighting, logit_mean=1.0, logit_scale=0.1)
-        how = {"record": _records(training.steps), "seeds": recipe.seeds}
-        run = runs.descent(TASKS[loss], model, training.steps, training.rate, **how)
+        record = _records(training.steps)
+        run = runs.descent(
+            TASKS[loss], model, training.steps, training.rate, record=record, seeds=recipe.seeds
+        )
         found = simulate(run, progress=report)
         size, a = abs(found["weights"]), found["parameters.attention"]
         kept = {
