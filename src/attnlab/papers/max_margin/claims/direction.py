@@ -16,19 +16,8 @@ from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL
 
-from .. import theory
+from .. import runs, theory
 from ..predict import LateTraining, MaxMargin, RegularisationPath
-from ..runs import (
-    EVEN,
-    FROM_ZERO,
-    PUBLISHED,
-    compared,
-    descent,
-    exponents,
-    instances,
-    local,
-    over_steps,
-)
 
 Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/max_margin/test_theory.py::"
@@ -37,7 +26,7 @@ DIFFERENCE = 1e-5  # of W, for the slope of the loss
 
 def levels() -> Simulation:
     """Equal scores from W = 0, with what the theories predict."""
-    run = descent(EVEN, FROM_ZERO, at=(0, 10, 30, 100, 300, 1000), seeds=4)
+    run = runs.descent(runs.EVEN, runs.FROM_ZERO, at=(0, 10, 30, 100, 300, 1000), seeds=4)
     return replace(run, record=replace(run.record, what=("attention", "direction")))
 
 
@@ -59,7 +48,7 @@ def mm_gradient(found: Found) -> Measurement:
     Compare the formula with central differences of the loss, entry by entry, over the largest
     entry, at a random W of the published size. The tolerance is that of the differences.
     """
-    data = instances(descent(PUBLISHED, at=(1,), seeds=1))[0]
+    data = runs.instances(runs.descent(runs.PUBLISHED, at=(1,), seeds=1))[0]
     x, z, scores = data["x"], data["z"], data["scores"]
 
     W = np.random.default_rng(0).standard_normal((x.shape[-1], z.shape[-1]))
@@ -80,7 +69,7 @@ def mm_gradient(found: Found) -> Measurement:
     "mm-direction",
     sources="T24",
     relation=AT_MOST,
-    runs={"local": local},
+    runs={"local": runs.local},
     code=("max_margin", "direction_error", "correlation"),
     test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
     figure="local",
@@ -94,9 +83,9 @@ def mm_direction(found: Found) -> Measurement:
     programme of the tokens selected at the end. The direction is a limit, so the error must fall
     from 500 to 2,000 steps in every run, on average at least as fast as t^(-3/4).
     """
-    of = compared(local())
+    of = runs.compared(runs.local())
     error = of["error"].sel(step=[500, 1000, 2000])
-    slopes = exponents(error)
+    slopes = runs.exponents(error)
     correlation = of["correlation"]
     return Measurement(
         Trained("exponent of the error, mean", theory.BOUND, float(slopes.mean())),
@@ -107,9 +96,9 @@ def mm_direction(found: Found) -> Measurement:
             BELOW,
         ),
         training_number=float(correlation.isel(step=-1).mean()),
-        note=f"correlation {over_steps(correlation)} steps, where 0 is nothing moves (least at the "
-        f"end {float(correlation.isel(step=-1).min()):.3f}); exponent {mean(slopes)}; nothing is "
-        "fitted",
+        note=f"correlation {runs.over_steps(correlation)} steps, where 0 is nothing moves (least "
+        f"at the end {float(correlation.isel(step=-1).min()):.3f}); exponent {mean(slopes)}; "
+        "nothing is fitted",
     )
 
 
@@ -117,7 +106,7 @@ def mm_direction(found: Found) -> Measurement:
     "mm-saturates",
     sources="T24",
     relation=AT_LEAST,
-    runs={"local": local},
+    runs={"local": runs.local},
     code=("log_attention",),
     test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
     figure="local",
@@ -129,13 +118,13 @@ def mm_saturates(found: Found) -> Measurement:
     Take the largest attention weight of each sequence after 2,000 steps, in 100 runs of the
     published setting. The premise of a limit is taken as 1 to a millionth.
     """
-    others = compared(local())["others"].isel(step=-1)
+    others = runs.compared(runs.local())["others"].isel(step=-1)
     most = float(np.exp(others.max()))
     weights = found["local"]["attention"].max("token")
     return Measurement(
         Trained("least weight", 1 - 1e-6, weights.isel(step=-1).values),
         training_number=most,
-        note=f"mean weight {over_steps(weights)} steps",
+        note=f"mean weight {runs.over_steps(weights)} steps",
     )
 
 

@@ -18,22 +18,9 @@ from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL
 
-from .. import theory
+from .. import runs, theory
 from ..model import CrossAttention, released
 from ..predict import MaxMargin
-from ..runs import (
-    EXACT,
-    PUBLISHED,
-    SMALL,
-    all_optimal,
-    best_solutions,
-    compared,
-    descent,
-    instances,
-    kinds,
-    local,
-    wide,
-)
 from ..task import Scores
 
 Found = dict[str, xr.Dataset]
@@ -46,13 +33,13 @@ WIDTHS = (2, 4, 8, 16, 32)
 
 def many() -> Simulation:
     """The published setting, with more seeds."""
-    return descent(PUBLISHED, at=(2000,), seeds=MANY)
+    return runs.descent(runs.PUBLISHED, at=(2000,), seeds=MANY)
 
 
 def selecting(scores: Scores, scale: float) -> Simulation:
     """Equal or random scores, from W = 0 or from a start that is `scale` times larger."""
-    model = replace(EXACT, scale=scale)
-    return descent(replace(SMALL, scores=scores), model, at=(3000,), seeds=60)
+    model = replace(runs.EXACT, scale=scale)
+    return runs.descent(replace(runs.SMALL, scores=scores), model, at=(3000,), seeds=60)
 
 
 @claim(
@@ -73,12 +60,12 @@ def mm_local(found: Found) -> Measurement:
     let the others go on to 16,000 steps, in accurate arithmetic and by the released steps, which
     stop where the gradient is 2.2e-16.
     """
-    of = compared(many())
+    of = runs.compared(many())
     left = tuple(int(seed) for seed in of["seed"][~of["local"]])
-    longer = partial(descent, PUBLISHED, at=(2000, LONGER), seeds=left)
-    exact = compared(longer()) if left else of.isel(seed=[])
+    longer = partial(runs.descent, runs.PUBLISHED, at=(2000, LONGER), seeds=left)
+    exact = runs.compared(longer()) if left else of.isel(seed=[])
     usual = CrossAttention(arithmetic="usual")
-    stuck = compared(longer(usual, optimizer=released)) if left else exact
+    stuck = runs.compared(longer(usual, optimizer=released)) if left else exact
     return Measurement(
         Trained("locally optimal at 2,000 steps", True, of["local"].values),
         Trained("the others, at 16,000 steps", True, exact["local"].values),
@@ -96,7 +83,7 @@ def mm_local(found: Found) -> Measurement:
     "mm-global-not",
     sources="T24",
     relation=BELOW,
-    runs={"local": local},
+    runs={"local": runs.local},
     code=("max_margin",),
     test=TESTS + "test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
     figure="dimension",
@@ -108,8 +95,8 @@ def mm_global_not(found: Found) -> Measurement:
     Count runs of the published setting that select the highest score in all sequences: a share
     below 1 by more than two errors. Its correlation with the programme of the highest scores.
     """
-    of, best = compared(local()), compared(local(), best=True)
-    every = mean(all_optimal(of).astype(float))
+    of, best = runs.compared(runs.local()), runs.compared(runs.local(), best=True)
+    every = mean(runs.all_optimal(of).astype(float))
     tokens = mean(of["optimal"].mean("sequence"))
     correlation = mean(best["correlation"].isel(step=-1))
     return Measurement(
@@ -165,13 +152,15 @@ def mm_equal_scores(found: Found) -> Measurement:
     the usual start. Then look for a stable selection with a wrong token, in a sequence that the
     programme of the others decides, and train from far out along it.
     """
-    reached = {setting: all_optimal(compared(run())) for setting, run in SELECTING.items()}
+    reached = {
+        setting: runs.all_optimal(runs.compared(run())) for setting, run in SELECTING.items()
+    }
     run = selecting("equal", 0.0)
     stable = xr.zeros_like(reached["equal", 0.0], dtype=float)
-    for seed, of in enumerate(instances(run)):
+    for seed, of in enumerate(runs.instances(run)):
         if (W := stable_wrong(of)) is not None:
             start = replace(run, seeds=(seed,), init={"attention": W})
-            stable[seed] = not all_optimal(compared(start)).item()
+            stable[seed] = not runs.all_optimal(runs.compared(start)).item()
     return Measurement(
         *(
             Trained(f"equal scores, start {scale:g}", True, reached["equal", scale].values)
@@ -192,7 +181,7 @@ def mm_equal_scores(found: Found) -> Measurement:
     "mm-overparameterised",
     sources="T23, T24",
     relation=ABOVE,
-    runs={f"d={d}": partial(wide, d, 100) for d in WIDTHS},
+    runs={f"d={d}": partial(runs.wide, d, 100) for d in WIDTHS},
     code=("locally_optimal",),
     test=TESTS + "test_feasibility_is_that_of_linear_programming",
     figure="dimension",
@@ -205,7 +194,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     100 seeds at each d, after 2,000 steps: the share of the first must rise from d = 2 to 4, 8 and
     32.
     """
-    parts = {d: kinds(wide(d, 100)) for d in WIDTHS}
+    parts = {d: runs.kinds(runs.wide(d, 100)) for d in WIDTHS}
     best = {d: mean(of["global"].astype(float)) for d, of in parts.items()}
     rise = np.diff([best[d].value for d in (2, 4, 8, 32)])
     return Measurement(
@@ -249,5 +238,5 @@ def mm_feasible(found: Found) -> Measurement:
 
 
 def _feasible(n: int, T: int, d: int) -> xr.DataArray:
-    solved = [float(of.feasible) for of in best_solutions(n, T, d, 200)]
+    solved = [float(of.feasible) for of in runs.best_solutions(n, T, d, 200)]
     return xr.DataArray(solved, dims="seed")
