@@ -127,7 +127,7 @@ def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim,
             paper=of.name,
             section=section,
             origin=_origin(of, whose, claim),
-            reading=claim.reading or of.reading,
+            reading=claim.reading or ("ours" if claim.ours else of.reading),
             recorded=OnRecord.read(of.expected["claims"].get(claim.id, {})),
         )
         for claim in claims_in(of.load(module))
@@ -140,7 +140,7 @@ def _origin(of: Paper, whose: str, claim: Claim) -> str:
     Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
     the paper's, and what we read in print is not what we know otherwise.
     """
-    if claim.ours:
+    if claim.ours or claim.reading == "ours":
         return f"our own questions about {of.short}"
     reading = claim.reading or of.reading
     origin = of.short if whose == "the paper" else whose
