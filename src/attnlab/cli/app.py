@@ -97,7 +97,7 @@ def main() -> None:
     except MemoryError as problem:  # what was not foreseen
         _end(f"not enough memory: {problem}", BAD_INPUT)
     except InputError as problem:
-        _end(str(problem), BAD_INPUT)
+        _end("\n".join([str(problem), *getattr(problem, "__notes__", ())]), BAD_INPUT)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer makes that of a KeyboardInterrupt
             _say(_last_words(end) or "stopped")
