@@ -215,5 +215,5 @@ def test_a_claim_of_a_broken_paper_does_not_end_a_claim_beside_it(tmp_path, monk
     assert "claim: unsound: paper broken_claims: claims cannot be imported: claims.py:1:" in fault
     with pytest.raises(InputError, match="no_such_module"):
         select(["unsound", "lemma-1"])
-    with pytest.raises(InputError, match="did you mean lemma-1"):
-        find(["unsound", "lemma-11"])
+    with pytest.raises(InputError, match="is not on the shelf"):
+        find(["unsound", "lemma-one"])
