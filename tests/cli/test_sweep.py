@@ -132,3 +132,9 @@ def test_bad_input_is_one_message_and_nothing_written(arguments, message, sweep,
     assert message in err
     assert out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_a_file_of_classes_is_not_a_recipe(tmp_path, call):
+    code, out, err = call("sweep", "recipes/classes-two-words.yaml", "--dry-run", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert "these are sequence classes, not a recipe; a recipe names their file, task: FILE" in err

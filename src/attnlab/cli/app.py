@@ -7,8 +7,9 @@ import gc
 import os
 import sys
 import traceback
+import warnings
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -70,6 +71,7 @@ def main() -> None:
     gc.set_threshold(10_000, 50)
     atexit.register(gc.freeze)
     _keep_compiled_programs()
+    warnings.showwarning = _show_warning
     try:
         os.getcwd()
     except FileNotFoundError:  # libraries do not expect it: Intel's ends the process
@@ -102,6 +104,12 @@ def main() -> None:
         if end.code == INTERRUPTED:  # typer makes that of a KeyboardInterrupt
             _say(_last_words(end) or "stopped")
         raise
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Print a warning without the line of code that gave it, unless it is a library's."""
+    of_ours = category is UserWarning
+    _say(f"{message}" if of_ours else warnings.formatwarning(message, category, *where[:2]).strip())
 
 
 def _keep_compiled_programs() -> None:
