@@ -44,8 +44,6 @@ def test_plan_run_status_and_resume(sweep, tmp_path):
     assert "wrote out.png" in out
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     assert "8 of 8 runs in out (1 groups computed, 0 there already" in out
-    assert "1/1 groups" in err
-    assert "runs/s" in err
     assert (tmp_path / "out" / "table.csv").read_text().count("\n") == 5
     assert attnlab.open_sweep(tmp_path / "out").sizes["common_prob"] == 2
 
