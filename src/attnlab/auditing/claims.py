@@ -356,28 +356,31 @@ def claims_in(module: ModuleType) -> tuple[Claim, ...]:
 class Finding:
     """Result of examining a claim on a case or on runs.
 
-    A verdict is None if there was no check of its kind.
+    A verdict is None if there was no check of its kind. failure: the exception, in words, where the
+    claim's code raised one.
     """
 
     claim: Claim
     case: Case | None
-    runs: Mapping[str, Simulation]
-    verdict: Verdict | None
-    training: Verdict | None
-    hypotheses: tuple[Hypothesis, ...]
-    measurement: Measurement = field(repr=False)
+    runs: Mapping[str, Simulation] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    training: Verdict | None = None
+    hypotheses: tuple[Hypothesis, ...] = ()
+    measurement: Measurement = field(default=Measurement(), repr=False)
+    failure: str = ""
 
     @property
     def as_recorded(self) -> bool:
         """True if both verdicts are the recorded ones; a claim of no paper has no record."""
         recorded = self.claim.recorded
-        return not self.claim.paper or (
-            self.verdict == recorded.verdict and self.training == recorded.training
-        )
+        same = self.verdict == recorded.verdict and self.training == recorded.training
+        return not self.failure and (same or not self.claim.paper)
 
     @property
     def number(self) -> str:
         """The number in its sentence; without one, the error where it is too large."""
+        if self.failure:
+            return ""
         if self.measurement.number is None:
             printed = [c for c in self.measurement.checks if c.form == "printed" and not c.training]
             if not all(check.holds for check in printed):
@@ -387,4 +390,6 @@ class Finding:
     @property
     def training_number(self) -> str:
         """The number of the joint dynamics in its sentence."""
+        if self.failure:
+            return ""
         return self.claim.quote(self.measurement.training_number, training=True)

@@ -20,7 +20,7 @@ from attnlab.models.base import Model
 from attnlab.simulation import Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory.facts import facts_of
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory.relation import Hypothesis
 from attnlab.theory.theory import Theory
 
 # All flows have the same number of records and of learning rates, because a program is compiled for
