@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import xarray as xr
 
@@ -37,7 +38,7 @@ class DrawnClasses(StudyRecipe):
     def sets(self) -> list[SequenceClasses]:
         """Return the classes of each seed."""
         vocabulary = self.tokens + self.classes + 1
-        how = {"concentration": self.concentration, "overlap": self.overlap}
+        how: dict[str, Any] = {"concentration": self.concentration, "overlap": self.overlap}
         return [random(vocabulary, self.classes, seed=seed, **how) for seed in range(self.seeds)]
 
 
