@@ -55,8 +55,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     both = {"softmax": (recipe.model, recipe.rate), "relu": (relu, recipe.relu_rate)}
     found = {}
     for (name, (model, rate)), report in in_turn(list(both.items()), progress):
-        settings = {"at": recipe.at, "seeds": recipe.seeds, "batch": recipe.batch, "rate": rate}
-        run = runs.transformer(recipe.task, model, probe=recipe.probe, **settings)
+        settings: dict[str, Any] = {"at": recipe.at, "seeds": recipe.seeds, "batch": recipe.batch}
+        run = runs.transformer(recipe.task, model, rate=rate, probe=recipe.probe, **settings)
         found[name] = numbers(run, report).isel(layer=0, drop=True)
     shown = found["softmax"].assign(relu_sink=found["relu"]["sink_at_others"])
     rows, parts = published(__file__, "one_layer"), published(__file__, "parts")
