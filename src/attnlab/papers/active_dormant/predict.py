@@ -56,7 +56,7 @@ class _OfSinkFlow(Theory):
             "value_size": (("time",), np.linalg.norm(beta, axis=-1)),
         }
 
-    def _path(self, facts: Facts, t: Floats, given: dict[str, Floats]) -> tuple[Floats, Floats]:
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
         raise NotImplementedError
 
 
@@ -77,7 +77,7 @@ class DormantSink(_OfSinkFlow):
             Hypothesis("here", "beta(0) = 0: its largest entry", start, AT_MOST, 0.0),
         )
 
-    def _path(self, facts: Facts, t: Floats, given: dict[str, Floats]) -> tuple[Floats, Floats]:
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
         drive = given["pi"] * theory.context_variance(given["P"], given["W"])
         alpha = theory.sink_logit(
             t[:, None],
@@ -98,7 +98,7 @@ class DormantLate(_OfSinkFlow):
     leans_on = "long training"
     moving = ("sink", "value")
 
-    def _path(self, facts: Facts, t: Floats, given: dict[str, Floats]) -> tuple[Floats, Floats]:
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
         W, alpha, beta = given["W"], facts.start["sink"], facts.start["value"]
         if len(W) == 1:
             end = theory.joint_end(W[0], alpha=alpha, beta=beta, **_settings(facts))
@@ -116,7 +116,7 @@ class DormantFlow(_OfSinkFlow):
 
     name = "dormant-flow"
 
-    def _path(self, facts: Facts, t: Floats, given: dict[str, Floats]) -> tuple[Floats, Floats]:
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
         start = {"alpha": facts.start["sink"], "beta": facts.start["value"]}
         return theory.joint_flow(t, **given, **start, **_settings(facts))
 

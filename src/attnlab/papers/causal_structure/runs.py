@@ -137,7 +137,7 @@ def _parents(task: Forest, seeds: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def measured(result: xr.Dataset) -> xr.Dataset:
-    """Return what the claims speak of, by seed and step, for one head in layer 1.
+    """Return the measures of the claims, by seed and step, for one head in layer 1.
 
     parent_attention (mean over children) and recovery; root_entropy, the entropy of root rows but
     the first over its largest value, ln i; excess of the loss over that of the count predictor on
@@ -158,10 +158,11 @@ def measured(result: xr.Dataset) -> xr.Dataset:
         rows["root_entropy"].append(left.mean(-1) if roots.size else np.full(len(of), np.nan))
     same = np.eye(S, dtype=bool)
     parts = {"diagonal": A2[..., same].mean(-1), "off_diagonal": A2[..., ~same].mean(-1)}
-    found = {name: (("seed", "step"), np.stack(of)) for name, of in {**rows, **parts}.items()}
+    values: dict[str, Any] = {**rows, **parts}
+    values = {name: (("seed", "step"), np.stack(of)) for name, of in values.items()}
     if "probe_loss" in result:
-        found["excess"] = (result["probe_loss"] - result["counts_loss"]).variable
-    return xr.Dataset(found, {"seed": result["seed"].values, "step": result["step"].values})
+        values["excess"] = (result["probe_loss"] - result["counts_loss"]).variable
+    return xr.Dataset(values, {"seed": result["seed"].values, "step": result["step"].values})
 
 
 def blocks(result: xr.Dataset) -> xr.Dataset:
@@ -191,7 +192,9 @@ def heads_on_parents(result: xr.Dataset) -> xr.Dataset:
     maps = result["first_attention"].values[..., positions, :]  # seed step head child key
     above = task.parents[positions - 1].T
     found = [maps[..., np.arange(positions.size), each].mean(-1) for each in above]
-    values = {"attention": (("seed", "step", "head", "parent"), np.stack(found, -1))}
+    values: dict[str, Any] = {
+        "attention": (("seed", "step", "head", "parent"), np.stack(found, -1))
+    }
     for name in ("counts", "one_parent"):
         values[f"{name}_excess"] = (result["probe_loss"] - result[f"{name}_loss"]).variable
         values[f"{name}_loss"] = result[f"{name}_loss"].variable

@@ -1,6 +1,6 @@
-"""Tasks: sequences whose positions hang on earlier ones by a hidden graph, the same in all of them.
+"""Tasks: sequences whose positions depend on earlier ones by a hidden graph, the same in all.
 
-The transition probabilities are new in each sequence, so that a model has to read them off the
+The transition probabilities are new in each sequence, so that a model has to read them from the
 context, and has to know the graph to do so.
 """
 
@@ -39,7 +39,7 @@ class Forest(Task):
     concentration : float, optional
         alpha of the Dirichlet law of each row.
     graph : str, optional
-        "chain" (the parent is the position before), "pairs" (1 hangs on 0, 3 on 2, ...), "random"
+        "chain" (the parent is the position before), "pairs" (1 depends on 0, 3 on 2, ...), "random"
         (uniform over none and the positions before), "half" (uniform over the positions before,
         then each is made a root with probability 1/2). Random graphs are drawn by seed.
     stickiness : float, optional
@@ -125,7 +125,7 @@ class Forest(Task):
 
 @dataclass(frozen=True)
 class TwoParents(Task):
-    """Position i hangs on positions (i - 1) // 2 and i - 1; the target is the law of position T.
+    """Position i depends on positions (i - 1) // 2 and i - 1; the target is the law of position T.
 
     P has a row for each pair of symbols, Dirichlet(concentration), new in each sequence. Position 0
     is uniform.

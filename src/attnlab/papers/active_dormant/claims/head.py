@@ -136,12 +136,12 @@ def constant(found: Found) -> Measurement:
     """
     run = Simulation.of(found["alone"])
     alpha = found["alone"]["parameters.sink"]
-    said = predict(run, theory="dormant-sink")["parameters.sink"]
+    predicted = predict(run, theory="dormant-sink")["parameters.sink"]
     data = [facts.data for _, facts in facts_of(run)]
     drives = np.stack([of["pi"] * theory.context_variance(of["P"], of["W"]) for of in data])
     late = theory.late_sink_logit(runs.TIMES[-1], drives)
     starts = theory.take_off(0.0, drive=drives, visible=N)
-    gap, end = abs(said - alpha), alpha.isel(time=-1)
+    gap, end = abs(predicted - alpha), alpha.isel(time=-1)
     return Measurement(
         Trained("on average", 0.1, gap.mean(["seed", "parameters.sink_0"]).values),
         Trained("at the last time", 0.02, gap.isel(time=-1).values),
@@ -241,9 +241,9 @@ def end(found: Found) -> Measurement:
     """
     trained = found["one"].transpose("seed", "time", ...)
     run = Simulation.of(trained)
-    said = predict(run, theory="dormant-late").isel(time=-1)
+    predicted = predict(run, theory="dormant-late").isel(time=-1)
     gaps = {
-        name: abs(said[name] - trained[name].isel(time=-1))
+        name: abs(predicted[name] - trained[name].isel(time=-1))
         for name in ("parameters.sink", "value_size")
     }
     alpha, beta = (trained[f"parameters.{name}"].values for name in ("sink", "value"))
@@ -319,10 +319,10 @@ def late(found: Found) -> Measurement:
     contexts.
     """
     alpha = found["many"]["parameters.sink"]
-    said = predict(Simulation.of(found["many"]), theory="dormant-late")["parameters.sink"]
+    predicted = predict(Simulation.of(found["many"]), theory="dormant-late")["parameters.sink"]
     width = alpha.max("parameters.sink_0") - alpha.min("parameters.sink_0")
     width = width.sel(time=[1e8, 1e10], method="nearest")
-    gap = abs(said - alpha).isel(time=-1)
+    gap = abs(predicted - alpha).isel(time=-1)
     slope = late_slope(found["many"])
     return Measurement(
         Trained("slope from 1/2", 0.02, abs(slope - 0.5).values),

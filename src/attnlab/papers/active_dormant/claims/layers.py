@@ -27,7 +27,7 @@ def last(name: str) -> xr.Dataset:
     return EVIDENCE.read(f"three-{name}").isel(step=-1)
 
 
-def told(values: xr.DataArray) -> str:
+def with_range(values: xr.DataArray) -> str:
     """Return the mean over seeds, with the range."""
     return f"{mean(values)} ({float(values.min()):.2g} to {float(values.max()):.2g})"
 
@@ -55,9 +55,9 @@ def sink(found: Found) -> Measurement:
         Trained("sink at triggers", 0.1, most["sink_at_triggers"].values, AT_MOST),
         Trained("value over others", 1.0, most["drain"].values, BELOW),
         training_number=float(mass.mean()),
-        note=f"sink {told(mass)}, above 1/2 in {int((mass > 0.5).sum())} of {mass.size} seeds, by "
-        f"block {blocks}; value over others {told(most['drain'])}; copying "
-        f"{told(of['previous_at_triggers'].max('layer'))}",
+        note=f"sink {with_range(mass)}, above 1/2 in {int((mass > 0.5).sum())} of {mass.size} "
+        f"seeds, by block {blocks}; value over others {with_range(most['drain'])}; copying "
+        f"{with_range(of['previous_at_triggers'].max('layer'))}",
     )
 
 
@@ -83,8 +83,8 @@ def peak(found: Found) -> Measurement:
         Trained("SGD", PEAK, most["sgd"].values, BELOW),
         training_number=float(of["adam"].isel(layer=0).mean()),
         note="; ".join(
-            f"{name}: largest over blocks {told(most[name])}, after the first "
-            f"{told(of[name].isel(layer=0))}, sink {told(_largest(name))}"
+            f"{name}: largest over blocks {with_range(most[name])}, after the first "
+            f"{with_range(of[name].isel(layer=0))}, sink {with_range(_largest(name))}"
             for name in of
         ),
     )
@@ -109,8 +109,8 @@ def relu_peak(found: Found) -> Measurement:
         Trained("sink", 0.1, of["sink_at_others"].values),
         *(Trained(f"peak, seed {seed}", PEAK, value) for seed, value in enumerate(most.values)),
         training_number=float(most.mean()),
-        note=f"largest peak {told(most)}, above 2 in {int(high.sum())} of {high.size} seeds; "
-        f"largest sink {told(_largest('relu'))}",
+        note=f"largest peak {with_range(most)}, above 2 in {int(high.sum())} of {high.size} seeds; "
+        f"largest sink {with_range(_largest('relu'))}",
     )
 
 

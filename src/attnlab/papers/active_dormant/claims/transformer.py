@@ -185,12 +185,12 @@ def growth_adam(found: Found) -> Measurement:
     slopes = (logit.sel(step=1500) - logit.sel(step=500)) / np.log(3)
     rows = [row for row in published(__file__, "one_layer") if row["sink_logit"] != ""]
     known = {row["step"]: row["sink_logit"] for row in rows}
-    told = [(known[10 * step] - known[step]) / np.log(10) for step in (1e3, 1e4)]
+    released = [(known[10 * step] - known[step]) / np.log(10) for step in (1e3, 1e4)]
     fit = mean(slopes)
     return Measurement(
         Trained("slope", 0.5, fit.value, tolerance=2 * fit.error, relative=False),
         training_number=fit.value,
-        note=f"slope {fit}; released {told[0]:.1f}, then {told[1]:.1f}",
+        note=f"slope {fit}; released {released[0]:.1f}, then {released[1]:.1f}",
     )
 
 

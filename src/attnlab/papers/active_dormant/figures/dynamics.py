@@ -111,6 +111,7 @@ def draw(found: xr.Dataset) -> Figure:
         axes[0].plot(relu["step"], relu, ":", color=style.DISTINCT, label="the same, ReLU")
         axes[0].set(xlabel="step", xlim=(0, float(found["step"][-1])))
         axes[1].set_xscale("symlog", linthresh=1000)
+        axes[1].set_xticks([0, 1e3, 1e4, 1e5])
         axes[1].set(xlabel="step", xlim=(0, None))
         end = found.isel(step=-1)
         for ax, (name, label) in zip(axes[2:], RISKS.items(), strict=True):

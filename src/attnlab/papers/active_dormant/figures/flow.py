@@ -44,8 +44,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     for count, report in in_turn([0, recipe.contexts], progress):
         at = times if count else [t for t in times if t < 1.01 * runs.REST]
         run = runs.flow(count, seeds=recipe.seeds, at=at)
-        trained, said = simulate(run, progress=report), predict(run, theory="dormant-late")
-        logits = {"sink_logit": trained["parameters.sink"], "late": said["parameters.sink"]}
+        trained, predicted = simulate(run, progress=report), predict(run, theory="dormant-late")
+        logits = {"sink_logit": trained["parameters.sink"], "late": predicted["parameters.sink"]}
         means = {name: of.mean("parameters.sink_0") for name, of in logits.items()}
         mass = trained["sink_mass"].mean("query")
         found.append(xr.Dataset({**means, "sink_mass": mass, "value_size": trained["value_size"]}))
@@ -100,6 +100,7 @@ def draw(found: xr.Dataset) -> Figure:
         ax.plot(ours["step"], ours / ours.max(), "o-", color=style.DISTINCT, label="our runs")
         ax.set(xlabel="step", xlim=(0, None))
         ax.set_xscale("symlog", linthresh=1000)
+        ax.set_xticks([0, 1e3, 1e4, 1e5])
         ax.legend()
         style.y_labels(axes, ["", "", "size of the value of <s>", "over its maximum"])
         titles = ["sink logits", "attention to <s>", "value: a hump", "value in transformers"]

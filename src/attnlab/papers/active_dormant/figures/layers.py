@@ -106,6 +106,8 @@ def draw(found: xr.Dataset) -> Figure:
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[:3]:
             ax.set(xlabel="step", yscale="log", xlim=(0, None))
+        axes[0].set_yticks([1, 2, 4], ["1", "2", "4"], minor=False)
+        axes[0].minorticks_off()
         logit = found["second_logit"].transpose("model", "seed")
         beside_released(axes[3], ["whole", "without first block"], logit, found["published_logit"])
         axes[3].legend()

@@ -170,11 +170,11 @@ def size(found: Found) -> Measurement:
         note=f"slopes at T = {LENGTHS}: chain {listed(small['chain'][:, 0], '.2f')}, pairs "
         f"{listed(small['pairs'][:, 0], '.2f')}; powers {listed(power, '.2f')}; at beta0 = 1, eps "
         f"= {EPS}, slope (correlation): chain T = 10, 40 "
-        f"{_told(usual[:2])}, forest {_told(usual[2:])}; S = 10, alpha = 0.1 {_told(sparse)}",
+        f"{_listed(usual[:2])}, forest {_listed(usual[2:])}; S = 10, alpha = 0.1 {_listed(sparse)}",
     )
 
 
-def _told(pairs: list[tuple[float, float]]) -> str:
+def _listed(pairs: list[tuple[float, float]]) -> str:
     return ", ".join(f"{slope:.2f} ({corr:.2f})" for slope, corr in pairs)
 
 
@@ -197,14 +197,14 @@ def information(found: Found) -> Measurement:
     alpha = 0.1, 2,000 chains. True of the parent; for others it is a bound (causal-processing).
     """
     pi = theory.sample_chains(10, 0.1, CHAINS)
-    checks, told, ratio = [], [], 0.0
+    checks, notes, ratio = [], [], 0.0
     for name, edges in theory.KINSHIPS.items():
         g = theory.kinship_kernel(pi, name)
         own = theory.chi_squared(theory.joint_law(pi, *edges))
         checks.append(Check(f"{name}: g over the information", 1.0, g / own))
-        told.append(f"{name} {mean(g)} (median {np.median(g):.2f}) against {mean(own)}")
+        notes.append(f"{name} {mean(g)} (median {np.median(g):.2f}) against {mean(own)}")
         ratio = g.mean() / own.mean() if name == "grandparent" else ratio
-    return Measurement(*checks, number=float(ratio), note="; ".join(told))
+    return Measurement(*checks, number=float(ratio), note="; ".join(notes))
 
 
 @formula_claim(

@@ -80,7 +80,7 @@ def judge(found: xr.Dataset) -> Judgement:
     return TEXTS.judgement(
         Standing.of(full and reduced, reduced),
         means,
-        told="; ".join(
+        models="; ".join(
             f"{name}: attention {means[f'{name}_attention']}, recovery {means[f'{name}_recovery']}"
             for name in found["model"].values
         ),

@@ -43,18 +43,18 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return what the parent does not get, and the entropy of roots, by graph, seed and step; the
     levels on the first graph; and weights and graph of the first seed of the last graph."""
     measured: list[xr.Dataset] = []
-    said: list[NDArray[np.float64]] = []
+    predicted: list[NDArray[np.float64]] = []
     for name in recipe.graphs:
         task = replace(recipe.task, graph=name)
         run = runs.stage_one(task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)
         result = simulate(run, progress=progress)
         measured.append(runs.measured(result))
-        if not said:
+        if not predicted:
             one = replace(run, seeds=1)
             (above,) = runs.parents(one)
             for level in LEVELS:
                 weights = predict(one, theory=level)["first_attention"].values[0]
-                said.append(1 - parent_attention(weights, above).mean(-1))
+                predicted.append(1 - parent_attention(weights, above).mean(-1))
     found = xr.concat(measured, dim=xr.DataArray(list(recipe.graphs), dims="graph"))
     edges = np.zeros((task.length, task.length))
     above = runs.parents(run)[0]
@@ -65,7 +65,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "missing": 1 - found["parent_attention"],
             "recovery": found["recovery"],
             "root_entropy": found["root_entropy"],
-            "predicted": (("level", "step"), np.stack(said)),
+            "predicted": (("level", "step"), np.stack(predicted)),
             "weights": (("query", "key"), result["first_attention"].values[0, -1]),
             "graph_map": (("query", "key"), edges),
         },
@@ -111,8 +111,8 @@ def draw(found: xr.Dataset) -> Figure:
             draw_seeds(axes[0, 1], step, one["root_entropy"], **look)
         for level, marker in zip(found["level"].values, ("x", "o"), strict=True):
             look = {"color": style.ACCENT, "markersize": 4, "fillstyle": "none"}
-            said = found["predicted"].sel(level=level)[1:]
-            axes[0, 0].plot(step, said, marker, label=str(level), **look)
+            predicted = found["predicted"].sel(level=level)[1:]
+            axes[0, 0].plot(step, predicted, marker, label=str(level), **look)
         axes[0, 0].set_ylim(1e-3, 1.2)  # the straight line of the kernel leaves it
         axes[0, 0].set(xscale="log", yscale="log", xlabel="step")
         axes[0, 0].legend(fontsize=6)

@@ -140,9 +140,10 @@ def lag_one(found: Found) -> Measurement:
             exact, leading = theory.first_signal(P, runs.T), theory.leading_signal(P, runs.T)
             others = np.delete(exact, 1).max()
             name = f"{prior}, k = {k}"
-            checks.append(Check(name, others, exact[1]))
-            apart = {"relation": LEADING, "relative": False, "tolerance": 6e-3}
-            checks.append(Check(f"{name}, leading form", leading, exact, **apart))
+            checks += [
+                Check(name, others, exact[1]),
+                Check(f"{name}, leading", leading, exact, LEADING, False, tolerance=6e-3),
+            ]
             number = float(exact[1]) if (prior, k) == ("dirichlet", 3) else number
     v = found["3"]["parameters.first"].sel(step=10).values
     right = v.argmax(1) == 1
@@ -213,8 +214,8 @@ def stages(found: Found) -> Measurement:
         checks.append(Trained(f"k = {k}", 3.0, np.where(rising, seen, 0)))
         times = [runs.first_step(at == i) for i in range(len(STAGES))]
         number = float(times[2].mean())
-        told = ", ".join(f"{name} {mean(of)}" for name, of in zip(STAGES, times, strict=True))
-        notes.append(f"k = {k}: first nearest at step {told}")
+        when = ", ".join(f"{name} {mean(of)}" for name, of in zip(STAGES, times, strict=True))
+        notes.append(f"k = {k}: first nearest at step {when}")
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
 
@@ -254,8 +255,8 @@ def second_first(found: Found) -> Measurement:
         lag = result["lag_mass"].isel(lag=1)
         errors = {"nothing moves": abs(lag - lag.isel(step=0)).max("step").mean().item()}
         for name in ("induction-descent", "induction-start"):
-            said = predict(Simulation.of(result), theory=name)["lag_mass"].isel(lag=1)
-            errors[name] = abs(said - lag).max("step").mean().item()
+            predicted = predict(Simulation.of(result), theory=name)["lag_mass"].isel(lag=1)
+            errors[name] = abs(predicted - lag).max("step").mean().item()
         notes.append(", ".join(f"{name} {error:.3f}" for name, error in errors.items()))
     return Measurement(*checks, training_number=number, note="; ".join(notes) + "; nothing fitted")
 
@@ -309,13 +310,13 @@ def minimal_end(found: Found) -> Measurement:
         assert of.row is not None
         end = theory.logits(of.tokens, w * np.eye(int(k)), theory.lag_one(runs.T))[:, -1]
         logs = end - np.log(np.exp(end).sum(-1, keepdims=True))
-        said = float(theory.divergence(of.row, logs).mean())
+        predicted = float(theory.divergence(of.row, logs).mean())
         diagonal = result["diagonal"].isel(step=-1).values
         kl = runs.measured(run)["kl"].isel(step=-1).values
         number = float(diagonal.mean())
-        checks += [Trained(f"k = {k}, w", w, diagonal), Trained(f"k = {k}, KL", said, kl)]
+        checks += [Trained(f"k = {k}, w", w, diagonal), Trained(f"k = {k}, KL", predicted, kl)]
         notes.append(
-            f"k = {k}: w {w:.3f}, trained {mean(diagonal)}; KL {said:.3f}, "
+            f"k = {k}: w {w:.3f}, trained {mean(diagonal)}; KL {predicted:.3f}, "
             f"{mean(kl)}; lag 1 has {mean(result['lag_mass'][:, -1, 1])}"
         )
     return Measurement(*checks, training_number=number, note="; ".join(notes))

@@ -16,7 +16,7 @@ from .. import runs
 from ..distances import STAGES, nearest
 from ..evidence import EVIDENCE
 from .minimal import SOURCE, Found, silent_start
-from .transformer import RISEN, told
+from .transformer import RISEN, interval
 
 TESTS = "tests/papers/statistical_induction/"
 prior_claim = partial(claim, sources=SOURCE, hypotheses=(silent_start,), figure="priors")
@@ -84,7 +84,7 @@ def delay_transformer(found: Found) -> Measurement:
         Trained("all seeds", 1.0, share, AT_LEAST),
         training_number=float(share),
         note="; ".join(
-            f"{name}: lag 1 at {told(rises[name])}, KL below 0.1 at {told(falls[name])} in "
+            f"{name}: lag 1 at {interval(rises[name])}, KL below 0.1 at {interval(falls[name])} in "
             f"{through[name].sum()} of 10"
             for name in pair
         ),
@@ -163,6 +163,6 @@ def ngrams(found: Found) -> Measurement:
         Trained("order", 0.0, at.diff("step").values.min(1)),
         *(Trained(f"trigram, seed {i}", 1.0, float(there)) for i, there in enumerate(reached)),
         training_number=float(reached.mean()),
-        note=f"trigram from step {told(first)} on in {reached.sum()} of 10, the others stay at "
+        note=f"trigram from step {interval(first)} on in {reached.sum()} of 10, the others stay at "
         f"bigram; unigram at a record of {int((at == 1).any('step').sum())} of 10",
     )

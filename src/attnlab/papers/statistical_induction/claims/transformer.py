@@ -46,7 +46,7 @@ def transition(found: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float
     return np.array(leaves, float), np.array(takes, float)
 
 
-def told(values: NDArray[np.float64]) -> str:
+def interval(values: NDArray[np.float64]) -> str:
     """Return the median over seeds with its interval."""
     return median(xr.DataArray(values, dims="seed")).told(".0f")
 
@@ -67,7 +67,7 @@ def stages(found: Found) -> Measurement:
     return Measurement(
         Trained("stages", 3.0, np.where(rising, seen, 0)),
         training_number=float(bigram.mean()),
-        note=f"unigram from step 30 on; bigram from {told(bigram)} on (median of 10 seeds)",
+        note=f"unigram from step 30 on; bigram from {interval(bigram)} on (median of 10 seeds)",
     )
 
 
@@ -85,8 +85,8 @@ def sharp(found: Found) -> Measurement:
         Trained("plateau", 120.0, leaves, AT_LEAST),
         Trained("transition", float(MOST), takes),
         training_number=float(takes.mean()),
-        note=f"left at step {told(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
-        f"{told(takes)} steps",
+        note=f"left at step {interval(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
+        f"{interval(takes)} steps",
     )
 
 
@@ -109,7 +109,7 @@ def order(found: Found) -> Measurement:
             for seed, pair in enumerate(zip(previous, score, strict=True))
         ),
         training_number=float((previous - score).mean()),
-        note=f"score at {told(score)}, lag-1 attention at {told(previous)}; first in "
+        note=f"score at {interval(score)}, lag-1 attention at {interval(previous)}; first in "
         f"{(score < previous).sum()} of 10 seeds",
     )
 
@@ -192,6 +192,6 @@ def eight_symbols(found: Found) -> Measurement:
         Trained("records at unigram", 0.0, (at == STAGES.index("unigram")).sum(1)),
         Trained("bigram at the end", 1.0, at[:, -1] == bigram, AT_LEAST),
         training_number=float(kl.mean()),
-        note=f"bigram from step {told(first)} on; KL {mean(kl)} at the end (bigram "
+        note=f"bigram from step {interval(first)} on; KL {mean(kl)} at the end (bigram "
         f"{rule['bigram']:.3f}, unigram {rule['unigram']:.3f}, uniform {rule['uniform']:.3f})",
     )

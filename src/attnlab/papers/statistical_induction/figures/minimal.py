@@ -53,12 +53,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         return found.assign_coords(quantity=list(SHOWN))
 
     right = run("softmax")
-    said = predict(right, theory="induction-descent")
+    predicted = predict(right, theory="induction-descent")
     ends = [row["diagonal"] for row in published(__file__, "end")]
     return xr.Dataset(
         {
             "trained": shown(simulate(right, progress=progress)),
-            "predicted": shown(said).isel(seed=0, drop=True),
+            "predicted": shown(predicted).isel(seed=0, drop=True),
             "released_mask": shown(simulate(run("released"), progress=progress)),
             "end": ("length", [end_weight(runs.chains(k, n)) for n in recipe.lengths]),
             "published": ("run", ends),
@@ -69,10 +69,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of layers and the prediction."""
-    lag, said, mask = (
+    lag, predicted, mask = (
         found[name].sel(quantity="lag_one") for name in ("trained", "predicted", "released_mask")
     )
-    error = float(abs(lag - said).max("step").mean())
+    error = float(abs(lag - predicted).max("step").mean())
     moved = float(abs(lag - lag.isel(step=0)).max("step").mean())
     return TEXTS.judgement(
         Standing.of(error < 0.1 * moved, error < moved),
@@ -96,11 +96,11 @@ def draw(found: xr.Dataset) -> Figure:
             ("off_diagonal", 0, style.COMMON, "off the diagonal"),
             ("lag_one", 1, style.DISTINCT, "trained"),
         ):
-            look = {"color": colour, "linewidth": 0.7, "label": label}
-            draw_seeds(axes[panel], step, found["trained"].sel(quantity=name), **look)
-            said = found["predicted"].sel(quantity=name)
+            trained = found["trained"].sel(quantity=name)
+            draw_seeds(axes[panel], step, trained, color=colour, linewidth=0.7, label=label)
+            predicted = found["predicted"].sel(quantity=name)
             axes[panel].plot(
-                step, said, "--", color="black", label="mean descent" if panel else None
+                step, predicted, "--", color="black", label="mean descent" if panel else None
             )
         mask = found["released_mask"].sel(quantity="lag_one").mean("seed")
         axes[1].plot(step, mask, ":", color=style.ACCENT, label="released mask")
