@@ -117,7 +117,7 @@ def layout_of(model, classes, *, symmetric):
         also=classes.queries if model.residual or model.attend_self else None,
         whole=model.normalization == "layer",
     )
-    return layout.on_device(jnp.float64), where
+    return on_device(layout, "float64"), where
 
 
 # -- gradients against brute force and finite differences ---------------------------------------
@@ -331,7 +331,7 @@ def test_a_position_bias_cancels_in_the_mean_and_leaves_fewer_tokens():
     slope, length = 0.05, 400
     classes = syn_small()
     layout, where = dense_layout(classes, symmetric_start=True)
-    layout = layout.on_device(jnp.float32)
+    layout = on_device(layout, "float32")
     task = Sequences(classes, length=length)
     source = row_source(task, classes, where, AlibiPosition(slope), 4000)
     rows = quickly(lambda key: source.draw(layout, key, None))(jax.random.key(0))
@@ -379,7 +379,7 @@ def test_heads_start_independently_within_the_bounds_of_a_random_start():
     model = ExactExtended(Extended(heads=3, combine="concatenate"))
     layout, _ = dense_layout(CLASSES, symmetric_start=False)
     start = Start(None, CLASSES.in_play, CLASSES.queries, np.array([0, 0]), np.zeros(0), None)
-    _, trained = model.begin(layout.on_device(jnp.float32), start, True, jax.random.key(0))
+    _, trained = model.begin(on_device(layout, "float32"), start, True, jax.random.key(0))
     for group in (trained.Y, trained.Z.z):
         values = np.asarray(group)
         assert np.abs(values).max() <= 1 / np.sqrt(CLASSES.vocab_size)
