@@ -67,9 +67,6 @@ class Heated(SequenceModel):
     def extra_dims(self):
         return {"decoder_norm": ("output",)}
 
-    def extra_coords(self, sizes):
-        return {"output": np.arange(sizes["output"])}
-
 
 @dataclass(frozen=True)
 class ExactHeated(ExactModel):
