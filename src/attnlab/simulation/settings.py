@@ -74,7 +74,7 @@ def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any)
     inside: dict[str, dict[Path, Any]] = {}
     for name in (of for of in settings if of not in own):
         home, setting = setting_named(name, kind_of_task, values)
-        kind = kind_of_task if home == "task" else type(values[home])
+        kind: Any = kind_of_task if home == "task" else type(values[home])
         if setting.kind is not kind:
             if home in inside or home in direct or values[home] not in (None, kind()):
                 raise InputError(
@@ -92,7 +92,8 @@ def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any)
     made = {home: with_settings(values[home], of) for home, of in inside.items()}
     if base is not None:
         return replace(base, **{**direct, **made})
-    return Simulation(made.pop("task", given), **{**direct, **made})
+    settled: dict[str, Any] = {"task": given, **direct, **made}
+    return Simulation(**settled)
 
 
 def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:

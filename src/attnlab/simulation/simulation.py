@@ -43,6 +43,7 @@ from attnlab.tasks.sequences import Sequences, read_sets
 Precision = Literal["default", "highest", "bfloat16"]
 Dtype = Literal["float32", "float64"]
 StartDocument = Literal["zero", "uniform"] | Numbers | dict[str, Any] | None
+LARGEST_USUAL_RATE = 1e4  # learning rates above it are cautioned against
 BASES: dict[str, type[Named]] = {
     "task": Task,
     "model": Model,
@@ -267,6 +268,25 @@ class Simulation:
     def symbols(self) -> Mapping[str, str]:
         """Symbols of the learning rates of the model's groups, where it has any."""
         return {} if self.model is None else self.model.symbols
+
+    @property
+    def cautions(self) -> list[str]:
+        """Sentences on settings that are allowed, but with which a run says little."""
+        said = []
+        if (
+            getattr(self.model, "heads", 1) > 1
+            and isinstance(self.init, str)
+            and self.init == "zero"
+        ):
+            said.append("init: heads that start alike stay alike; give init='uniform' to part them")
+        for name in self.symbols.values() if self.clock == "step" else ():
+            rate = getattr(self, name)
+            if rate is not None and not callable(rate) and np.max(rate) > LARGEST_USUAL_RATE:
+                said.append(
+                    f"{name}: at {float(np.max(rate)):g} a single step saturates the softmax; "
+                    "learning rates up to 100 are usual"
+                )
+        return said
 
     @property
     def is_exact(self) -> bool:

@@ -91,6 +91,8 @@ def simulate(
     ('eta_y', 'seed', 'step', 'sequence_class', 'token')
     """
     run = as_simulation(simulation, **settings)
+    for words in run.cautions:
+        warnings.warn(words, stacklevel=2)
     folder = None if out is None else Path(out)
     begun = time.perf_counter()
     run.learner.require_memory(run)

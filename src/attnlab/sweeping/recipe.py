@@ -65,6 +65,11 @@ class FieldReader:
 
 def fields_of_file(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may stand beside the grid in a file: the fields of a simulation, and `ratio`."""
+    if isinstance(document.get("classes"), list):
+        raise InputError(
+            "these are sequence classes, not a recipe; a recipe names their file, task: FILE, and "
+            "has a grid (docs/guides/sweeps.md)"
+        )
     refuse_old(document)
     return {**{name: FieldReader(name) for name in FIELD_KINDS}, "ratio": float}
 
