@@ -254,7 +254,7 @@ def text_transformer(**settings: Any) -> Transformer:
     >>> text_transformer(layers=3).norm
     'post'
     """
-    usual: dict[str, Any] = {
+    default: dict[str, Any] = {
         "layers": 1,
         "dim": 200,
         "mlp": 200,
@@ -265,4 +265,4 @@ def text_transformer(**settings: Any) -> Transformer:
         "scheme": "torch",
         "dropout": 0.2,
     }
-    return Transformer(**{**usual, **settings})
+    return Transformer(**{**default, **settings})
