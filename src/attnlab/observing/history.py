@@ -177,8 +177,8 @@ class History:
         """
         if not self.steps:
             raise InputError(
-                "step: nothing was measured yet; call step(0), or train a while (of processes that "
-                "train together only the first has results)"
+                "step: nothing was measured yet; call step(0), or train a while (in distributed "
+                "training only the first process has results)"
             )
         steps = np.asarray(self.steps)
         values = _stacked([self._of_layers(index) for index in range(steps.size)])

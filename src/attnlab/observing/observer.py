@@ -67,7 +67,7 @@ class Observer:
     every : int, optional
         Measure the first step that reaches each multiple of this.
     live : bool, optional
-        Look at the training's own batches instead of a probe. Each measurement then has other
+        Measure the training's own batches instead of a probe. Each measurement then has other
         tokens, so that the motion of attention is left out; processes are put together.
     rows : int, optional
         Number of queries to sample, of all sequences together; None measures all.
@@ -121,13 +121,13 @@ class Observer:
             )
         require_whole("every", every, 1)
         if live and probe is not None:
-            raise InputError("probe: live=True looks at the training's own batches; leave it out")
+            raise InputError("probe: live=True measures the training's own batches; leave it out")
         if live and repeated:
-            raise InputError("repeated: live=True runs nothing of its own; leave it out")
+            raise InputError("repeated: live=True makes no forward pass of its own; leave it out")
         if not live and probe is None:
             raise InputError(
                 "probe: nothing to measure on; give token ids (sequence, position), or live=True "
-                "to look at the training's own batches"
+                "to measure the training's own batches"
             )
         if log is not None and not callable(log):
             raise InputError(
@@ -138,8 +138,8 @@ class Observer:
         snapshots.refuse_partitioned(inner)
         if live and (snapshots.is_compiled(model) or snapshots.is_compiled(inner)):
             raise InputError(
-                "live: the model is compiled, and its forward runs nothing that could be seen; "
-                "give a probe instead, which runs the model uncompiled beside the training"
+                "live: the model is compiled, and attention in compiled code cannot be captured; "
+                "give a probe instead, on which the model runs uncompiled"
             )
         self.every, self.live, self.min_keys = every, live, min_keys
         self._sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys}
@@ -210,8 +210,8 @@ class Observer:
         if not (self._counter.number or self._by_hand):
             self._warn(
                 "steps",
-                f"no step of a torch optimizer that trains this {self._name} was seen, so that "
-                "the start alone was measured; call observer.step(n) after each training step",
+                f"no step of a torch optimizer that trains this {self._name} was seen, so only "
+                "the start was measured; call observer.step(n) after each training step",
             )
         assert self._last is not None
         self._end(self._last)
@@ -358,8 +358,8 @@ class Observer:
         if training.in_backward() and not ended:
             self._warn(
                 "backward",
-                "optimizers step inside a backward pass that is inside another, where nothing can "
-                "be measured; call observer.step(n) after each backward()",
+                "optimizers step inside a nested backward pass, where nothing can be measured; "
+                "call observer.step(n) after each backward()",
             )
             return
         due, self._due = self._due, None
@@ -407,8 +407,8 @@ class Observer:
             self._measured = None
             self._warn(
                 "rollback",
-                f"step {number} after {last}: the training goes on from an earlier step, so that "
-                f"measurements from step {number} on are forgotten",
+                f"step {number} after {last}: the training goes on from an earlier step; "
+                f"measurements from step {number} on are dropped",
             )
         if number < last or (steps and number <= steps[-1]):
             spent = self.history.spent_at(number, last=last, spent=self._rates.spent)
@@ -484,14 +484,14 @@ class Observer:
         if not snapshot.order:
             warnings.warn(
                 f"step {number}: no query of the training's batch sees {self.min_keys} keys, so "
-                "that it is not measured; a smaller min_keys would",
+                "nothing is measured; give a smaller min_keys",
                 stacklevel=5,
             )
             return
         kinds = ", ".join(sorted(set(snapshot.unseen.values())))
         if snapshot.unseen and not self.history.steps:
             warnings.warn(
-                f"only some layers of {self._name} are seen; nothing is known of "
+                f"only some layers of {self._name} are measured; nothing is known of "
                 f"{', '.join(sorted(snapshot.unseen))} ({kinds})",
                 stacklevel=5,
             )
@@ -555,7 +555,7 @@ class Observer:
 
         with opened:
             opened.callback(follow(take, model))
-            weights = WeightCapture(model, opened, self._cache.layout, guard)
+            weights = WeightCapture(model, opened, self._cache.orders, guard)
             builder = snapshots.SnapshotBuilder(
                 lambda: batch[0], weights, self._cache, live=True, **self._sample
             )

@@ -27,7 +27,7 @@ from attnlab.observing.layer_statistics import LayerStatistics, concat_sequences
 from attnlab.observing.probe import Probe, make_probe
 from attnlab.observing.query_plan import QueryPlan, TooShort
 from attnlab.observing.sources import capturing
-from attnlab.observing.weights import ModelLayout, WeightCapture, WeightStatistics
+from attnlab.observing.weights import Order, WeightCapture, WeightStatistics
 
 # Attributes that every module has; only buffers and the mode are restored of these.
 _TORCHS_OWN = frozenset(vars(nn.Module()))
@@ -72,8 +72,8 @@ def refuse_partitioned(model: nn.Module) -> None:
     process would wait for the others for ever."""
     if any(hasattr(p, "ds_id") or hasattr(p, "ds_status") for p in model.parameters()):
         raise InputError(
-            "model: its weights are partitioned by DeepSpeed ZeRO-3, with which nothing can be "
-            "measured while it trains; use ZeRO-2 or FSDP, or measure its checkpoints with "
+            "model: its weights are partitioned by DeepSpeed ZeRO-3, which cannot be measured "
+            "during training; use ZeRO-2 or FSDP, or measure its checkpoints with "
             "attnlab.observing.observe_checkpoints"
         )
 
@@ -260,11 +260,11 @@ class SnapshotCache:
     """Values that a snapshot keeps for the next: those that do not change with the weights.
 
     same_probe: whether all snapshots use one probe; then their plans are kept too.
-    layout: structure of the model. number: snapshots so far. layers: number of layers.
+    orders: layouts of fused weights, by module. number: snapshots so far. layers: number of layers.
     """
 
     same_probe: bool = False
-    layout: ModelLayout = field(default_factory=ModelLayout)
+    orders: dict[str, Order] = field(default_factory=dict)
     plans: dict[Hashable, QueryPlan] = field(default_factory=dict)
     number: int = 0
     layers: int = 1
@@ -365,8 +365,8 @@ class SnapshotBuilder:
         if heads == 1 and number > sequences and number % sequences == 0:
             warnings.warn(
                 f"{captured.layer or 'the model'}: {number} sequences of one head, where the batch "
-                f"has {sequences}: heads or windows folded into them count as sequences, so that "
-                "errors over sequences are over those too",
+                f"has {sequences}; heads or windows that are folded into the batch are counted as "
+                "sequences, also by standard errors",
                 stacklevel=2,
             )
         self._order.append(captured.layer)
@@ -400,20 +400,20 @@ class SnapshotBuilder:
         if capture.foreign:
             kinds = ", ".join(sorted(capture.foreign))
             warnings.warn(
-                f"{type(capture.model).__name__}: its forward calls another model that attends "
-                f"({kinds}), which is not measured: none of its weights are among the model's; "
-                "if it is a part of the model, register it (nn.ModuleList instead of a list)",
+                f"{type(capture.model).__name__}: another model inside its forward pass ({kinds}) "
+                "is not measured, because their weights have nothing in common; register it "
+                "(nn.ModuleList instead of a list) if it is a part of the model",
                 stacklevel=2,
             )
         if self._too_short:
             return Snapshot((), (), unseen)
         if not self._order:
             kinds = ", ".join(sorted(set(unseen.values())))
-            why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"
+            why = f"computes it in code of its own ({kinds})" if unseen else "has none to capture"
             raise InputError(
                 f"model: no attention of {type(capture.model).__name__} was seen: it {why}; "
                 f"{_ways_out(capture.model)}, or inside it call "
-                "attnlab.observing.record(query, key, value, mask=...) with what its softmax uses"
+                "attnlab.observing.record(query, key, value, mask=...) before its softmax"
             )
         for group in self._waiting.values():
             with exactly(group.plan.call.query):
@@ -444,7 +444,7 @@ def take_snapshot(
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     there, cache = probe.on(device), cache or SnapshotCache()
     with undisturbed(model), ExitStack() as opened:
-        weights = WeightCapture(model, opened, cache.layout)
+        weights = WeightCapture(model, opened, cache.orders)
         builder = SnapshotBuilder(lambda: there, weights, cache, rows=rows, min_keys=min_keys)
         with capturing(model, builder.add) as capture:
             there.run(model)
@@ -511,7 +511,7 @@ def random_twice(model: nn.Module, probe: Probe) -> Probe:
     tokens = probe.side.tokens
     if tokens is None:
         raise InputError(
-            "repeated: the probe has no token ids from which some could be drawn; leave it out"
+            "repeated: the probe has no token ids to draw random tokens from; leave it out"
         )
     real = tokens if probe.side.real is None else tokens[probe.side.real.to(tokens.device)]
     words = np.unique(real.cpu().numpy())

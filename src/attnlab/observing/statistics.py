@@ -38,7 +38,12 @@ from attnlab.observing.call import (
     is_taken,
     joined,
 )
-from attnlab.observing.layer_statistics import LABELS, MAXIMA, LayerStatistics
+from attnlab.observing.layer_statistics import (
+    LABELS,
+    LayerStatistics,
+    labelled,
+    means_over_sequences,
+)
 from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_mean
 
 MIN_KEYS = 16
@@ -540,27 +545,8 @@ def record(
         return xr.Dataset()
     sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys, "seed": seed}
     given: dict[str, Any] = {"tokens": tokens, "present": present, "starts": starts}
-    found = statistics(call, budget_bytes=budget_bytes, **sample, **given)
+    group = measure_call(call, budget_bytes=budget_bytes, **sample, **given)
+    found = labelled(means_over_sequences(group), {str(layer): group.labels.kind}, ())
+    found = found.drop_vars(["module", "kind"]).assign_coords(layer=[layer])
     about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
-    made_of = {**about, "shape": call.shape, **sample}
-    means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
-    return means.assign_attrs(provenance(made_of))
-
-
-def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
-    """Return means over sequences of the result of `statistics`, and the largest of MAXIMA, without
-    variables that belong to one sequence.
-
-    Standard errors are those of sampling rows: the distance from the mean of all rows. For those of
-    other texts, see the bootstrap over sequences (`attnlab.observing.snap`).
-    """
-    kept = dataset.drop_dims(["row", "key"])
-    means = kept.mean("sequence", keep_attrs=True)
-    for name in (str(name) for name in kept.data_vars if str(name).endswith("_se")):
-        errors = kept[name]
-        number = errors.notnull().sum("sequence")
-        error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
-        means[name] = error.assign_attrs(errors.attrs)
-    for name in (name for name in MAXIMA if name in kept):
-        means[name] = kept[name].max("sequence", keep_attrs=True)
-    return means
+    return found.assign_attrs(provenance({**about, "shape": call.shape, **sample}))

@@ -84,9 +84,8 @@ class SnapshotFolder:
         found = read_checkpoint(self._path(step))
         if found.spec.get("key") != json.loads(json.dumps({**self._key, **key})):
             raise InputError(
-                f"out: {self.folder} holds another observation of step {step} (of another model, "
-                "of other weights, or with another probe or other options); give another folder, "
-                "or what was given before to go on"
+                f"out: {self.folder} holds another observation of step {step} (another model, "
+                "weights, probe or options); give another folder, or the settings from before"
             )
         return found
 

@@ -216,8 +216,8 @@ def _diverged(dataset: xr.Dataset, there: NDArray[np.bool_]) -> Iterator[str]:
         steps = dataset["step"].values[~there]
         yield (
             f"At {_count(steps.size, 'step')}, the first of them {steps[0]:,}, attention is not a "
-            "number: the model has diverged. What follows is of the other steps, and no snap is "
-            "claimed."
+            "number: the model has diverged. What follows describes the other steps, and no snap "
+            "is claimed."
         )
 
 
@@ -438,10 +438,10 @@ def _left_out(dataset: xr.Dataset) -> Iterator[str]:
 def _no_history(dataset: xr.Dataset) -> str:
     steps = dataset.sizes["step"]
     if "attention_speed" in dataset:
-        return "this file is of an older attnlab, whose snaps could be the schedule's."
+        return "this file was written by an older attnlab that did not know the learning rate."
     if steps > 1:
-        return "each measurement is of other tokens, so that maps cannot be said to move."
-    return "there is one measurement alone."
+        return "each measurement is of other tokens, so the motion of attention is not known."
+    return "there is only one measurement."
 
 
 def _snap_words(dataset: xr.Dataset, layer: int, head: int) -> str:
