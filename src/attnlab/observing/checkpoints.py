@@ -235,9 +235,8 @@ def _steps(names: Sequence[str], pattern: str | None) -> list[int | None]:
         return [m and _step(m[0], m[1], THOUSANDS[m[2].lower()]) for m in found]
     expression, end = regex.compile(pattern), time.monotonic() + PATTERN_SECONDS
     try:
-        left = (max(1e-3, end - time.monotonic()) for _ in names)
         matches = [
-            expression.search(name, timeout=some) for name, some in zip(names, left, strict=True)
+            expression.search(name, timeout=max(1e-3, end - time.monotonic())) for name in names
         ]
     except TimeoutError:
         raise InputError(
