@@ -358,6 +358,8 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
                 row[name] = finite(float(one[name]))
         if "snap_state" in one:
             row["snap_state"] = STATES[int(one["snap_state"])]
+        if "head_role" in one:
+            row |= _role(one)
         if "retained_mass" in one:
             kept = one["retained_mass"]
             row["retained_mass"] = {
@@ -371,11 +373,22 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     return rows
 
 
+def _role(one: xr.Dataset) -> dict[str, Any]:
+    """Return the role of a head, the scores of all roles, and the steps since which it has them."""
+    names, index = one["role"].values.tolist(), int(one["head_role"])
+    found: dict[str, Any] = {"role": names[index] if index >= 0 else None}
+    for name in ("role_score", "role_onset", "role_onset_low", "role_onset_high"):
+        if name in one:
+            values = one[name].isel(step=-1) if "step" in one[name].dims else one[name]
+            found[name] = dict(zip(names, map(finite, values.values.tolist()), strict=True))
+    return found
+
+
 def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
     if not heads:  # of a step at which the training has diverged
         say("no head of the last step has attention that is a finite number")
         return
-    columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
+    columns = ["layer", "head", "role", *COLUMNS.values(), *(["snap"] if snap else [])]
     cells = []
     for row in heads:
         entropy = or_dash(row["entropy"], ".2f")
@@ -383,7 +396,8 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
             entropy = f"{or_dash(row['entropy_start'], '.2f')} → {entropy}"
         values = [entropy if name == "entropy" else or_dash(row[name], ".2f") for name in COLUMNS]
         layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
-        cells.append([layer, str(row["head"]), *values, *([_snap(row)] if snap else [])])
+        role = str(row.get("role") or "-")
+        cells.append([layer, str(row["head"]), role, *values, *([_snap(row)] if snap else [])])
     console = plain_console()
     print_table(console, columns, cells, right=columns)
     console.print(

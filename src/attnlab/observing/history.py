@@ -27,6 +27,7 @@ from attnlab.observing.layer_statistics import (
     labelled,
     means_over_sequences,
 )
+from attnlab.observing.roles import with_roles
 from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
 from attnlab.observing.snapshot import Snapshot
 
@@ -165,7 +166,7 @@ class History:
 
     def latest(self) -> xr.Dataset:
         """Return the means of the last snapshot, over (layer, head)."""
-        return self._labelled(self._of_layers(-1), ())
+        return with_roles(self._labelled(self._of_layers(-1), ()))
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
@@ -198,7 +199,7 @@ class History:
         else:
             whole["snap_step"] = xr.full_like(whole["entropy"].isel(step=0, drop=True), np.nan)
         whole.attrs = attrs
-        return whole
+        return with_roles(whole)
 
     def _spans(self, steps: NDArray[Any], faulty: Collection[int]) -> Spans:
         """Return the equal spans that decide about a snap: of learning rate, or else of steps."""

@@ -23,7 +23,12 @@ from attnlab.measures.arrays import alone, exactly, on_processor
 from attnlab.observing import statistics
 from attnlab.observing.call import AttentionCall, Heads, concat_heads
 from attnlab.observing.capture import Capture, CapturedCall, require_match
-from attnlab.observing.layer_statistics import LayerStatistics, concat_sequences, to_host
+from attnlab.observing.layer_statistics import (
+    OF_SEQUENCES,
+    LayerStatistics,
+    concat_sequences,
+    to_host,
+)
 from attnlab.observing.probe import Probe, make_probe
 from attnlab.observing.query_plan import QueryPlan, TooShort
 from attnlab.observing.sources import capturing
@@ -542,9 +547,10 @@ def with_repeated(
     weights = snapshot.weights
     values = {layer: dict(found) for layer, found in weights.values.items()}
     for layer, found in other.layers.items():
-        values.setdefault(layer, {}).update(
-            (name, found[variable].mean("sequence").values)
-            for variable, name in REPEATED.items()
-            if variable in found
-        )
+        for variable, name in REPEATED.items():
+            if variable in found:
+                of_head, number = found[variable], found.sizes["sequence"]
+                error = of_head.std("sequence", ddof=1).values / number**0.5
+                values.setdefault(layer, {})[name] = of_head.mean("sequence").values
+                values[layer][f"{name}{OF_SEQUENCES}"] = error
     return replace(snapshot, weights=WeightStatistics(values, weights.unrecognised))
