@@ -538,7 +538,7 @@ def test_wrong_models_and_settings_are_refused():
         attnlab.observe("gpt2", probe=PROBE)
     with pytest.raises(InputError, match="every: expected a whole number"):
         attnlab.observe(NanoGPT(), probe=PROBE, every=0)
-    with pytest.raises(InputError, match="log: expected a function of a step and a dataset"):
+    with pytest.raises(InputError, match="log: expected a trainer, a tracker or a function"):
         attnlab.observe(NanoGPT(), probe=PROBE, log="tensorboard")
     model = NanoGPT()
     for wrong in ({"min_keys": 0}, {"min_keys": "few"}, {"rows": 1}, {"rows": "all"}):

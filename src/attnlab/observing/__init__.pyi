@@ -1,3 +1,5 @@
+from .alerts import Alert as Alert
+from .alerts import Alerts as Alerts
 from .call import AttentionCall as AttentionCall
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import Fault as Fault
@@ -10,10 +12,7 @@ from .report_page import classes as classes
 from .report_page import expected as expected
 from .report_page import report as report
 from .statistics import record as record
-from .training import mlflow as mlflow
-from .training import tensorboard as tensorboard
-from .training import terminal as terminal
-from .training import wandb as wandb
+from .trackers import terminal as terminal
 from .trajectory import observe_checkpoints as observe_checkpoints
 from .trajectory import observe_model as observe_model
 from .words import in_words as in_words

@@ -164,9 +164,9 @@ class History:
             self._held[now - 1] = _attention(before[now - 1])
         self._held = {index: groups for index, groups in self._held.items() if index in still}
 
-    def latest(self) -> xr.Dataset:
-        """Return the means of the last snapshot, over (layer, head)."""
-        return with_roles(self._labelled(self._of_layers(-1), ()))
+    def means(self, index: int = -1) -> xr.Dataset:
+        """Return the means of a snapshot, by default of the last, over (layer, head)."""
+        return with_roles(self._labelled(self._of_layers(index), ()))
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)

@@ -225,7 +225,7 @@ def observe_model(
         )
     history = History()
     history.add(0, snapshot)
-    found = history.latest()
+    found = history.means()
     spec = {"model": path.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
     found.attrs = provenance(spec, torch=TORCH) | history.words | _theory(found, text, names)
     return found
