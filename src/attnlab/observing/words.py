@@ -20,6 +20,7 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
 from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.observing.alerts import Alerts
 from attnlab.observing.layer_statistics import COORDS, LABELS
 from attnlab.observing.roles import ROLES
 from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKNOWN
@@ -207,7 +208,8 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     if not there.all():  # NaN does not come to rest
         topics = [topic for topic in topics if topic is not _snaps]
     sentences = [sentence for topic in topics for sentence in topic(known)]
-    return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
+    told = [*_measured(dataset), *_diverged(dataset, there), *_alerts(known)]
+    return [*told, *sentences, *_left_out(dataset)]
 
 
 def with_steps(dataset: xr.Dataset) -> xr.Dataset:
@@ -239,6 +241,18 @@ def _measured(dataset: xr.Dataset) -> Iterator[str]:
     model = json.loads(dataset.attrs.get("spec", "{}")).get("model", "The training")
     layers = _count(dataset.sizes["layer"], "layer")
     yield f"{model} was measured {when}: {heads} heads in {layers}."
+
+
+def _alerts(dataset: xr.Dataset) -> Iterator[str]:
+    if not dataset.sizes["step"] or "sink_mass" not in dataset:
+        return
+    found = [one for one in Alerts().found(dataset) if one.kind != "nan"]
+    if found:
+        some = "; ".join(f"at step {one.step:,} {one.words}" for one in found[:MOST_NAMED])
+        more = len(found) - MOST_NAMED
+        yield f"{_count(len(found), 'alert')}: {some}" + (
+            f"; and {more} more." if more > 0 else "."
+        )
 
 
 def _sparsity(dataset: xr.Dataset) -> Iterator[str]:
