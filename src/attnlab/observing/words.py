@@ -250,7 +250,8 @@ def _alerts(dataset: xr.Dataset) -> Iterator[str]:
     if found:
         some = "; ".join(f"at step {one.step:,} {one.words}" for one in found[:MOST_NAMED])
         more = len(found) - MOST_NAMED
-        yield f"{_count(len(found), 'alert')}: {some}" + (
+        end = f"; and {more} more." if more > 0 else "."
+        yield f"{_count(len(found), 'alert')}: {some}{end}"
             f"; and {more} more." if more > 0 else "."
         )
 
