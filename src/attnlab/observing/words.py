@@ -252,8 +252,6 @@ def _alerts(dataset: xr.Dataset) -> Iterator[str]:
         more = len(found) - MOST_NAMED
         end = f"; and {more} more." if more > 0 else "."
         yield f"{_count(len(found), 'alert')}: {some}{end}"
-            f"; and {more} more." if more > 0 else "."
-        )
 
 
 def _sparsity(dataset: xr.Dataset) -> Iterator[str]:
