@@ -6,6 +6,7 @@ from .checkpoints import Fault as Fault
 from .checkpoints import Lint as Lint
 from .checkpoints import find_checkpoints as find_checkpoints
 from .checkpoints import lint as lint
+from .comparison import compare as compare
 from .observer import Observer as Observer
 from .observer import observe as observe
 from .report_page import classes as classes
