@@ -7,6 +7,8 @@ from .checkpoints import Lint as Lint
 from .checkpoints import find_checkpoints as find_checkpoints
 from .checkpoints import lint as lint
 from .comparison import compare as compare
+from .interventions import ablate_heads as ablate_heads
+from .interventions import cache_losses as cache_losses
 from .observer import Observer as Observer
 from .observer import observe as observe
 from .report_page import classes as classes

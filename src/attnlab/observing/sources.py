@@ -155,7 +155,9 @@ class ScaledDotProduct(Source):
                 about |= {"scale": others.get("scale"), "cross": named or bool(cross)}
                 about["layer"] = capture.next_layer
                 call = torch_call(q, k, v, mask, is_causal, **about)
-                capture.see(name, call, None if dropout_p else unfold(output))
+                changed = capture.see(name, call, None if dropout_p else unfold(output))
+                if changed is not None and unfold is _four:
+                    output = changed.reshape(output.shape).to(output.dtype)
         return output
 
 
@@ -468,7 +470,9 @@ class HuggingFace(Source):
                 with capture.measuring():
                     call = huggingface_call(implementation, module, query, key, *args, **given)
                     dropped = kwargs.get("dropout")
-                    capture.see(name, call, None if dropped else result[0].transpose(1, 2))
+                    output = None if dropped else result[0].transpose(1, 2)
+                    if (changed := capture.see(name, call, output)) is not None:
+                        result = (changed.transpose(1, 2).to(result[0].dtype), *result[1:])
             return result
 
         return attend
@@ -592,7 +596,7 @@ SOURCES: tuple[Source, ...] = (HuggingFace(), Multihead(), ScaledDotProduct(), S
 
 @contextmanager
 def capturing(
-    model: nn.Module, see: Callable[[CapturedCall], None], **options: Any
+    model: nn.Module, see: Callable[[CapturedCall], Tensor | None], **options: Any
 ) -> Iterator[Capture]:
     """Capture every attention call of the model's next forward pass; options of `Capture`."""
     capture = Capture(model, see, **options)
