@@ -53,7 +53,7 @@ def ablate_heads(
         `loss` of the whole model and `loss_change` (layer, head), in nats per token, with its
         standard error over sequences.
     """
-    runner = _Runner(model, probe)
+    runner = LanguageModel(model, probe)
     sizes: list[int] = []
     base = runner.losses(lambda captured: sizes.append(captured.call.shape[1]))
     every = [(layer, head) for layer, size in enumerate(sizes) for head in range(size)]
@@ -104,7 +104,7 @@ def cache_losses(
         `loss` of the tokens after the prompt with all keys, and `loss_change` (policy, budget), in
         nats per token, with its standard error over sequences.
     """
-    runner = _Runner(model, probe)
+    runner = LanguageModel(model, probe)
     length = runner.tokens.shape[1]
     prompt = length // 2 if prompt is None else prompt
     if not 1 < prompt < length - 1:
@@ -128,7 +128,7 @@ def cache_losses(
     return _dataset(base, at, change, error).assign_attrs(prompt=prompt)
 
 
-class _Runner:
+class LanguageModel:
     """Runs a language model on a probe, undisturbed, and returns the loss of each token."""
 
     def __init__(self, model: nn.Module, probe: Any) -> None:
@@ -141,10 +141,14 @@ class _Runner:
         self.probe = replace(made, kwargs=kwargs).on(device)
         self.tokens, self.real = made.side.tokens.to(device), made.side.real
 
+    def run(self, see: Change) -> Any:
+        """Run the model and return its output; see: called with each attention call."""
+        with undisturbed(self.model), capturing(self.model, see):
+            return self.model(*self.probe.args, **self.probe.kwargs)
+
     def losses(self, change: Change | None = None) -> Float[Tensor, "sequence token"]:
-        """Return the loss of each token but the first; change: see `Capture`."""
-        with undisturbed(self.model), capturing(self.model, change or (lambda _: None)):
-            output = self.model(*self.probe.args, **self.probe.kwargs)
+        """Return the loss of each token but the first; change: as `see` of `Capture`."""
+        output = self.run(change or (lambda _: None))
         logits = getattr(output, "logits", output)
         logits = logits[0] if isinstance(logits, tuple) else logits
         shape = tuple(logits.shape[:-1]) if isinstance(logits, Tensor) else None
