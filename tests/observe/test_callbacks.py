@@ -112,6 +112,21 @@ class Function(list):
         return list(self)
 
 
+def test_lightning_gets_the_callback_and_its_loggers_the_numbers(monkeypatch):
+    with_callback = ModuleType("lightning.pytorch")
+    with_callback.Callback = type("Callback", (), {})
+    monkeypatch.setitem(sys.modules, "lightning", ModuleType("lightning"))
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", with_callback)
+    model, logger = NanoGPT(), SimpleNamespace(told=[])
+    logger.log_metrics = lambda values, step: logger.told.append((step, values))
+    trainer = SimpleNamespace(callbacks=[], loggers=[logger], global_step=0)
+    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW).attach(trainer)
+    (callback,) = trainer.callbacks
+    callback.on_train_start(trainer, model)
+    assert [step for step, _ in logger.told] == observer.history.steps == [0]
+    assert "attention/entropy/layer_01" in logger.told[0][1]
+
+
 def test_trackers_get_few_numbers_by_name():
     trackers = [SummaryWriter(), Run(), Mlflow(), Function()]
     model = NanoGPT()
