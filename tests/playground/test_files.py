@@ -1,4 +1,4 @@
-"""Files of classes in the page: it takes and refuses what the command line does, in words of its own."""
+"""Files of classes in the page: it takes and refuses what the command line does."""
 
 from __future__ import annotations
 
