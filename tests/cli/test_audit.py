@@ -217,7 +217,7 @@ def test_bad_input_exits_with_2_and_one_message(tmp_path, call, arguments, messa
 def test_a_changed_verdict_exits_with_1(monkeypatch, capsys):
     (claim,) = select(["eq-128"])
     moved = replace(claim, recorded=replace(claim.recorded, verdict=Verdict.HOLDS))
-    monkeypatch.setattr("attnlab.auditing.select", lambda ids, paper: (moved,))
+    monkeypatch.setattr("attnlab.auditing.catalogue.find", lambda ids, paper: ((moved,), []))
     with pytest.raises(typer.Exit) as stopped:
         audit_verb(claim=["eq-128"])
     assert stopped.value.exit_code == 1

@@ -57,6 +57,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "runs": {name: run.spec for name, run in finding.runs.items()},
         **_named(claim, "how", "tolerance"),
         **_named(finding, "verdict", "number", "training", "training_number", "as_recorded"),
+        "failure": finding.failure,
         "value": number(measurement.number),
         "training_value": number(measurement.training_number),
         "holds_from": ratio_document(measurement.holds_from),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab import formulas
-from attnlab.theory.case import Case
+from attnlab.theory.facts import Case
 
 
 def seen_roles(case: Case) -> NDArray[np.int64]:

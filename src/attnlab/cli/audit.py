@@ -106,7 +106,8 @@ def audit_verb(
         say_written(html, plot, *written)
     if recording or given is not None:
         return
-    if any(not found["as_recorded"] for found in document["claims"]):
+    changed = any(not found["as_recorded"] for found in document["claims"])
+    if changed or document.get("broken"):
         raise typer.Exit(NOT_AS_RECORDED)
 
 
@@ -115,23 +116,29 @@ def _all(
 ) -> tuple[dict[str, Any], list[Path]]:
     """Examine claims; return the document, and the files in which it was recorded."""
     with waiting(LOADING, quiet=quiet):
-        from attnlab.auditing import examine_all, record, select, whole_audit
-        from attnlab.auditing.catalogue import amount, readable
+        from attnlab.auditing import examine_all, record, whole_audit
+        from attnlab.auditing.catalogue import amount, find, readable
         from attnlab.auditing.document import audit_document
 
     name = add_folder(paper).name if paper is not None and Path(paper).is_dir() else paper
     maps = None
     if ids:
-        claims = select(ids, paper=name)
+        claims, faults = find(ids, paper=name)
+        if not claims:
+            raise InputError("; ".join(faults))
         with _progress(len(claims), quiet) as tell:
             findings = examine_all(claims, tell=tell)
     else:
         papers = [] if name is None else [name]
-        for fault in readable(papers)[1]:
-            print(fault, file=sys.stderr)
+        faults = readable(papers)[1]
         with _progress(amount(papers), quiet) as tell:
             findings, maps = whole_audit(papers, tell=tell)
-    return audit_document(findings, maps or None), record(findings) if recording else []
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    document = audit_document(findings, maps or None)
+    if ids and faults:  # claims that were asked for
+        document["broken"] = faults
+    return document, record(findings) if recording else []
 
 
 def _trial(

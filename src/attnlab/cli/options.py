@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
@@ -193,14 +193,11 @@ class RunOptions:
         the help; by default those of the values.
     without : sequence, optional
         Settings that mean nothing in these runs.
-    old : mapping, optional
-        Options of version 0.1, with what they are now.
     """
 
     values: Mapping[str, str]
     usual: str = ""
     without: Sequence[str] = ()
-    old: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> dict[str, Option]:
@@ -242,9 +239,6 @@ class RunOptions:
     def read(self, given: Mapping[str, str | bool | None]) -> dict[str, Any]:
         """Return the settings that were given, as `as_simulation` takes them."""
         chosen = {name: text for name, text in given.items() if text is not None}
-        for name in chosen:
-            if name in self.old:
-                raise InputError(f"{name}: was an option of version 0.1; now {self.old[name]}")
         return {name: self.by_name[name].read(text) for name, text in chosen.items()}
 
     def add(self, app: typer.Typer, name: str, verb: Callable[..., None]) -> None:
@@ -267,8 +261,7 @@ class RunOptions:
             verb(**{name: given[name] for name in names}, **settings)
 
         options = [of.parameter() for of in self.by_name.values() if of.name not in names]
-        old = [_optional(name, str, typer.Option(hidden=True)) for name in self.old]
-        return _with_signature(called, [own[0], *options, *own[1:], *old])
+        return _with_signature(called, [own[0], *options, *own[1:]])
 
 
 class RunCommand(TyperCommand):
@@ -310,16 +303,7 @@ class RunCommand(TyperCommand):
 
 
 SEQUENCES = RunOptions(
-    {"task": "attnlab.tasks:Sequences", "model": "attnlab.models:Extended"},
-    without=("loss",),
-    old={
-        "engine": (
-            "--length T --batch-size N (sampled), --gradient population (limit) or --motion flow "
-            "--time T (flow)"
-        ),
-        "save": "--what",
-        "sequences": "--training-set",
-    },
+    {"task": "attnlab.tasks:Sequences", "model": "attnlab.models:Extended"}, without=("loss",)
 )
 TEXT = RunOptions(
     {
@@ -341,13 +325,6 @@ TEXT = RunOptions(
         "probe",
         "readout",
     ),
-    old={
-        "rates": "--learning-rate",
-        "batch": "--batch-size",
-        "context": "--length",
-        "feed_forward": "--mlp",
-        "measure_every": "--every",
-    },
 )
 
 
@@ -355,7 +332,7 @@ def run_of(
     given: str, settings: Mapping[str, Any], *, prior: str | None = None, seed: int | None = None
 ) -> Simulation:
     """Return the run of classes, or of a file, with the settings that were given as options."""
-    from attnlab.simulation.simulation import as_simulation
+    from attnlab.simulation.settings import as_simulation
 
     chosen = settings if seed is None else {**settings, "seeds": [seed]}
     return as_simulation(read(given, prior), **chosen)
@@ -363,8 +340,8 @@ def run_of(
 
 def read(given: str, prior: str | None = None) -> Simulation | SequenceClasses:
     """Return the run of a file, or the classes of a file or a preset, with the prior given."""
-    from attnlab.simulation.files import read_given
-    from attnlab.simulation.simulation import Simulation, as_simulation
+    from attnlab.simulation.settings import as_simulation, read_given
+    from attnlab.simulation.simulation import Simulation
 
     known = read_given(given)
     classes = known.classes if isinstance(known, Simulation) else known

@@ -37,7 +37,7 @@ from attnlab.files.regular import open_regular
 from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.plots.style import style
 from attnlab.shelf import paper
-from attnlab.shelf.papers import recorded_number
+from attnlab.shelf.papers import naming, recorded_number
 
 NUMBERS = ("tasks", "models", "simulation", "measures", "theory", "sweep")
 CODE = ("formulas", "theory", "auditing", "plots", "experiments", "papers")
@@ -239,12 +239,14 @@ def run(
     folder = out / experiment.full_name
     claim(out, (folder.relative_to(out).parts[0], RUNS))
     begun = time.perf_counter()
-    data = experiment.data(recipe, progress=progress, keep=out / RUNS)
-    judgement = experiment.judge(data)
-    halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
-    table = experiment.table(data) if experiment.table else None
     make_folder(folder, inside=out)
-    written = [*_pictures(experiment, data, folder, inside=out), folder / f"{experiment.name}.nc"]
+    with naming(experiment.paper):
+        data = experiment.data(recipe, progress=progress, keep=out / RUNS)
+        judgement = experiment.judge(data)
+        halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
+        table = experiment.table(data) if experiment.table else None
+        pictures = _pictures(experiment, data, folder, inside=out)
+    written = [*pictures, folder / f"{experiment.name}.nc"]
     about = provenance({"recipe": plain(recipe, defaults=True)})
     save(data.assign_attrs(about), written[-1], inside=out)
     written += _tables(experiment.name, data, table, folder, inside=out)

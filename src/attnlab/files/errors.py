@@ -3,6 +3,7 @@
 Anything else that goes wrong is our bug, and keeps its traceback.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 
@@ -20,3 +21,9 @@ def require_whole(field_name: str, value: Any, least: int) -> None:
         raise InputError(
             f"{field_name}: expected a whole number of at least {least}, got {value!r}"
         )
+
+
+def require_choice(field_name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"{field_name}: expected one of {tuple(choices)}, got {value!r}")

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeVar
 
 from attnlab.files.names import visible
 
@@ -69,16 +69,16 @@ def repeating(words: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def every(interval: float, act: Callable[[], None]) -> Iterator[None]:
-    """Act after two seconds and then at intervals, beside the block."""
+    """Act after two seconds and then at intervals, in a thread, while the block runs."""
     over = threading.Event()
 
-    def beside() -> None:
+    def repeat() -> None:
         pause = PATIENCE
         while not over.wait(pause):
             act()
             pause = interval
 
-    thread = threading.Thread(target=beside, daemon=True)
+    thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
     try:
         yield
@@ -213,23 +213,6 @@ def _bar(tally: _Tally, *, at_once: bool) -> Iterator[None]:
         bar.stop()
 
 
-@contextmanager
-def watching(
-    quiet: bool, *, bar: Callable[[], AbstractContextManager[Any]], lines: Callable[[], Any]
-) -> Iterator[Any]:
-    """The watcher that fits where stderr goes; None where nothing is to be said. That of lines has
-    words for how far the work is, which are said every ten seconds."""
-    if quiet:
-        yield None
-    elif on_terminal():
-        with bar() as shown:
-            yield shown
-    else:
-        shown = lines()
-        with repeating(shown.words):
-            yield shown
-
-
 def side_by_side(here: Callable[[], Here], there: Callable[[], There]) -> tuple[Here, There]:
     """Run two functions at the same time, and return both results.
 
@@ -245,7 +228,7 @@ def side_by_side(here: Callable[[], Here], there: Callable[[], There]) -> tuple[
         except BaseException as problem:
             future.set_exception(problem)
 
-    threading.Thread(target=go, name="attnlab beside").start()
+    threading.Thread(target=go, name="attnlab side_by_side").start()
     done = here()
     while not wait([future], LOOK_SECONDS).done:
         pass

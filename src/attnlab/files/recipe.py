@@ -209,7 +209,11 @@ class _Reader:
         """One of the base's kinds: `{name: ..., its fields}`, or the name alone."""
         item = {"name": value} if isinstance(value, str) else value
         if not isinstance(item, dict) or "name" not in item:
-            raise InputError(f"{where}: expected a mapping with name, got {shown(value)}")
+            noun = base.__name__.lower()
+            raise InputError(
+                f"{where}: expected the name of a {noun}, or a mapping with name and its fields, "
+                f"got {shown(value)}"
+            )
         kinds = base.kinds(str(item["name"]))
         name = self.value(within(where, "name"), item["name"], Literal[*kinds])
         given = {key: of for key, of in item.items() if key != "name"}

@@ -37,7 +37,8 @@ def single_page(
     address : str, optional
         The address of a published page, for links to what is shown.
     """
-    page = resources.files("attnlab.playground") / "page"
+    playground = resources.files("attnlab.playground")
+    page = playground / "page"
     begin = {"start": start, "api": api, "address": address}
     known = {name: value for name, value in begin.items() if value is not None}
     texts = {WORKER: "\n".join(_bundle(page, WORKER, {}))}
@@ -45,7 +46,7 @@ def single_page(
         (licence,) = [file for file in library.iterdir() if file.name.startswith("LICENSE")]
         (code,) = [file for file in library.iterdir() if file.name.endswith("js")]
         texts[library.name] = f"/*\n{licence.read_text()}*/\n{code.read_text()}"
-    place = (page.parent / "single_place.js").read_text().replace("TEXTS", json.dumps(texts))
+    place = (playground / "single_place.js").read_text().replace("TEXTS", json.dumps(texts))
     *modules, main = _bundle(page, "main.js", {PLACE: place})
     script = _in_html("\n".join((*modules, f";(async () => {{\n{main}\n}})()")))
     style = (page / "style.css").read_text()

@@ -63,10 +63,10 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
                 _line(ax, mean.isel(place), std.isel(place), along, i, colour, label)
             if panels is not None:
                 ax.set_title(_named(mean, panels, k))
-            ax.set_xlabel("" if along is None else along.replace("_", " "))
+            ax.set_xlabel("" if along is None else style.label(along))
         what = name.removeprefix("final_").replace("_", " ")
         for ax in axes[:: style.PANELS_IN_A_ROW]:
-            ax.set_ylabel(what)
+            ax.set_ylabel(style.label(name.removeprefix("final_")))
         seeds = values.sizes["seed"]
         over = f"mean of {seeds} seeds, bars one standard deviation" if seeds > 1 else "one seed"
         end = " at the end of training" if name.startswith("final_") else ""
@@ -99,7 +99,7 @@ def _count(values: xr.DataArray, dim: str | None) -> int:
 
 
 def _named(values: xr.DataArray, dim: str, number: int) -> str:
-    return f"{dim.replace('_', ' ')} = {values[dim].values[number]}"
+    return f"{style.label(dim)} = {values[dim].values[number]}"
 
 
 def _line(
@@ -125,9 +125,11 @@ def _line(
         linestyle=style.DASHES[i % len(style.DASHES)],
         label=label,
     )
-    if not numeric or values.size <= 6:
-        ax.set_xticks(at, [f"{value:g}" if numeric else str(value) for value in values])
-    if numeric and values.size > 2 and values.min() > 0 and values.max() > 8 * values.min():
-        ax.set_xscale("log")
+    if not numeric:
+        ax.set_xticks(at, list(map(str, values)))
+    elif values.size > 2 and style.far_apart(values):
+        even = np.geomspace(values.min(), values.max(), style.MOST_TICKS)
+        near = np.unique([abs(np.log(values / tick)).argmin() for tick in even])
+        style.log_ticks(ax, values[near])
+    elif values.size <= style.MOST_TICKS:
         ax.set_xticks(at, [f"{value:g}" for value in values])
-        ax.minorticks_off()

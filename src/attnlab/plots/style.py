@@ -33,6 +33,25 @@ PANEL_HEIGHT, PANELS_IN_A_ROW = 2.1, 3
 DPI = 200
 SETTINGS = Path(__file__).with_name("attnlab.mplstyle")
 CONTRAST = 0.8  # the light end of the colour map does not show on white paper
+FAR_APART = 8.0  # values whose largest is above this multiple of the smallest are drawn in ratio
+MOST_TICKS = 8  # of values that were swept
+# Labels of settings and measures; others are their names.
+LABELS = {
+    "eta_y": r"$\eta_Y$",
+    "eta_z": r"$\eta_Z$",
+    "ratio": r"$\eta_Y/\eta_Z$",
+    "entropy": "entropy (nats)",
+    "distinct_entropy": "entropy of distinct tokens (nats)",
+    "relative_entropy": "entropy / largest",
+    "mean_distance": "mean distance (keys)",
+    "loss": "loss (nats)",
+    "validation_loss": "validation loss (nats)",
+}
+
+
+def label(name: str) -> str:
+    """Return a setting or a measure as a picture names it: its symbol, or its name and unit."""
+    return LABELS.get(name, name.replace("_", " "))
 
 
 def ordered(count: int) -> list[Any]:
@@ -41,6 +60,20 @@ def ordered(count: int) -> list[Any]:
 
     last = max(count - 1, 1)
     return [colormaps["viridis"](CONTRAST * i / last) for i in range(count)]
+
+
+def colour_scale(values: Any) -> Any:
+    """Return a colour for each of many values, and the scale of a colour bar, in ratio if wide."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, LogNorm, Normalize
+
+    kind = LogNorm if far_apart(values) else Normalize
+    return ScalarMappable(kind(values.min(), values.max()), ListedColormap(ordered(256)))
+
+
+def far_apart(values: Any) -> bool:
+    """Check whether values are drawn evenly in ratio."""
+    return bool(values.min() > 0 and values.max() > FAR_APART * values.min())
 
 
 def entries(values: Values, dim: str) -> Iterator[tuple[Values, dict[str, Any]]]:

@@ -16,7 +16,7 @@ from attnlab.files.atomic import write_text
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
-from attnlab.files.progress import side_by_side
+from attnlab.files.progress import Choice, Report, reporting, side_by_side
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.page import page
 from attnlab.report.study_pages import ShownStudy, read_recorded
@@ -26,24 +26,12 @@ AUDIT, WHOLE = "audit", "report"
 REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
-class Watcher:
-    """Receives progress; this one says nothing."""
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        """A part is begun; `left` are those that are not."""
-
-    def progress(self, name: str, fraction: float) -> None:
-        """A fraction of it is done."""
-
-    def end(self, name: str, seconds: float, made: Made | None) -> None:
-        """A part is finished; `made` is None for the report."""
-
-
 class Making:
-    """Runs experiments in the folder `out` and reports progress to `watch`.
+    """Makes parts, at most two at a time, and reports progress.
 
     make: makes a part by its name; it gets a function to call with the fraction done, and returns
-    None for the report. made: those that are finished. failed: whether one could not be made.
+    None for the report. tell: called with a line for each finished part. made: those that are
+    finished. failed: whether one could not be made.
     """
 
     def __init__(
@@ -52,13 +40,13 @@ class Making:
         make: Callable[[str, Callable[[float], None]], Made | None],
         *,
         out: Path,
-        watch: Watcher | None,
+        report: Report,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.out, self.left = out, list(names)
-        self.made: dict[str, Made] = {}
-        self.failed = False
-        self._make, self._watch = make, watch or Watcher()
-        self._names, self._begun = tuple(names), set[str]()
+        self.out, self.made, self.failed = out, dict[str, Made](), False
+        self._make, self._report, self._tell = make, report, tell
+        self._names, self._fractions = tuple(names), dict[str, float]()  # of the parts in progress
+        self._left = len(names)
 
     def side_by_side(self, here: Sequence[str], there: Sequence[str] = ()) -> None:
         """Make these, one by one, and those in a thread of their own."""
@@ -69,7 +57,7 @@ class Making:
                 self._go([*here, *there])
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped in {' and '.join(sorted(self._begun))}; what was made before is in "
+                f"stopped in {' and '.join(sorted(self._fractions))}; what was made before is in "
                 f"{self.out}, and the same command goes on from there"
             ) from None
 
@@ -79,7 +67,7 @@ class Making:
         return tuple(self.made[name] for name in self._names if name in self.made)
 
     def _go(self, names: Sequence[str]) -> None:
-        """Make these until something fails, here or beside."""
+        """Make these until something fails, in either thread."""
         for name in names:
             if self.failed:
                 return
@@ -90,15 +78,23 @@ class Making:
                 raise
 
     def _one(self, name: str) -> None:
-        self.left.remove(name)
-        self._begun.add(name)
-        self._watch.begin(name, tuple(self.left))
         started = time.perf_counter()
-        made = self._make(name, lambda fraction: self._watch.progress(name, fraction))
+        self._progress(name, 0.0)
+        made = self._make(name, partial(self._progress, name))
+        self._progress(name, 1.0)
+        del self._fractions[name]
+        self._left -= 1
         if made is not None:
             self.made[name] = made
-        self._watch.end(name, time.perf_counter() - started, made)
-        self._begun.discard(name)
+        seconds = f"{time.perf_counter() - started:.1f} s"
+        how = "there already" if made is not None and made.reused else seconds
+        self._tell(f"{name}: {how}, {self._left} left")
+
+    def _progress(self, name: str, fraction: float) -> None:
+        done = fraction - self._fractions.get(name, 0.0)
+        self._fractions[name] = fraction
+        parts = [f"{of} {100 * x:.0f} %" if x else of for of, x in self._fractions.copy().items()]
+        self._report(done, ", ".join(parts))
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,8 @@ def reproduce(
     out: Path = Path("out"),
     recipes: str | Path | None = None,
     seeds: int | None = None,
-    watch: Watcher | None = None,
+    progress: Choice = False,
+    tell: Callable[[str], None] = lambda line: None,
     playground: str | None = None,
 ) -> Reproduction:
     """Make figures of papers, the audit and a report in a folder.
@@ -137,8 +134,10 @@ def reproduce(
         A folder with recipes of your own, or the name of one among the papers' recipes.
     seeds : int, optional
         For figures that are averaged over some.
-    watch : callable, optional
-        Told what happens.
+    progress : "auto", bool or callable, optional
+        "auto" for a bar, False, or a function called with the fraction done.
+    tell : callable, optional
+        Called with a line for each finished part.
     playground : str, optional
         The page that a whole report has in it, as a file beside it.
 
@@ -175,12 +174,13 @@ def reproduce(
     folders = dict.fromkeys(name.partition("/")[0] for name in parts)
     pages = [REPORT, PLAYGROUND] if whole and playground is not None else [REPORT]
     claim(out, [*folders, RUNS, *pages])
-    making = Making([*parts, WHOLE], make, out=out, watch=watch)
     # Training on text runs long and compiles little, all else compiles much: together they keep
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
     long = [name for name in parts if name in asked and asked[name].resumes]
-    making.side_by_side(long, [name for name in parts if name not in long])
-    making.side_by_side([WHOLE])
+    with reporting(progress, len(parts) + 1, "reproduce") as report:
+        making = Making([*parts, WHOLE], make, out=out, report=report, tell=tell)
+        making.side_by_side(long, [name for name in parts if name not in long])
+        making.side_by_side([WHOLE])
     return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
 
 

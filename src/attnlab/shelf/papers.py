@@ -14,7 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import metadata
@@ -98,6 +98,17 @@ def failure(error: BaseException, folder: Path) -> str:
     inside = [(Path(file), line) for file, line in places if Path(file).is_relative_to(folder)]
     lines = [f"{file.relative_to(folder)}:{line}: " for file, line in inside]
     return f"{''.join(lines)}{type(error).__name__}: {reason}"
+
+
+@contextmanager
+def naming(paper: Paper | None) -> Iterator[None]:
+    """Add a note to exceptions of a paper's code: the paper's name and the lines in its folder."""
+    try:
+        yield
+    except Exception as error:
+        if paper is not None:
+            error.add_note(f"in paper {paper.name}: {failure(error, paper.folder)}")
+        raise
 
 
 def same_folder(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import xarray as xr
 
 from attnlab.files.folders import claim
-from attnlab.files.progress import Progress
+from attnlab.files.progress import Progress, reporting
 from attnlab.simulation import Diverged
-from attnlab.sweeping.driver import Silent, Stopped, run_plan
-from attnlab.sweeping.group import Group
-from attnlab.sweeping.plan import Plan, make_plan
+from attnlab.sweeping.driver import Stopped, run_plan
+from attnlab.sweeping.plan import make_plan
 from attnlab.sweeping.recipe import SweepRecipe
 from attnlab.sweeping.store import FILES, Folder, Memory, Store
 from attnlab.sweeping.whole import setting_of, whole
@@ -45,9 +43,9 @@ def run_apart(
     if keep is not None:
         claim(keep, FILES)
     store: Store = Memory() if keep is None else Folder(keep)
-    watch = _Fraction(progress) if progress else Silent()
     try:
-        index = run_plan(plan, store, watch=watch).index
+        with reporting(progress, plan.runs, "sweep") as report:
+            index = run_plan(plan, store, report=report).index
     except Stopped as problem:
         raise Stopped(f"{keep}: {problem}") from problem
     for group in index.groups:
@@ -61,20 +59,3 @@ def run_apart(
         .assign_coords(dict(zip(index.settings, chosen, strict=True)))
         for number, chosen in enumerate(product(*index.settings.values()))
     ]
-
-
-class _Fraction(Silent):
-    """Reports the fraction of all runs that is done."""
-
-    def __init__(self, progress: Callable[[float], None]) -> None:
-        self.progress, self.done, self.total = progress, 0, 1
-
-    def begin(self, plan: Plan, kept: int) -> None:
-        self.total = plan.runs
-
-    def within(self, runs: float) -> None:
-        self.progress((self.done + runs) / self.total)
-
-    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
-        self.done += group.runs
-        self.progress(self.done / self.total)

@@ -17,18 +17,9 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import Recipe, as_value, inline, plain
 from attnlab.simulation.fields import settings_of
 from attnlab.simulation.learner import Learner
-from attnlab.simulation.rates import NAME, as_labelled, as_seeds
-from attnlab.simulation.simulation import (
-    FIELD_KINDS,
-    PARTS,
-    Simulation,
-    as_simulation,
-    parts_of,
-    rate_document,
-    read_field,
-    refuse_old,
-    setting_named,
-)
+from attnlab.simulation.rates import NAME, as_labelled, as_seeds, rate_document
+from attnlab.simulation.settings import PARTS, as_simulation, parts_of, setting_named
+from attnlab.simulation.simulation import FIELD_KINDS, Simulation, read_field, refuse_old
 from attnlab.sweeping.schema import Axes
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes.class_files import CLASS_SUFFIXES
@@ -74,6 +65,11 @@ class FieldReader:
 
 def fields_of_file(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may stand beside the grid in a file: the fields of a simulation, and `ratio`."""
+    if isinstance(document.get("classes"), list):
+        raise InputError(
+            "these are sequence classes, not a recipe; a recipe names their file, task: FILE, and "
+            "has a grid (docs/guides/sweeps.md)"
+        )
     refuse_old(document)
     return {**{name: FieldReader(name) for name in FIELD_KINDS}, "ratio": float}
 

@@ -11,6 +11,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab.files.recipe import read_dataclass
+
 OUTER = ("setting", "cell", "seed")
 Axes = dict[str, tuple[Any, ...]]  # the values along each dim
 
@@ -24,7 +26,7 @@ class Schema:
     """
 
     variables: dict[str, tuple[tuple[str, ...], str]]
-    labels: dict[str, int | tuple[float, ...]]
+    labels: dict[str, int | tuple[int | float | str, ...]]
     coords: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -40,10 +42,7 @@ class Schema:
 
 def schema_from(text: str) -> Schema:
     """Return the schema that `Schema.text` wrote."""
-    document = json.loads(text)
-    variables = {name: (tuple(dims), kind) for name, (dims, kind) in document["variables"].items()}
-    labels = {d: v if isinstance(v, int) else tuple(v) for d, v in document["labels"].items()}
-    return Schema(variables, labels, tuple(document["coords"]), tuple(document["names"]))
+    return read_dataclass("schema", json.loads(text), Schema)
 
 
 def schema_of(dataset: xr.Dataset, coords: Iterable[str]) -> Schema:
@@ -64,7 +63,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
     return "O" if dtype.kind in "UO" else dtype.str
 
 
-def _labels(values: NDArray[Any]) -> int | tuple[float, ...]:
+def _labels(values: NDArray[Any]) -> int | tuple[int | float | str, ...]:
     if np.array_equal(values, np.arange(values.size)):
         return int(values.size)
     return tuple(values.tolist())
