@@ -114,8 +114,7 @@ def page(
         claims_papers=claims["papers"] if claims else {},
         counts=counts(documents, figures),
         verdicts={
-            name: counted(of["verdict"] for of in members)
-            for name, members in grouped(documents, "paper")
+            name: counted(map(standing, members)) for name, members in grouped(documents, "paper")
         },
         outcomes={
             of.name: counted(made.outcome for made in members) for of, members in shown.items()
@@ -151,15 +150,20 @@ def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
 
 
 def counted(words: Iterable[str]) -> list[str]:
-    """Count equal words, as in "3 reproduced", from the most frequent on."""
-    return [f"{count} {word}" for word, count in Counter(words).most_common()]
+    """Count equal words, as in "reproduced: 3", from the most frequent on."""
+    return [f"{word}: {count}" for word, count in Counter(words).most_common()]
+
+
+def standing(claim: Mapping[str, Any]) -> str:
+    """Return the verdict on paper, or that in training of a claim that is about training alone."""
+    return str(claim["verdict"] or claim["training"] or "not examined")
 
 
 def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Made]) -> list[str]:
     """Return how many claims and figures were examined, and how they stand."""
     found = []
     if claims:
-        stand = ", ".join(counted(of["verdict"] for of in claims))
+        stand = ", ".join(counted(map(standing, claims)))
         found.append(f"{len(claims)} claim{'s' * (len(claims) != 1)} ({stand})")
     if figures:
         stand = ", ".join(counted(of.outcome for of in figures))
