@@ -30,6 +30,7 @@ WEIGHT_DIMS = ("layer", "sequence", "head", "query", "key")
 CAPTURED = {
     "attention": WEIGHT_DIMS,
     "attention_logits": WEIGHT_DIMS,
+    "value_norm": ("layer", "sequence", "position"),
     "residual_norm": ("layer", "sequence", "position"),
 }
 CHOICES = {
@@ -143,7 +144,7 @@ class Transformer(Model):
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Dims of attention weights, attention logits and norms of the residual stream."""
+        """Dims of attention weights and logits, and of norms of values and residual stream."""
         return dict(CAPTURED)
 
     @property
