@@ -1,8 +1,8 @@
-"""Agreement: do the tokens that the trained model attends to rank as a score said they would?
+"""Agreement: do scores predict the ranks of the tokens that a trained model attends to?
 
 The slides of "Scan and Snap" call attention a learnable TF-IDF. By Eq. 5 attention is frequency
 times a weight, c proportional to P(l|m,n) exp(z_ml), and training moves the weight alone; frequency
-alone already ranks attention well. What is to be found out is whether z ranks tokens as an inverse
+alone already ranks attention well. The question is whether z ranks tokens as an inverse
 document frequency does, or as Eq. 10 does. So a score has two parts: a weight, to be compared with
 z, and an attention, to be compared with c.
 """
@@ -79,7 +79,7 @@ def measure(
     top: int = 10,
     progress: Choice = "auto",
 ) -> xr.Dataset:
-    """Train the paper's model on a text in three ways, and hold six scores against it.
+    """Train the paper's model on a text in three settings and compare six scores with it.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Score(NamedTuple):
     attention: FloatArray
 
 
-# Scores rank tokens; nobody compares their digits.
+# Scores rank tokens, so few digits are enough.
 _TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
 
 
@@ -326,8 +326,8 @@ def by_query(values: xr.DataArray) -> FloatArray:
 
 
 def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple[float, float]:
-    """By how much a score ranks better than another, query by query: the mean over queries and half
-    of its 95 % t-interval. cell: training, target and tokens."""
+    """Return how much better a score ranks than another: the mean over queries, paired, and half of
+    its 95 % t-interval. cell: training, target and tokens."""
     values = result["rank_correlation"].sel(cell)
     mean, half = t_interval(by_query(values.sel(score=score)) - by_query(values.sel(score=other)))
     return float(mean), float(half)

@@ -79,7 +79,7 @@ class Expectation:
 def expectation(
     dataset: xr.Dataset, text: Any = None, *, names: Any = None, **choice: Any
 ) -> Expectation:
-    """Hold what theories expect of a text against what an observed model's first layer did.
+    """Compare what theories expect of a text with what an observed model's first layer did.
 
     Parameters
     ----------
@@ -176,10 +176,9 @@ def permutation_test(
 
 
 def sentences(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
-    """Say for the page of a dataset what theory expects; where it cannot, why.
+    """Return sentences for the page of a dataset: what theory expects, or why it cannot say.
 
-    Of one moment alone nothing is known that gained; then it is what the theory expects of the
-    text.
+    From a single step nothing is known to have gained; then the sentence is about the text alone.
     """
     try:
         if "received_start" in dataset or text is None:
@@ -189,8 +188,8 @@ def sentences(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> li
         most = _most(of_text, np.where(np.isfinite(theory), theory, -np.inf))
         return [
             "Of the text's sequence classes the theory expects these tokens to gain attention in "
-            f"the first layer: {_quoted(most)}. Whether they have, one moment does not tell: two "
-            "checkpoints would."
+            f"the first layer: {_quoted(most)}. One step alone does not show whether they "
+            "have: two checkpoints would."
         ]
     except InputError as problem:
         return [f"What theory expects is left out: {problem}."]

@@ -44,7 +44,7 @@ def poster_quarter(s: Case) -> Measurement:
 
 @claim("poster-start", EQUAL, sources="poster and slides, Theorem 3", case=FIG3, tolerance=1e-12)
 def poster_start(s: Case) -> Measurement:
-    r"""$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$).
+    r"""$B_n(0) = 0$, where Eq. 14 has $\frac{1}{4} \ln C_0$.
 
     Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The tolerance
     is rounding.

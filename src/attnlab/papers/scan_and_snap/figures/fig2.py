@@ -1,7 +1,7 @@
 """Fig. 2: the four stages of training, found in real simulations.
 
 The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
-Here they are moments of a run, found by measures, at rates where all can be seen and at
+Here they are steps of a run, found by measures, at rates where all can be seen and at
 eta_Y >> eta_Z.
 """
 
@@ -52,8 +52,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
     suppressed_step, winner_step: when each threshold is passed; half_suppressed, half_won: when
-    half of all that common tokens lose, and the winner gains, has come. A moment that does not come
-    is NaN, and so is what is shown of it.
+    half of all that common tokens lose, and the winner gains, has come. A stage that is not
+    reached is NaN, and so is its attention.
     """
     (both,) = run_apart(recipe, progress=progress, keep=keep)
     single = {dim: 0 for dim in both["loss"].dims if dim not in ("step", "eta_z")}

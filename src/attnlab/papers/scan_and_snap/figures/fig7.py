@@ -44,7 +44,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return the first layer's maps over (layers, moment, query, key); `word` along key.
 
     entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
-    over (layers, seed, moment), how far the maps of all probes have moved since the moment before,
+    over (layers, seed, moment), how far the maps of all probes have moved since the previous one,
     as the share of a query's attention that has gone elsewhere (total variation). Of several rates
     and heads, the first is taken; of several seeds, its maps are shown.
     """
@@ -63,7 +63,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """Draw a row for each depth, a column for each moment; a query's row holds its attention."""
+    """Draw a row for each depth, a column for each step; a query's row holds its attention."""
     rows, columns = frames.sizes["layers"], frames.sizes["moment"]
     families = words.fonts()
     labels = words.visible(frames["word"].values, families)

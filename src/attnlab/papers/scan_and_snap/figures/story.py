@@ -77,7 +77,7 @@ def data(
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """Bars at three moments, above the course of attention with theory's clock."""
+    """Draw bars at three stages, above the course of attention with theory's clock."""
     moments = [m for m in frames["moment"].values if np.isfinite(m)]
     with style.page(3.9) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.1, 1])

@@ -4,7 +4,7 @@ Section 8 says that it "freezes" and becomes sparse. Here it has *slowed to a qu
 changes by less than a quarter of its fastest change (docs/measures.md, "Snap, slowed, settled").
 What slows attention down may be its own dynamics, or that the text is learnt by heart: gradients
 vanish then, and with them all motion. Each training is therefore also judged where its validation
-loss is lowest (early stopping). That does not tell the two causes apart.
+loss is lowest (early stopping). That does not separate the two causes.
 """
 
 from __future__ import annotations
@@ -164,9 +164,9 @@ def draw(runs: xr.Dataset) -> Figure:
         for row, depth in zip(axes, depths, strict=True):
             for rate, colour in zip(rates, style.ordered(rates.size), strict=True):
                 one = runs.sel(layers=depth, rate=rate)
-                steps, look = one["moment"], {"color": colour, "label": f"rate {rate:g}"}
+                steps, styles = one["moment"], {"color": colour, "label": f"rate {rate:g}"}
                 for ax, name in zip(row, ("change", "entropy", "validation_loss"), strict=True):
-                    draw_range(ax, steps, one[name], linewidth=1.1, **look)
+                    draw_range(ax, steps, one[name], linewidth=1.1, **styles)
                 train, dashed = one["train_loss"].mean("seed"), {"linestyle": style.DASHES[1]}
                 row[2].plot(steps, train, color=colour, linewidth=0.9, **dashed)
             row[0].set(ylabel=text_runs.depth_name(int(depth)), yscale="log")

@@ -41,7 +41,7 @@ TOGETHER = {"alone": "each head alone", "concatenate": "concatenated", "average"
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe):
     """heads: how many, in increasing order. spread: standard deviation of z(0). ratios: eta_y /
-    eta_z, the larger of the two being 1. records: steps at which growth is told; the last of them
+    eta_z, the larger of the two being 1. records: steps at which growth is recorded; the last
     is the end."""
 
     classes: str
@@ -182,18 +182,18 @@ def draw(runs: xr.Dataset) -> Figure:
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
         for i, (together, label) in enumerate(TOGETHER.items()):
-            look = {"color": colours[i], "marker": style.MARKERS[i]}
+            styles = {"color": colours[i], "marker": style.MARKERS[i]}
             beside = heads * 1.06 ** (i - 1)
             for ax, values in zip(axes, at_first, strict=False):
                 values, dashes = values.sel(together=together), style.DASHES[i]
-                draw_mean(ax, beside, values, label=label, linestyle=dashes, **look)
+                draw_mean(ax, beside, values, label=label, linestyle=dashes, **styles)
             if together == "alone":
                 continue
             of_ratios = growth(runs).sel(together=together).transpose("ratio", ...)
             for values, dashes in zip(of_ratios, style.DASHES, strict=False):
                 ratio = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
                 shown = ratio if together == "average" else None
-                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **look)
+                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **styles)
         axes[1].plot(heads, chance, color="black", linestyle=":", label="picked by chance")
         axes[0].set_ylim(0, 1.05)
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
@@ -208,7 +208,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Are favourites kept, how many tokens are covered, and do heads of one decoder grow less?"""
+    """Judge how many favourites are kept and tokens covered, and how far shared heads grow."""
     most = runs.isel(heads=-1)
     H, D = int(most["heads"]), int(runs.attrs["distinct"])
     ratios = runs["ratio"].values.tolist()

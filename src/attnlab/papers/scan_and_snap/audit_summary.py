@@ -1,4 +1,4 @@
-"""Conclusion: what an audit of a simulation comes to, in words."""
+"""Summary of an audit of a run: what the theorems claim, what tokens do, and which clock is off."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def claimed_fates(case: Case) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Conclusion:
+class AuditSummary:
     """Summary of an audit: what the theorems claim, what tokens do, and whose clock is off.
 
     tokens: those that a query sees, counted under each query. claimed: those of which Theorem 2 or
@@ -147,10 +147,10 @@ class Conclusion:
         return f"{window}. Attention moves fastest {clock.simulated} {where}{said}."
 
 
-def conclude(
+def summarise_audit(
     trial: Trial, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
-) -> Conclusion | None:
-    """Return what a trial comes to; None where no level of this paper speaks of it."""
+) -> AuditSummary | None:
+    """Return the summary of a trial; None where no level of this paper covers it."""
     if not any(isinstance(of, Level) for of in trial.theories) or trial.transition is None:
         return None
     fates = tokens.assign(claimed=(("query", "token"), claimed_fates(trial)))
@@ -165,7 +165,7 @@ def conclude(
         if str(name) in trial.predicted
     }
     clock = trial.simulation.clock
-    return Conclusion(
+    return AuditSummary(
         tokens=int(seen.sum()),
         claimed=int((seen & (claimed != 0)).sum()),
         unclaimed=_why_not(trial, fates),
