@@ -24,7 +24,7 @@ from .snapping import constant, growth_setting, integrate_theorem_4
     within(10.0),
     sources="poster and slides, Theorem 4",
     case=FIG3,
-    hypotheses=(*SECTION_6,),
+    hypotheses=SECTION_6,
 )
 def poster_quarter(s: Case) -> Measurement:
     r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
