@@ -15,9 +15,9 @@ from attnlab.auditing.tokens import seen_roles
 from attnlab.auditing.trial import Audit, costs, simulation_of
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.audit_summary import claimed_fates
 from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 from attnlab.papers.scan_and_snap.classes import syn_small
-from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
 from attnlab.tasks.classes import SequenceClasses, single_common
 from attnlab.theory import as_theory
