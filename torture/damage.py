@@ -187,11 +187,11 @@ def _kept(folder: Path) -> dict[str, Kept]:
 
 
 def _write_part(folder: Path, data: Path) -> None:
-    from attnlab.experiments.running import Made, file_digest, write_record
+    from attnlab.experiments.running import Part, file_digest, write_record
 
     shutil.copy(data, folder / "data.nc")
     files = {"data.nc": file_digest(data)}
-    made = Made(
+    made = Part(
         "fig0",
         "the key",
         "A title",

@@ -9,7 +9,7 @@ import pytest
 from attnlab.auditing import all_claims, claims_of
 from attnlab.auditing.catalogue import audited_papers
 from attnlab.auditing.document import paper_document
-from attnlab.experiments import Made, figures
+from attnlab.experiments import Part, figures
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.figures import fig6, published
 from attnlab.report.page import figure_title, page
@@ -39,7 +39,7 @@ def part(name, **changes):
         "made_at": "2026-01-01",
         "versions": {},
     }
-    return Made(**{**given, **changes})
+    return Part(**{**given, **changes})
 
 
 def claims():

@@ -301,7 +301,7 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
 
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
     is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
-    which is a `Trial` in `attnlab.audit(simulation)`: a case with its training and predictions.
+    which in `attnlab.audit(simulation)` is an `AuditedRun`: a case with training and predictions.
 
     Parameters
     ----------

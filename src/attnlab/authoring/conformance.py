@@ -279,8 +279,8 @@ def single_loads(paper: Paper, kind: str) -> str:
             "a function of (dataset, text, *, names)",
         ),
         "commentary": (
-            _takes(found, "trial", "tokens", "clocks"),
-            "a function of (trial, tokens, clocks)",
+            _takes(found, "run", "tokens", "clocks"),
+            "a function of (run, tokens, clocks)",
         ),
     }[kind]
     _require(fits, found, wanted)

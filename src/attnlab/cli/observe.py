@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
-from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written
-from attnlab.cli.summary import about
+from attnlab.cli.options import check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    or_dash,
+    plain_console,
+    print_table,
+    say,
+    say_written,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 

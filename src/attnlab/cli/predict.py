@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable
-from attnlab.cli.printing import finite, print_table, say_written
-from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.options import PICTURES, check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    in_a_line,
+    print_summary,
+    print_table,
+    say_written,
+    summarise,
+    wide_console,
+)
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:

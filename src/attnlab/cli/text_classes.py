@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.cli.arguments import PICTURES, check_writable
+from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table, say_written
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError

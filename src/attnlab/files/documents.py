@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlab.files.errors import InputError
-from attnlab.files.names import visible
+from attnlab.files.errors import InputError, visible
 from attnlab.files.regular import read_regular
 from attnlab.files.shipped import here_or_shipped
 

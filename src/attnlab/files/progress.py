@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
-from attnlab.files.names import visible
+from attnlab.files.errors import visible
 
 PATIENCE = 2.0  # seconds before a word
 INTERVAL = 10.0  # between lines; on a terminal one line changes instead

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from attnlab.files.documents import SUFFIXES, check_keys, did_you_mean, read_document, shown, within
-from attnlab.files.errors import InputError
-from attnlab.files.names import check_name
+from attnlab.files.errors import InputError, check_name
 
 Kind = TypeVar("Kind")
 

@@ -22,7 +22,7 @@ from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
 from attnlab.measures.roles import in_play, is_common
-from attnlab.plots import style, words
+from attnlab.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -357,9 +357,9 @@ def _name_tokens(ax: Any, shown: xr.Dataset) -> None:
     """Write each word below its bar; of numbers, a few."""
     names = shown["word"].values.tolist()
     if has_words(shown):
-        families = words.fonts()
+        families = style.fonts()
         given: Any = {"fontsize": 6.5, "fontfamily": families, "parse_math": False}
-        ax.set_xticks(range(len(names)), words.visible(names, families), rotation=90, **given)
+        ax.set_xticks(range(len(names)), style.visible(names, families), rotation=90, **given)
         return
     at = np.unique(np.linspace(0, len(names) - 1, 4).round().astype(int))
     ax.set_xticks(at, [names[k] for k in at])

@@ -12,13 +12,12 @@ from typing import Any
 from attnlab.auditing import Verdict, whole_audit
 from attnlab.auditing.catalogue import amount, audited_papers
 from attnlab.auditing.document import audit_document, grouped, page
-from attnlab.experiments.running import Made, file_digest, read_record, write_record
+from attnlab.experiments.running import Part, file_digest, read_record, write_record
 from attnlab.files.atomic import write_text
-from attnlab.files.code import code_digest, digest_of
 from attnlab.files.folders import claim, make_folder
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
-from attnlab.files.provenance import versions
+from attnlab.files.provenance import code_digest, digest_of, versions
 
 NUMBERS = ("tasks", "models", "simulation", "measures", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
@@ -36,12 +35,12 @@ def _key() -> str:
     return digest_of(["audit", recorded, numerics(*NUMBERS), code])
 
 
-def find_audit(*, out: Path) -> Made | None:
+def find_audit(*, out: Path) -> Part | None:
     """Return the audit in `out`/audit, if it was made by this code."""
     return read_record(out / FOLDER, _key())
 
 
-def make_audit(*, out: Path, progress: Progress = False) -> Made:
+def make_audit(*, out: Path, progress: Progress = False) -> Part:
     """Run the audit in `out`/audit, or find it there."""
     found = find_audit(out=out)
     if found is not None:
@@ -66,7 +65,7 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
         write_text(folder / name, text, inside=out)
     claims = document["claims"]
     changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
-    made = Made(
+    made = Part(
         name="audit",
         key=_key(),
         title="Audit of every claim",

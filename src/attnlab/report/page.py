@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab import __version__
 from attnlab.auditing.document import KNOWN, grouped, short
-from attnlab.experiments import Made, Standing
+from attnlab.experiments import Part, Standing
 from attnlab.experiments import figures as known_figures
 from attnlab.experiments.base import module_of
 from attnlab.files.markdown import page as page_of
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 def page(
     *,
-    figures: Sequence[Made],
+    figures: Sequence[Part],
     missing: Sequence[str],
     pictures: Mapping[str, bytes],
-    audit: Made | None,
+    audit: Part | None,
     claims: Mapping[str, Any] | None,
     seconds: float,
-    opening: Made | None = None,
+    opening: Part | None = None,
     playground: bool = False,
     studies: Sequence[ShownStudy] = (),
 ) -> str:
@@ -113,18 +113,18 @@ def page(
     return page_of(f"{title}: attnlab {__version__}", text)
 
 
-def by_paper(figures: Sequence[Made]) -> dict[Paper, list[Made]]:
+def by_paper(figures: Sequence[Part]) -> dict[Paper, list[Part]]:
     """Return figures by the paper that they belong to."""
-    found: dict[Paper, list[Made]] = {}
+    found: dict[Paper, list[Part]] = {}
     for made in figures:
         found.setdefault(paper_of(made.name), []).append(made)
     return found
 
 
-def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
+def by_outcome(figures: Sequence[Part]) -> dict[str, list[Part]]:
     """Return figures by what was found, in the order of the standings."""
     order = [standing.value for standing in Standing]
-    found: dict[str, list[Made]] = {}
+    found: dict[str, list[Part]] = {}
     for made in sorted(figures, key=lambda made: order.index(made.standing)):
         found.setdefault(made.outcome, []).append(made)
     return found

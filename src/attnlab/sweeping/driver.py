@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.progress import Report
-from attnlab.sweeping.executor import Answer, Executor
+from attnlab.sweeping.executor import Answer, Executor, Local
 from attnlab.sweeping.group import Group
 from attnlab.sweeping.index import Index, IndexMaker
-from attnlab.sweeping.local import Local
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import Store
 

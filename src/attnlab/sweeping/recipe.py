@@ -29,7 +29,7 @@ from attnlab.simulation.simulation import (
     refuse_old,
     setting_named,
 )
-from attnlab.sweeping.schema import Axes
+from attnlab.sweeping.group import Axes
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes.class_files import CLASS_SUFFIXES
 from attnlab.tasks.classes.classes import SequenceClasses

@@ -22,7 +22,7 @@ from ..evidence import numbers
 from ..model import BackcopyTransformer
 from ..task import Backcopy
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOOKS = {
     "adam": (style.DISTINCT, "o", "Adam"),
     "sgd": (style.COMMON, "^", "SGD"),

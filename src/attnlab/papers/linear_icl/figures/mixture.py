@@ -20,7 +20,7 @@ from attnlab.plots import style
 from ..task import InContextRegression
 from . import DescentRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 CURVES = {
     "loss": ("training", style.OUTLINE),

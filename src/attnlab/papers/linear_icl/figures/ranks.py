@@ -23,7 +23,7 @@ from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 LONG = 0.2  # of log time on a level, more than at full rank: a plateau
 

@@ -21,7 +21,7 @@ from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 SHARES = (0.5, 0.9, 0.99)
 SURE = 0.95  # of starts

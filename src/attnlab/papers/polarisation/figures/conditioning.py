@@ -19,7 +19,7 @@ from attnlab.simulation import simulate
 from .. import runs
 from ..claims import losses
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
