@@ -31,7 +31,7 @@ from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
 from attnlab.simulation import Simulation
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
 RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
 # JoMA's released runs on WikiText-2, rate 1e-4, means of 3 seeds, recorded every 1,000 steps on one

@@ -28,7 +28,7 @@ from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LAST = 3  # moments that are the end
 
 

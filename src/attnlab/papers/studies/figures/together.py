@@ -33,7 +33,7 @@ from attnlab.tasks.classes import random
 from attnlab.theory import predict
 from attnlab.theory.named import as_theory
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MODELS: Mapping[str, Model] = {
     "l2": Pairwise(),
     "none": Extended(normalization="none"),
