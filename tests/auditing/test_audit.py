@@ -20,8 +20,7 @@ from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
 from attnlab.tasks.classes import SequenceClasses, single_common
 from attnlab.theory import as_theory
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import BELOW
+from attnlab.theory.relation import BELOW, Check
 
 
 @pytest.fixture(scope="module")

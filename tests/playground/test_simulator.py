@@ -191,10 +191,10 @@ def test_regression_in_context_follows_the_flow_of_the_theory(page: Any) -> None
     np.testing.assert_allclose(said["levels"], linear_icl.plateau_losses(task), atol=1e-12)
     merged, separate = (np.reshape(of["start"], (heads, -1)) for of in said["found"])
     flows = (
-        linear_icl.merged_flow(
+        linear_icl.population_flow(
             task, linear_icl.Merged(merged[:, 0], merged[:, 1:].reshape(-1, 3, 3)), times
         ),
-        linear_icl.separate_flow(
+        linear_icl.population_flow(
             task,
             linear_icl.Separate(separate[:, 0], separate[:, None, 1:4], separate[:, None, 4:]),
             times,

@@ -23,12 +23,10 @@ from attnlab.simulation import Batches, Flow, Simulation, Steps, as_simulation, 
 from attnlab.simulation.fields import settings_of
 from attnlab.tasks.base import Task
 from attnlab.tasks.sequences import Classes
-from attnlab.theory.answers import assumptions
-from attnlab.theory.case import Case, case_of
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.named import as_theory, theories_about
-from attnlab.theory.prediction import predict
-from attnlab.theory.theory import ClassTheory, Theory
+from attnlab.theory.facts import Case, case_of
+from attnlab.theory.prediction import assumptions, predict
+from attnlab.theory.relation import Hypothesis
+from attnlab.theory.theory import ClassTheory, Theory, as_theory, theories_about
 
 # Attention of every class at every record, in float64: about 100 MB.
 LARGEST = 10**5

@@ -22,7 +22,7 @@ from attnlab.files.progress import side_by_side
 from attnlab.shelf import Paper, shelf, single
 from attnlab.shelf import paper as shelved
 from attnlab.shelf.papers import naming, recorded_number
-from attnlab.theory.case import Case
+from attnlab.theory.facts import Case
 
 
 def audited_papers() -> tuple[Paper, ...]:
@@ -143,7 +143,7 @@ def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim,
             paper=of.name,
             section=section,
             origin=_origin(of, whose, claim),
-            reading=claim.reading or of.reading,
+            reading=claim.reading or ("ours" if claim.ours else of.reading),
             recorded=OnRecord.read(of.expected["claims"].get(claim.id, {})),
         )
         for claim in claims_in(of.load(module))
@@ -156,7 +156,7 @@ def _origin(of: Paper, whose: str, claim: Claim) -> str:
     Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
     the paper's, and what we read in print is not what we know otherwise.
     """
-    if claim.ours:
+    if claim.ours or claim.reading == "ours":
         return f"our own questions about {of.short}"
     reading = claim.reading or of.reading
     origin = of.short if whose == "the paper" else whose

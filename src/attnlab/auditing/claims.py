@@ -6,17 +6,17 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnlab.files.documents import read_document
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import plain
 from attnlab.theory import relation as relations
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.relation import Relation
+from attnlab.theory.facts import Case
+from attnlab.theory.relation import Check, Hypothesis, Relation
 
 if TYPE_CHECKING:
     from attnlab.simulation.simulation import Simulation
@@ -299,6 +299,9 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     The first paragraph of the docstring is the statement, in one sentence, with its formulas in
     LaTeX between dollars; the rest says how it is tested.
 
+    Fields that are text (the sentences around numbers, `code`, `test`, `figure`) may stand, under
+    the id of the claim, in a YAML file beside the module: claims/model.yaml for claims/model.py.
+
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
     is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
     which in `attnlab.audit(simulation)` is an `AuditedRun`: a case with training and predictions.
@@ -340,9 +343,20 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
         words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
         if "statement" in fields:
             words = {"how": told}
-        return Claim(id=id, relation=relation, measure=measure, **words, **fields)
+        code = getattr(measure, "__code__", None)  # a built-in function has none
+        texts = _texts(Path(code.co_filename)).get(id, {}) if code else {}
+        return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)
 
     return made
+
+
+@cache
+def _texts(module: Path) -> dict[str, dict[str, Any]]:
+    """Return the fields that the YAML file beside a module gives, by the id of a claim."""
+    path = module.with_suffix(".yaml")
+    if not path.is_file():
+        return {}
+    return read_document(path, noun="texts of claims", advice="leave some out") or {}
 
 
 def claims_in(module: ModuleType) -> tuple[Claim, ...]:

@@ -71,7 +71,7 @@ def main() -> None:
     gc.set_threshold(10_000, 50)
     atexit.register(gc.freeze)
     _keep_compiled_programs()
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         os.getcwd()
     except FileNotFoundError:  # libraries do not expect it: Intel's ends the process
@@ -79,7 +79,7 @@ def main() -> None:
     try:
         app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
-        from attnlab.simulation.divergence import Diverged  # here, so that --help stays quick
+        from attnlab.simulation.stopping import Diverged  # here, so that --help stays quick
 
         if not isinstance(problem, Diverged):
             raise

@@ -399,7 +399,7 @@ def run_of(
     given: str, settings: Mapping[str, Any], *, prior: str | None = None, seed: int | None = None
 ) -> Simulation:
     """Return the run of classes, or of a file, with the settings that were given as options."""
-    from attnlab.simulation.simulation import as_simulation
+    from attnlab.simulation.settings import as_simulation
 
     chosen = settings if seed is None else {**settings, "seeds": [seed]}
     return as_simulation(read(given, prior), **chosen)
@@ -407,8 +407,8 @@ def run_of(
 
 def read(given: str, prior: str | None = None) -> Simulation | SequenceClasses:
     """Return the run of a file, or the classes of a file or a preset, with the prior given."""
-    from attnlab.simulation.files import read_given
-    from attnlab.simulation.simulation import Simulation, as_simulation
+    from attnlab.simulation.settings import as_simulation, read_given
+    from attnlab.simulation.simulation import Simulation
 
     known = read_given(given)
     classes = known.classes if isinstance(known, Simulation) else known

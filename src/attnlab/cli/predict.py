@@ -58,7 +58,7 @@ def predict_verb(
     Theory
     ------
     theory
-        Name of a theory; by default, as attnlab.predict in Python.
+        Name of a theory; by default the last that covers the run.
 
     Output
     ------

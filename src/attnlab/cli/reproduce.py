@@ -79,7 +79,7 @@ def reproduce_verb(
         add_folder(folder)
     with waiting(LOADING, quiet=as_json):
         from attnlab.experiments.running import record as write
-        from attnlab.playground.page_files import single_page
+        from attnlab.playground.single_page import single_page
         from attnlab.report import reproduce
 
     done = reproduce(

@@ -170,7 +170,7 @@ def _written(path: Path) -> int | None:
 
 def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
     """Return an entry per learning rate, layer and head: means over seeds that stayed finite."""
-    from attnlab.measures.probes import stayed_finite
+    from attnlab.measures.motion import stayed_finite
 
     stayed = stayed_finite(result)
     kept = result.where(stayed)

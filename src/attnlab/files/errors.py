@@ -4,6 +4,7 @@ Anything else that goes wrong is our bug, and keeps its traceback.
 """
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 
@@ -51,3 +52,9 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 def _written_out(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def require_choice(field_name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"{field_name}: expected one of {tuple(choices)}, got {value!r}")

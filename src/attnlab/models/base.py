@@ -54,7 +54,7 @@ class Model(Named, ABC):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Groups that are not trained, whatever the run says."""
+        """Groups that are never trained."""
         return ()
 
     def check(self, run: Any) -> None:

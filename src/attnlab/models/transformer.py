@@ -199,7 +199,7 @@ class Transformer(Model):
     ) -> jax.Array:
         """Return the mean loss.
 
-        The cross entropy of labels that all count alike is computed with few passes over the
+        The cross entropy of labels of equal weight is computed with few passes over the
         logits where there are 128 outputs or more; with `precision` "bfloat16" they, their
         probabilities and the decoder's products have that type.
         """

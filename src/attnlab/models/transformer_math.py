@@ -187,7 +187,7 @@ def _decoder(model: Transformer, params: Params) -> tuple[jax.Array, jax.Array]:
 
 
 def is_fused(model: Transformer, params: Params, batch: Batch, loss: OutputLoss) -> bool:
-    """Return True if the loss is the cross entropy of many labels that all count alike."""
+    """Return True if the loss is the cross entropy of many labels of equal weight."""
     return (
         loss == "cross_entropy"
         and jnp.issubdtype(batch.target.dtype, jnp.integer)
@@ -374,7 +374,7 @@ def _by_distance(q: jax.Array, r: jax.Array, causal: bool) -> jax.Array:
 
 
 def _salts(model: Transformer, key: jax.Array | None) -> tuple[Any, Any]:
-    """Return salts that tell the draws of dropout apart, or None where nothing is dropped.
+    """Return a salt for each draw of dropout, or None where nothing is dropped.
 
     One for the embedding, and four for each layer: for attention weights, their output, hidden
     units and theirs, (L, 2) each.

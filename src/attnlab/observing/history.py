@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
+from attnlab.measures.arrays import Array, all_to_numpy, same_kind, to_numpy
 from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
 from attnlab.observing.call import even_cuts
@@ -287,7 +287,7 @@ def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ..
 
 def _where(now: Array, was: Array) -> Array:
     """Return an earlier array, perhaps on the host, on the device of a later one."""
-    return was if type(was) is type(now) else beside(now, to_numpy(was))
+    return was if type(was) is type(now) else same_kind(now, to_numpy(was))
 
 
 def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dict[str, Arrays]:

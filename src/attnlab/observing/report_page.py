@@ -244,8 +244,8 @@ def classes(
     >>> sorted(found.names[i] for i in found.next_token)
     ['token 3', 'token 4']
     """
-    from attnlab.tasks.text.classes import estimate_classes  # imports JAX, which is slow
-    from attnlab.tasks.text.ids import corpus_of_ids
+    from attnlab.tasks.text.corpus import corpus_of_ids
+    from attnlab.tasks.text.windows import estimate_classes  # imports JAX, which is slow
 
     corpus, _ = corpus_of_ids(ids, names=names, context=context)
     return estimate_classes(

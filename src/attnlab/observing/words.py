@@ -19,7 +19,7 @@ from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
-from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.measures.positions import SINK_RATE, SINK_SEEN
 from attnlab.observing.layer_statistics import COORDS, LABELS
 from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKNOWN
 

@@ -22,7 +22,7 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice as Progress
 from attnlab.files.progress import reporting
 from attnlab.measures import clock_of, common_mass
-from attnlab.measures.roles import is_distinct
+from attnlab.measures.attention import is_distinct
 from attnlab.plots import style
 from attnlab.plots.attention import Choice, frames, heading, one_run, spread, time_axis
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
-from attnlab.measures.roles import in_play, is_common
+from attnlab.measures.attention import in_play, is_common
 from attnlab.plots import style
 
 if TYPE_CHECKING:

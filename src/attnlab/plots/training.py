@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from attnlab.files.errors import InputError
-from attnlab.measures.probes import stayed_finite
+from attnlab.measures.motion import stayed_finite
 from attnlab.plots import style
-from attnlab.tasks.text.bpe import join_pairs
+from attnlab.tasks.text.corpus import join_pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

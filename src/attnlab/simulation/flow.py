@@ -2,7 +2,7 @@
 
 The solver's steps are diffrax's; the loop around them is ours, so that it comes back after a while
 (to report progress, to be stopped, to give up) and goes on where it was. Records change nothing:
-a step that would pass a record is taken to it from where the run is, and then anew in full.
+a step that would pass a record is first taken up to it, and then in full from its beginning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab.models.base import Params
 from attnlab.simulation.motion import Flow
-from attnlab.simulation.program import Kept, Plan, Rates, compiled, each, each_seed, use_of
+from attnlab.simulation.program import Compiled, Kept, Plan, Rates, each, each_seed, use_of
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
@@ -49,7 +49,7 @@ def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
     return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
 
 
-@compiled("plan")
+@Compiled
 def begin(
     plan: Plan, tables: Any, kept: Kept, params: Params, rates: Rates, limits: Limits
 ) -> State:
@@ -72,7 +72,7 @@ def begin(
     return _each_run(one_run, plan, tables, kept, ordered, rates)
 
 
-@compiled("plan")
+@Compiled
 def advance(
     plan: Plan,
     tables: Any,
@@ -118,7 +118,7 @@ def advance(
             )
             moves, arrives = good & within, good & (end == target)
             shown = arrives & ~moves  # goes on from where it was
-            # A step that failed and is, by rounding, to be repeated as it was would fail for ever.
+            # A failed step whose size, by rounding, does not shrink would fail again and again.
             shrinks = next_end - begin < end - state.time
             size = jnp.where(good | shrinks, next_end - begin, 0.0)
             after = State(

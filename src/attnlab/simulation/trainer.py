@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -10,6 +9,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
-from attnlab.simulation.divergence import Diverged
 from attnlab.simulation.groups import KINDS, Group, Recorded, inside, stacks
 from attnlab.simulation.learner import Learner
 from attnlab.simulation.program import numbers
-from attnlab.simulation.simulation import Simulation, as_simulation
-from attnlab.simulation.stopping import Interrupted, Pace, Stopping, answering
+from attnlab.simulation.settings import as_simulation
+from attnlab.simulation.simulation import Simulation
+from attnlab.simulation.stopping import Diverged, Interrupted, Pace, Stopping, answering
 from attnlab.tasks.base import Task
 from attnlab.tasks.sequences import Classes
 
@@ -105,7 +105,7 @@ def simulate(
     trainer, stopped = Trainer(run, keeper), False
     with reporting(progress, trainer.total, run.title) as report:
         try:
-            answering(lambda stopping: trainer.go(report, stopping))
+            answering(partial(trainer.go, report))
         except KeyboardInterrupt:
             stopped = True
         except jax.errors.JaxRuntimeError as problem:
@@ -137,7 +137,7 @@ def simulate(
 
 
 class Trainer:
-    """Takes all runs of a simulation to their end, group beside group."""
+    """Advances all runs of a simulation to their end, groups side by side."""
 
     def __init__(self, run: Simulation, keeper: Keeper) -> None:
         self.run, self.keeper = run, keeper
@@ -148,10 +148,10 @@ class Trainer:
         """Compile, then advance; asks `stopping` between calls into compiled code."""
         kind = KINDS[self.run.clock]
         with numbers(self.run):
-            for alike in stacks(self.run):
-                programs = alike[0].programs
+            for members in stacks(self.run):
+                programs = members[0].programs
                 pace = PACES.get(programs, Pace())
-                made = [kind(stack, runs, pace) for stack in alike for runs in stack.groups()]
+                made = [kind(stack, runs, pace) for stack in members for runs in stack.groups()]
                 if programs not in PACES:
                     made[0].compile()
                     PACES[programs] = pace
@@ -164,19 +164,15 @@ class Trainer:
         side_by_side = jax.default_backend() == "cpu" and self.run.motion.side_by_side
         workers = min(len(self.groups), os.cpu_count() or 1) if side_by_side else 1
 
-        def advance(group: Group) -> None:
-            if group.done:
-                report(math.prod(group.shape), None)
-                return
+        keep = partial(self.keeper.keep_if_due, self.groups)
+        with ThreadPoolExecutor(workers) as pool:
+            work = [pool.submit(group.go, report, stopping, keep) for group in self.groups]
             try:
-                group.go(report, stopping, lambda: self.keeper.keep_if_due(self.groups))
+                for done in as_completed(work):
+                    done.result()
             except BaseException:
                 stopping.asked = True  # the others need not go on
                 raise
-
-        with ThreadPoolExecutor(workers) as pool:
-            for done in as_completed([pool.submit(advance, group) for group in self.groups]):
-                done.result()
         stopping.keeping = stopping.asked
         self.keeper.keep(self.groups)
 

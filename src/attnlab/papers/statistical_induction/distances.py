@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.measures import places
+from attnlab.measures import positions
 from attnlab.simulation import Simulation
 
 from . import theory
@@ -52,6 +52,7 @@ class HeldOut:
     @property
     def kl(self) -> dict[str, float]:
         """KL(true row || rule) by rule."""
+        assert self.row is not None, "n-grams of a mixture of orders have no one true row"
         return {
             name: float(theory.divergence(self.row, np.log(rule)).mean())
             for name, rule in self.rules.items()
@@ -132,10 +133,10 @@ def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
         first, second = captured["attention"][0, :, 0], captured["attention"][1, :, 0, -1:]
         T = of.tokens.shape[1]
         where = np.full((len(of.tokens), 1), T - 1)
-        target = places.followers(of.tokens, where)
-        chance = places.chance(target, np.ones_like(target), np.float64)
-        found["previous"] = jnp.nanmean(places.previous_mass(first))
-        found["score"] = jnp.nanmean(places.mass_on(second, target) / chance)
+        target = positions.followers(of.tokens, where)
+        chance = positions.chance(target, np.ones_like(target), np.float64)
+        found["previous"] = jnp.nanmean(positions.previous_mass(first))
+        found["score"] = jnp.nanmean(positions.mass_on(second, target) / chance)
     else:
         found["previous"] = captured["lag_mass"][1]
     return found

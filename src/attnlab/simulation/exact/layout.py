@@ -231,7 +231,7 @@ def dense_layout(
         have, if that makes them most of the tokens.
     also: tokens that have a place although no class draws them.
     whole: all M tokens have one. Under a symmetric start those that are neither in play nor in
-        `also` are alike: one group, the last, stands for them.
+        `also` stay equal: one group, the last, stands for them.
     """
     tokens = classes.in_play if also is None else np.union1d(classes.in_play, also)
     if whole and not symmetric_start:

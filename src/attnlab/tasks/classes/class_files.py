@@ -76,7 +76,7 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
 
 
 def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> SequenceClasses:
-    """Return sequence classes from the text of such a file; `suffix` says its format."""
+    """Return sequence classes from the text of a file; `suffix` is its format."""
     return classes_from_document(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
 
 

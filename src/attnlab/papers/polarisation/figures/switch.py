@@ -8,6 +8,7 @@ from pathlib import Path
 import xarray as xr
 from matplotlib.figure import Figure
 
+from attnlab import predict
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
@@ -41,7 +42,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         found = simulate(run, progress=report)["attention"]
         free = norm == "none"
         alone = (
-            runs.predicted(run, "polarisation-class")["attention"] if free else found * float("nan")
+            predict(run, theory="polarisation-class")["attention"] if free else found * float("nan")
         )
         both = xr.Dataset({"attention": found, "alone": alone})
         return both.isel(seed=0, sequence_class=0, token=slice(4), drop=True)[

@@ -16,11 +16,12 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
+from attnlab.auditing.fit import listed
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.measures import roles
+from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
@@ -148,7 +149,7 @@ def _course(ax: Any, run: xr.Dataset) -> None:
         if np.isfinite(moment):
             ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
             style.letter_at(ax, moment, letter, shift=3)
-    # what happens, happens early
+    # all that happens is early
     ax.set_xscale("symlog", linthresh=10, linscale=1.5)
     ticks = [tick for tick in (0, 5, 10, 20, 50, 100, 200) if tick <= step[-1]]
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -183,29 +184,22 @@ def judge(frames: xr.Dataset) -> Judgement:
         }
         values = {name: float(value) for name, value in found.items()}
         numbers |= {f"{name}_{i + 1}": value for name, value in values.items()}
-        stages = [
-            f"{stage} ({moment:.0f})"
-            for stage, moment in zip(STAGES, run["moment"].values, strict=True)
-            if np.isfinite(moment)
-        ]
-        short.append(
-            f"at eta_Y/eta_Z = {ratio:g} {'all' if passed[i] else f'{len(stages)} of'} "
-            f"{len(STAGES)} stages are passed (at step): {', '.join(stages)}"
-        )
+        at = zip(STAGES, run["moment"].values, strict=True)
+        stages = [f"{stage} ({moment:.0f})" for stage, moment in at if np.isfinite(moment)]
         others: dict[str, Any] = {
             "ratio": ratio,
+            "passed": "all" if passed[i] else f"{len(stages)} of",
+            "stages": ", ".join(stages),
             "wins": "the largest" if wins[i] else "another",
             "pairs": first.size // frames.sizes["eta_z"],
             "after": _after(run),
         }
+        short.append(TEXTS.part("stages", count=len(STAGES), **others))
         runs.append(TEXTS.part("run", **values, **others))
     in_order = not bool((reached & ~first).any())
+    order = TEXTS.part("in_order" if reached.any() else "none_reached")
     if not in_order:
-        order = "suppression and winning go together: which is first depends on the thresholds"
-    elif bool(reached.any()):
-        order = "suppression comes first at all thresholds that are reached"
-    else:
-        order = "no pair of thresholds is reached"
+        order = TEXTS.part("together")
     as_drawn = bool(lose.all()) and wins.all()
     stages_of_each = "; ".join(short)
     return TEXTS.judgement(
@@ -215,8 +209,8 @@ def judge(frames: xr.Dataset) -> Judgement:
         stages_of_each=stages_of_each,
         order=order,
         runs=" ".join(runs),
-        suppressed=_list(frames["suppressed"].values),
-        times=_list(frames["times"].values),
+        suppressed=listed(frames["suppressed"].values, "g"),
+        times=listed(frames["times"].values, "g"),
     )
 
 
@@ -224,21 +218,14 @@ def _after(run: xr.Dataset) -> str:
     """Say what attention does once it has snapped."""
     snap, end = float(run["moment"][-1]), float(run["step"][-1])
     if np.isnan(snap):
-        return f"Attention does not snap in {end:.0f} steps."
+        return TEXTS.part("no_snap", end=end)
     won = run["winner_attention"]
     moved = float(won[-1]) - float(won.sel(step=snap))
-    return (
-        f"Attention snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves by "
-        f"{moved:+.3f}."
-    )
+    return TEXTS.part("snap", snap=snap, end=end, moved=moved)
 
 
 def _ratios(frames: xr.Dataset) -> list[float]:
     return [frames.attrs["eta_y"] / float(z) for z in frames["eta_z"].values]
-
-
-def _list(values: Any) -> str:
-    return ", ".join(f"{value:g}" for value in values)
 
 
 def _first(passed: xr.DataArray) -> float:

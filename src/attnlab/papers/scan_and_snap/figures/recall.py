@@ -22,7 +22,7 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.formulas.checks import FloatArray
-from attnlab.measures.roles import in_play
+from attnlab.measures.attention import in_play
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 

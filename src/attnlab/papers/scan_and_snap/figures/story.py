@@ -18,7 +18,7 @@ from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.measures import roles
+from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate

@@ -54,12 +54,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     moments = list(recipe.moments)
     later = [moment + recipe.gap for moment in moments]
     measured = sorted({*moments, *later})
-    training = {
-        **recipe.training,
-        "seeds": recipe.seeds,
-        "steps": measured[-1],
-        "at": (0, *measured),
-    }
+    own = {"seeds": recipe.seeds, "steps": measured[-1], "at": (0, *measured)}
 
     def measure(result: xr.Dataset) -> xr.Dataset:
         first = result.isel(layer=0, drop=True)
@@ -70,18 +65,17 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "change": moved.mean(["head", "probe", "query"], skipna=False),
             "entropy": first["entropy"].mean("head"),
             "top": first["top_mass"].isel(k=0, drop=True).mean("head"),
-            "train_loss": first["train_loss"],
-            "validation_loss": first["validation_loss"],
+            **{name: first[name] for name in ("train_loss", "validation_loss")},
         }
         return xr.Dataset(part).sel(step=moments).rename(step="moment")
 
-    changed = replace(recipe, training=training)
+    changed = replace(recipe, training={**recipe.training, **own})
     runs = text_runs.by_depth(changed, measure, progress=progress, keep=keep)
     return runs.transpose("layers", "rate", "seed", "moment").assign_attrs(gap=recipe.gap)
 
 
 def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
-    """Return the share of the fastest change that is left at the end, or at each run's `best`.
+    """Return the share of the fastest change that remains at the end, or at each run's `best`.
 
     The fastest change is that of the mean over seeds; its own error counts in that of the ratio.
     """
@@ -175,13 +169,10 @@ def draw(runs: xr.Dataset) -> Figure:
                     draw_range(ax, steps, one[name], linewidth=1.1, **look)
                 train, dashed = one["train_loss"].mean("seed"), {"linestyle": style.DASHES[1]}
                 row[2].plot(steps, train, color=colour, linewidth=0.9, **dashed)
-            row[0].set_ylabel(text_runs.depth_name(int(depth)))
-            row[0].set_yscale("log")
+            row[0].set(ylabel=text_runs.depth_name(int(depth)), yscale="log")
         for ax in axes[-1]:
-            ax.set_xlabel("step")
-        for ax in axes.flat:
-            ax.set_xscale("log")
-        style.panel_titles(axes[0], [title.format(runs=runs) for title in TEXTS.panels])
+            ax.set(xscale="log", xlabel="step")
+        TEXTS.label(axes[0], runs=runs)
         style.legend_above(figure, axes[0][0], title=TEXTS.legend.format(runs=runs))
     return figure
 
@@ -196,11 +187,9 @@ def judge(runs: xr.Dataset) -> Judgement:
         ends.append(verdict(end))
         earlies.append(verdict(early))
         sparse.append(lower.interval()[1] < 0)
-        told.append(
-            f"{text_runs.depth_name(place['layers'])}, rate {place['rate']:g}: {_range(end)} of "
-            f"the fastest change is left at the end ({verdict(end)}), {_range(early)} where the "
-            f"validation loss is lowest ({verdict(early)})"
-        )
+        shown = {"end": (_range(end), ends[-1]), "early": (_range(early), earlies[-1])}
+        depth = text_runs.depth_name(place["layers"])
+        told.append(TEXTS.part("setting", depth=depth, rate=place["rate"], **shown))
     unsure = ends.count("cannot tell")
     return TEXTS.judgement(
         _standing(ends, earlies, sparse),

@@ -195,17 +195,14 @@ def draw(runs: xr.Dataset) -> Figure:
                 shown = ratio if together == "average" else None
                 draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **look)
         axes[1].plot(heads, chance, color="black", linestyle=":", label="picked by chance")
-        axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
-        axes[1].set_ylabel("different winners of a class")
+        axes[0].set_ylim(0, 1.05)
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
-        axes[2].set(xscale="log", xlabel="step", ylabel="growth over that of a head alone")
-        axes[2].set_ylim(0, 2.2)  # room for the legend
+        axes[2].set(xscale="log", ylim=(0, 2.2))  # room for the legend
         axes[2].legend(loc="upper left")
         for ax in axes[:2]:
             ax.set_xscale("log", base=2)
             ax.set_xticks(heads, [str(h) for h in heads])
-            ax.set_xlabel("heads $H$")
-        style.panel_titles(axes, ["kept", "covered", f"grown, H = {heads[-1]}"])
+        TEXTS.label(axes, H=heads[-1])
         style.legend_above(figure, axes[1], ncols=4)
     return figure
 
@@ -246,6 +243,7 @@ def judge(runs: xr.Dataset) -> Judgement:
 
     ends = [estimate.value for estimate in grown.values()]
     lost = [name for (name, _), of in kept.items() if of.below(KEPT)]
+    more = sum(times.above(1) for times in grown.values())
     return TEXTS.judgement(
         Standing.FAILS if "alone" in lost else Standing.PARTLY if lost else Standing.HOLDS,
         found,
@@ -258,16 +256,11 @@ def judge(runs: xr.Dataset) -> Judgement:
         kept=by_ratio(kept),
         grown=by_ratio(grown),
         growth=(min(ends), max(ends)),
-        stop_early=_stop_early(grown),
+        general="is not general" if more else "holds where it was tried",
+        less=sum(times.below(1) for times in grown.values()),
+        more=more,
+        cases=len(grown),
     )
-
-
-def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
-    """In how many cases heads that share a decoder grow less than a head alone, and more."""
-    less = sum(times.below(1) for times in grown.values())
-    more = sum(times.above(1) for times in grown.values())
-    general = "is not general" if more else "holds where it was tried"
-    return f"{general}: they grow less in {less} of these {len(grown)} cases, more in {more}"
 
 
 EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -275,20 +275,17 @@ def draw(runs: xr.Dataset) -> Figure:
             draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **look)
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
         style.log_ticks(axes[0], length)
-        axes[0].set_ylabel(r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$")
-        axes[0].set(xlabel="sequence length $T$", yscale="log")
-        axes[1].set(xlabel="outputs $M$, at the same $P$", ylabel="deviation / bias of $|q|^2$")
+        axes[0].set_yscale("log")
         axes[1].set(xscale="log", yscale="log")
         P = first["probability"]
         axes[2].set_prop_cycle(color=style.ordered(length.size))
         axes[2].plot(P, first["distinct"].mean("seed").T, label=[f"T = {T}" for T in length])
         axes[2].plot(P, first["distinct_limit"], "k--", label=r"$T = \infty$")
         axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
-        axes[2].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         _draw_turns(axes[3], runs)
         for ax in axes[[0, 2, 3]]:
             ax.legend(fontsize=6.5)
-        style.panel_titles(axes, TEXTS.panels)
+        TEXTS.label(axes)
         title = TEXTS.legend.format(first=first["classes"].item())
         style.legend_above(figure, axes[1], ncols=runs.sizes["classes"], title=title)
     return figure
@@ -306,7 +303,7 @@ def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
         ax.errorbar(M, one["found"], yerr=one["error"], label=label, **dots)
         ax.plot(M, one["losing_length"], color=look["color"], linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
-    ax.set(xscale="log", yscale="log", xlabel="outputs $M$", ylabel="length $T^*$")
+    ax.set(xscale="log", yscale="log")
 
 
 def judge(runs: xr.Dataset) -> Judgement:

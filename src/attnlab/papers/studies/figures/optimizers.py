@@ -284,24 +284,19 @@ def draw(runs: xr.Dataset) -> Figure:
             axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **look)
             draw_mean(axes[1], one["eta"], one["sharpening"].sel(loss=matched), **look)
             draw_mean(axes[2], one["loss"], shown["sharpening"], **look)
-        axes[0].set_xlabel("$P(l|n)$ of a distinct token")
-        axes[0].set_ylabel(f"logit $z_l$ at loss {matched:g}")
-        axes[1].set_xlabel(r"rate $\eta_Y = \eta_Z$")
         axes[2].invert_xaxis()
-        axes[2].set_xlabel("loss of the batch (training goes right)")
         for of_size, look in style.entries(runs["by_epsilon"], "classes"):
             for j, s in enumerate(of_size.transpose("speed", ...)):
                 label = rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}"
                 draw_mean(axes[3], s["epsilon"], s, linestyle=style.DASHES[j], label=label, **look)
-        axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
         style.legend_above(figure, axes[0], ncols=5, title=r"optimiser, $\eta$ in (a) and (c)")
         for ax in axes:
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[1:]:
-            ax.set(xscale="log", ylabel="sharpening $s$")
-        style.panel_titles(axes, [title.format(matched=matched) for title in TEXTS.panels])
+            ax.set_xscale("log")
+        TEXTS.label(axes, matched=matched)
     return figure
 
 
