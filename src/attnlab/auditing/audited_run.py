@@ -1,4 +1,4 @@
-"""audit(): a run that was trained, beside what theories predict of it, and how they differ."""
+"""audit(): compare a trained run with what theories predict of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WHEN = {"record", "every", "geometric", "at"}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditedRun(Case):
-    """A case with its training and what theories predict: all that an audit looks at.
+    """A case with its training and what theories predict: the input of an audit.
 
     simulation: the run as a value. simulated: its result. predicted: what each theory predicts, by
     its name, aligned with the result. silent: why a theory predicts nothing, by its name.
@@ -159,7 +159,7 @@ def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> AuditedR
         except Exception as problem:
             if type(of).__module__.startswith("attnlab."):
                 raise
-            silent[of.name] = f"{type(problem).__name__}: {problem}"  # of somebody else's paper
+            silent[of.name] = f"{type(problem).__name__}: {problem}"  # of a paper from elsewhere
     case = case_of(simulation, simulation.sets[0], simulation.eta_y, simulation.eta_z)
     return AuditedRun(
         **{of.name: getattr(case, of.name) for of in fields(Case)},
@@ -441,8 +441,8 @@ def costs(ladder: xr.Dataset) -> list[str]:
     return words
 
 
-def _at(told: list[str], when: list[str]) -> str:
-    return " and ".join(f"{what} {at}" for what, at in zip(told, when, strict=True))
+def _at(found: list[str], when: list[str]) -> str:
+    return " and ".join(f"{what} {at}" for what, at in zip(found, when, strict=True))
 
 
 def ladder_document(ladder: xr.Dataset) -> dict[str, Any]:
@@ -475,6 +475,6 @@ def seen_roles(case: Case) -> NDArray[np.int64]:
 def agreement(claimed: ArrayLike, simulated: ArrayLike) -> NDArray[np.int64]:
     """Return 1 where training does what is claimed, -1 where it does the opposite.
 
-    0 where that cannot be told: nothing is claimed, or z has not moved (or is not a number).
+    0 if unknown: nothing is claimed, or z has not moved (or is not a number).
     """
     return np.nan_to_num(np.sign(claimed) * np.sign(simulated)).astype(np.int64)

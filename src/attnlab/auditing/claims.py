@@ -338,11 +338,11 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     """
 
     def made(measure: Measure) -> Claim:
-        told = inspect.getdoc(measure) or ""
-        first, _, rest = told.partition("\n\n")
+        doc = inspect.getdoc(measure) or ""
+        first, _, rest = doc.partition("\n\n")
         words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
         if "statement" in fields:
-            words = {"how": told}
+            words = {"how": doc}
         code = getattr(measure, "__code__", None)  # a built-in function has none
         texts = _texts(Path(code.co_filename)).get(id, {}) if code else {}
         return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)

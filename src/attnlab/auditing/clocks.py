@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Moment(NamedTuple):
-    """A time, or with sign ">=" the end of a run by which it had not come.
+    """A time; with sign ">=" it is the end of a run in which the event did not happen.
 
     nan where there is none: attention never moved, or the records are too unequal to tell.
     """

@@ -151,7 +151,7 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
 
     if "run" in document:
         title = f"Audit of {document['run']['classes']}"
-    else:  # of claims: whose they are
+    else:  # of claims: their papers
         whose = [known["short"] for known in document["papers"].values()]
         title = f"{' and '.join(whose) or 'Claims'}, audited"
     shown = {"picture": picture and base64.b64encode(picture).decode(), "caption": caption}

@@ -1,4 +1,4 @@
-"""The list of what a paper has to fulfil, and the checks themselves.
+"""The requirements of a paper, and the checks.
 
 A check returns a note, and raises where the paper does not pass. SkipTest says that there is
 nothing to check; test runners know it.

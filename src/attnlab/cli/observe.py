@@ -61,7 +61,7 @@ def model_verb(
     """Measure the attention of a model on a text, layer by layer and head by head.
 
     PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing
-    is fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is
+    is fetched, and the model's own code is not run. The text is cut into sequences; `builtin` is
     the documentation topics of your Python.
 
     \b
@@ -267,9 +267,9 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     """Make one HTML page of a saved observation: every head, snaps, caches, words.
 
     FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
-    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing
-    beside it. What theory expects is read from the text that the command was given, or else from
-    the probe.
+    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page is
+    self-contained. What theory expects is read from the
+    text that the command was given, or else from the probe.
 
     \b
     Examples:
@@ -281,7 +281,7 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     path : FILE
         A saved dataset (.nc).
     html
-        Where the page goes; beside the file without it.
+        Where the page goes; by default next to the file.
     """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")

@@ -69,7 +69,7 @@ HELP_WORDS = {
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:
-    """Return a function that completes a word for a shell, from these words."""
+    """Return a function that completes words for a shell."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 

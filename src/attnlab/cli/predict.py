@@ -53,7 +53,7 @@ def predict_verb(
       attnlab predict recipes/classes-two-words.yaml --motion flow --time 1e4 --plot compared.png
       attnlab predict {preset} --theory {theory} --json
 
-    --plot runs the simulation as well and draws the two beside each other.
+    --plot runs the simulation as well and draws both.
 
     Theory
     ------

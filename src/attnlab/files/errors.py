@@ -13,7 +13,7 @@ class InputError(ValueError):
 
 
 def require_whole(field_name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least so much."""
+    """Refuse a value that is not a whole number of at least `least`."""
     try:
         whole = not isinstance(value, bool) and int(value) == value >= least
     except (OverflowError, TypeError, ValueError):  # infinite, or no number at all
@@ -41,9 +41,9 @@ def check_name(field: str, name: str) -> None:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    r"""The text with what a terminal would obey written out: ESC is shown as \x1b.
+    r"""Return a text with its control characters escaped: ESC becomes \x1b.
 
-    With `lines`, line ends stay: they are the writer's own.
+    With `lines`, line ends stay.
     """
     return _OBEYED.sub(
         lambda found: "\n" if lines and found[0] == "\n" else _written_out(found[0]), text

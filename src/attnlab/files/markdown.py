@@ -105,7 +105,7 @@ def html(text: str) -> Markup:
 
 
 def page(title: str, text: str, *, style: str = "") -> str:
-    """Return a page of Markdown that needs nothing beside itself; `style` is added to its own."""
+    """Return a self-contained HTML page of Markdown; `style` is appended to the stylesheet."""
     return f"""<!doctype html>
 <html lang="en">
 <head>

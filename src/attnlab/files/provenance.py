@@ -15,7 +15,7 @@ LIBRARIES = ("attnlab", "jax", "jaxlib", "numpy", "scipy", "optax", "diffrax", "
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that make results."""
+    """Return the versions of Python and of the libraries that compute results."""
     found = {library: _version(library) for library in LIBRARIES}
     known = {library: version for library, version in found.items() if version is not None}
     return {"python": platform.python_version(), **known}
@@ -30,7 +30,7 @@ def _version(library: str) -> str | None:
 
 
 def provenance(spec: dict[str, Any], **measured: Any) -> dict[str, Any]:
-    """Attributes for a dataset: the full spec and versions as JSON, and plain values beside."""
+    """Return attributes for a dataset: settings and versions as JSON, and plain values."""
     return {
         "made_by": "attnlab",
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -46,10 +46,10 @@ LEFT_OUT = {"__pycache__", "recipes", "expected.json"}
 
 @cache
 def code_digest(*folders: str) -> str:
-    """The SHA-256 of the files of these folders of attnlab, or of others by their whole path.
+    """Return the SHA-256 of the files in folders of attnlab, or in others by their absolute path.
 
-    For words and drawings, which take seconds; what takes long has a version (`numerics`). A
-    paper's recipes, recorded results and page decide nothing by lying there, and are left out.
+    For texts and drawings, which take seconds; longer work has a version (`numerics`). A paper's
+    recipes, recorded results and page are left out.
     """
     sha = hashlib.sha256()
     for folder in folders:
@@ -63,5 +63,5 @@ def code_digest(*folders: str) -> str:
 
 
 def digest_of(values: Any) -> str:
-    """The SHA-256 of plain values, independent of the order of keys."""
+    """Return the SHA-256 of plain values, independent of the order of keys."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -207,7 +207,7 @@ def _own(klass: xr.Dataset) -> xr.Dataset:
 
 
 def _bars(ax: Any, klass: xr.Dataset, top: float) -> tuple[Any, Any]:
-    """The bars of a class, its words beside them, and marks where they start."""
+    """The bars of a class, its words, and marks where they start."""
     position = np.arange(klass.sizes["token"])
     families = style.fonts()
     given: Any = {"fontsize": 7.5, "fontfamily": families, "parse_math": False}

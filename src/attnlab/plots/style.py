@@ -181,7 +181,7 @@ def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
 
 
 def letter_at(ax: Any, x: float, letter: str, *, shift: int = 2, colour: str = "black") -> None:
-    """Write a letter at the top of the axes, beside `x`."""
+    """Write a letter at the top of the axes, next to `x`."""
     ax.annotate(
         letter,
         (x, 1.0),

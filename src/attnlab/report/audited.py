@@ -47,13 +47,13 @@ def make_audit(*, out: Path, progress: Progress = False) -> Part:
         return found
     claim(out, [FOLDER])
     begun = time.perf_counter()
-    told: list[str] = []
+    names: list[str] = []
     total = amount()
 
     def tell(name: str) -> None:
         if progress:
-            progress(len(told) / total)
-        told.append(name)
+            progress(len(names) / total)
+        names.append(name)
 
     document = audit_document(*whole_audit(tell=tell))
     folder = make_folder(out / FOLDER, inside=out)
@@ -101,7 +101,7 @@ def _headline(document: dict[str, Any], changed: list[str]) -> str:
     of = " and ".join(dict.fromkeys(found["origin"] for found in printed)) or "no paper"
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return (
-        f"Of {len(printed)} claims of {of} {wrong} do not hold as printed; beside them "
+        f"Of {len(printed)} claims of {of} {wrong} do not hold as printed; besides, "
         f"{len(claims) - len(printed)} of other origin were examined; {as_recorded}."
     )
 

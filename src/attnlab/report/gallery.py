@@ -38,7 +38,7 @@ def paper_size_command(name: str) -> str:
 
 
 def gallery(made: Sequence[Part], docs: Path) -> str:
-    """Return the page: what a paper says with each figure beside what was found, and how."""
+    """Return the page: what a paper says with each figure, what was found, and how."""
 
     def entry(part: Part) -> tuple[Part, str, str, str]:
         path = docs / WIKITEXT / f"{part.name}.md"

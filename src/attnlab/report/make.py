@@ -139,7 +139,7 @@ def reproduce(
     tell : callable, optional
         Called with a line for each finished part.
     playground : str, optional
-        The page that a whole report has in it, as a file beside it.
+        The page that a whole report includes, written next to it.
 
     Returns
     -------
@@ -225,7 +225,7 @@ def _studies(
     found = []
     for name in figures(ours=True):
         made = parts.get(name)
-        # a study that is not there is not looked for: its text would be read in vain
+        # to look for a study would read its text; without its folder there is nothing to find
         if made is None and whole and (out / name).is_dir() and has_recipe(name, recipes):
             made = find(experiment(name), recipe_for(name, recipes), out=out)
         if made is not None:

@@ -56,7 +56,7 @@ def page(
     opening
         What the page opens with.
     playground
-        Whether playground.html stands beside it.
+        True if playground.html is written next to it.
 
     Returns
     -------

@@ -5,7 +5,7 @@ python -m attnlab.report.study_pages out docs NAME     # some; the others' rows 
 python -m attnlab.report.study_pages --wikitext out-wikitext docs NAME    # at paper size, on a text
 
 A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the
-questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, with
+questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json next to it, with
 the digest of the page's picture: a study takes a minute or two, and a report that has not made it
 shows what was recorded. Only a clone has these; without them a report shows the studies that were
 made in its own folder.
@@ -43,7 +43,7 @@ class ShownStudy:
 
 
 def write_recorded(docs: Path, made: Part) -> None:
-    """Keep a study beside its page, whose picture is drawn already."""
+    """Write the record of a study next to its page, whose picture is drawn already."""
     record, picture = _places(docs, made.name)
     seal_record(record, replace(made, files={picture.name: file_digest(picture)}), inside=docs)
 

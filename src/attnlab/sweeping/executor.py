@@ -69,7 +69,7 @@ def attempt(
 
 
 def become_worker() -> None:
-    """Prepare a process for running groups beside others."""
+    """Prepare a process for running groups at the same time as others."""
     # Each worker takes accelerator memory as it needs it, instead of most of it at once.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parent = multiprocessing.parent_process()
@@ -184,7 +184,7 @@ class _Worker:
 
 
 def _work(pipe: Connection, attempt: Callable[[Group], Answer]) -> None:
-    os.set_inheritable(pipe.fileno(), False)  # nobody whom JAX starts may keep it open
+    os.set_inheritable(pipe.fileno(), False)  # no process that JAX starts may keep it open
     become_worker()
     with suppress(EOFError, ConnectionError):  # when the driver is gone
         while True:

@@ -148,8 +148,8 @@ def run_group(group: Group, tell: Tell | None = None) -> xr.Dataset:
         # where every run has diverged, what comes after the last of them is not even recorded
         cause, result = str(problem), problem.dataset.reindex({run.clock: run.record_steps})
     # coords that are not labels differ between settings as variables do
-    beside = [str(name) for name in result.coords if name not in result.dims]
-    result = result.reset_coords(beside)
+    coords = [str(name) for name in result.coords if name not in result.dims]
+    result = result.reset_coords(coords)
     if "setting" not in result.dims:
         result = result.expand_dims("setting")
     if "cell" not in result.dims:  # learning rates are the usual ones, or schedules
@@ -164,7 +164,7 @@ def run_group(group: Group, tell: Tell | None = None) -> xr.Dataset:
         dtype=result.attrs["dtype"],
         seconds=time.perf_counter() - begun,
         cause=cause,
-        schema=schema_of(result, beside).text(),
+        schema=schema_of(result, coords).text(),
     )
     return result.drop_attrs(deep=False).assign_attrs(attrs)
 

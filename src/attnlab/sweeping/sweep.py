@@ -92,7 +92,7 @@ def sweep(
 
 
 def _fields(simulation: Any, others: set[str]) -> dict[str, Any]:
-    """Return the fields of what is swept, but for those that are given otherwise."""
+    """Return the fields of what is swept, without those given in the grid or as settings."""
     if not isinstance(simulation, Simulation):
         return {"task": simulation}
     rates = set(simulation.symbols.values()) or {NAME}
@@ -102,7 +102,7 @@ def _fields(simulation: Any, others: set[str]) -> dict[str, Any]:
 
 
 def _plain(where: str, values: Any) -> tuple[Any, ...]:
-    """Values as Python has them, also those of an array."""
+    """Return values as Python objects, also those of an array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"{where}: expected a list, got {shown(values)}")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
