@@ -604,9 +604,7 @@ def _find(_: str) -> Shelf:  # the environment is what it is kept by
                 faults.append(Fault(found.name, str(found.folder), reason))
     ordered = sorted(papers.values(), key=_by_year)
     offers: dict[str, dict[str, Reference]] = {kind: {} for kind in OFFERS}
-    for (
-        known
-    ) in papers.values():  # earlier sources first, so that no paper replaces a name of attnlab's
+    for known in papers.values():  # earlier sources first: names of attnlab's papers stay
         for kind in OFFERS:
             for name, target in getattr(known, kind).items():
                 # figures may have one name in several papers
