@@ -75,7 +75,7 @@ def test_without_a_parameter_there_is_one_point():
 
 def test_what_is_no_number_of_a_run_is_refused():
     with pytest.raises(
-        InputError, match="name: 'final_entrpy' is no number of a run; did you mean"
+        InputError, match="name: 'final_entrpy' is not a number of a run; did you mean"
     ):
         plots.grid(swept(ratio=[1, 2]), "final_entrpy")
     with pytest.raises(InputError, match="it has no number of each run; record loss or statistics"):

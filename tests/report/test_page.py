@@ -11,7 +11,7 @@ from PIL import Image
 from attnlab.auditing import all_claims, claims_of
 from attnlab.auditing.catalogue import audited_papers
 from attnlab.auditing.document import paper_document
-from attnlab.experiments import Made, figures
+from attnlab.experiments import Part, figures
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.figures import fig6
 from attnlab.report.page import figure_title, page
@@ -50,7 +50,7 @@ def part(name, **changes):
         "made_at": "2026-01-01",
         "versions": {},
     }
-    return Made(**{**given, **changes})
+    return Part(**{**given, **changes})
 
 
 def claims():

@@ -303,7 +303,7 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
 
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
     is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
-    which is a `Trial` in `attnlab.audit(simulation)`: a case with its training and predictions.
+    which in `attnlab.audit(simulation)` is an `AuditedRun`: a case with training and predictions.
 
     Parameters
     ----------
@@ -337,11 +337,11 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     """
 
     def made(measure: Measure) -> Claim:
-        told = inspect.getdoc(measure) or ""
-        first, _, rest = told.partition("\n\n")
+        doc = inspect.getdoc(measure) or ""
+        first, _, rest = doc.partition("\n\n")
         words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
         if "statement" in fields:
-            words = {"how": told}
+            words = {"how": doc}
         code = getattr(measure, "__code__", None)  # a built-in function has none
         texts = texts_of(code.co_filename).get(id, {}) if code else {}
         return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)

@@ -47,8 +47,8 @@ def limits_of(run: Simulation, steps_of_call: int) -> Limits:
     """Return the limits of a run's flow as numbers of its dtype."""
     flow, real = run.motion, np.dtype(run.dtype).type
     rtol, atol = TOLERANCES[run.dtype]
-    rtol, atol = real(flow.rtol or rtol), real(flow.atol or atol)
-    return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
+    tolerances = real(flow.rtol or rtol), real(flow.atol or atol)
+    return Limits(*tolerances, np.int32(flow.most_steps), np.int32(steps_of_call))
 
 
 @Compiled

@@ -29,8 +29,7 @@ from attnlab.sweeping.group import check_key
 from attnlab.sweeping.index import Index, index_document, index_from
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import FILES, RESUME, Folder
-from attnlab.sweeping.table import table
-from attnlab.sweeping.whole import whole
+from attnlab.sweeping.whole import table, whole
 
 PLAN, INDEX, TABLE = "plan.json", "index.json", "table.csv"
 

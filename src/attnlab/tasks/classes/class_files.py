@@ -32,9 +32,8 @@ from attnlab.files.documents import (
     shown,
     within,
 )
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, check_name
 from attnlab.files.memory import size_words
-from attnlab.files.names import check_name
 from attnlab.tasks.classes.classes import SUM_TOLERANCE, SequenceClasses
 
 NOUN = "sequence classes"

@@ -22,7 +22,7 @@ from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 SURE = 0.95  # of starts
 LAST = 80.0  # over std: the end of a flow, in which the first component is learned

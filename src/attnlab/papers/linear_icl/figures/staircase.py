@@ -22,7 +22,7 @@ from ..model import LinearAttention
 from ..runs import flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 RELEASED_STD = 0.01  # of every weight, in the released code's units
 
 

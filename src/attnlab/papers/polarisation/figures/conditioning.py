@@ -20,7 +20,7 @@ from attnlab.simulation import Simulation, simulate
 from .. import runs, theory
 from ..claims import losses
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from attnlab.simulation import simulate
 from .. import runs, theory
 from ..claims.chain import PI, STICKINESS
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

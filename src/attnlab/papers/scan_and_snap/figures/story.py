@@ -24,7 +24,7 @@ from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
 

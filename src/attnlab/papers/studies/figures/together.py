@@ -35,7 +35,7 @@ from attnlab.theory.theory import as_theory
 
 from ..drawn import DrawnClasses, by_draw
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MODELS: Mapping[str, Model] = {
     "l2": Pairwise(),
     "none": Extended(normalization="none"),
