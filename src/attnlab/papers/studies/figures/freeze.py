@@ -49,7 +49,7 @@ class Recipe(StudyRecipe, TextRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return, over (layers, rate, seed, measured_step), of the first layer: `change`, the share of a
+    """Return over (layers, rate, seed, measured_step), of the first layer: `change`, the share of a
     query's attention that goes elsewhere within `gap` steps; `entropy` (nats) and `top`,
     attention to the strongest token; of the model `train_loss`, since the previous record, and
     `validation_loss`.
