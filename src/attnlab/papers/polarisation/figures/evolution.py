@@ -109,12 +109,7 @@ def draw(found: xr.Dataset) -> Figure:
         axes[2].set_ylim(0, 4)
         for ax in axes:
             ax.set_xscale("log")
-        for ax, label in zip(axes, ["flow time $t$", "flow time $t$", r"$\tau$"], strict=True):
-            ax.set_xlabel(label)
-        style.y_labels(
-            axes, [r"$\sigma_i$", r"$u_i=\beta\cdot v_i$", r"$(1-\max\sigma)\, n\tau^2/(2(n-1))$"]
-        )
-        style.panel_titles(axes, ["attention; dots: the path", "scores", "what is left, by law"])
+        TEXTS.label(axes)
     return figure
 
 
