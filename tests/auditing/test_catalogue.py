@@ -125,24 +125,25 @@ def test_a_name_that_is_like_no_claim_gets_no_suggestion():
     )
 
 
-def imported_by(code):
-    """Modules of attnlab that are loaded after running `code` in a process of its own."""
-    command = f"{code}; import sys; print(*(m for m in sys.modules if m.startswith('attnlab')))"
-    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+IMPORTS = """
+import sys
+def loaded(): return [name for name in sys.modules if name.startswith("attnlab")]
+import attnlab.papers.scan_and_snap.figures.fig6
+print(*loaded())
+from attnlab.auditing import select
+select(["lemma-1"])
+print(*loaded())
+"""
+
+
+def test_a_figure_builds_no_case_and_a_claim_of_one_paper_imports_no_later_one():
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
-
-
-def test_a_claim_of_one_paper_imports_no_later_one():
-    loaded = imported_by("from attnlab.auditing import select; select(['lemma-1'])")
-    assert "attnlab.papers.scan_and_snap.claims.model" in loaded
-    assert not {m for m in loaded if m.startswith("attnlab.papers.joma.claims")}
-    assert "attnlab.papers.scan_and_snap.claims.growth" not in loaded
-
-
-def test_a_figure_does_not_build_the_cases_of_the_audit():
-    loaded = imported_by("import attnlab.papers.scan_and_snap.figures.fig6")
-    assert not {m for m in loaded if ".claims" in m or m.endswith(".cases")}
+    by_figure, by_claim = map(str.split, done.stdout.splitlines())
+    assert not {m for m in by_figure if ".claims" in m or m.endswith(".cases")}
+    assert "attnlab.papers.scan_and_snap.claims.model" in by_claim
+    assert not {m for m in by_claim if m.startswith("attnlab.papers.joma.claims")}
+    assert "attnlab.papers.scan_and_snap.claims.growth" not in by_claim
 
 
 def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):

@@ -62,7 +62,7 @@ def test_a_name_that_two_papers_have_is_refused_with_the_choices(tmp_path, monke
     assert experiment("scan_and_snap/fig6").name == "fig6"
     assert chosen_parts(["another"]) == ["another/fig6"]  # which imports nothing of it
     assert "another/fig6" in chosen_parts([])
-    with pytest.raises(InputError, match="figure cannot be imported: RuntimeError: not to be"):
+    with pytest.raises(InputError, match="figure cannot be imported: figure.py:1: RuntimeError"):
         experiment("another/fig6")
 
 
