@@ -14,9 +14,9 @@ from attnlab.auditing.audited_run import Audit, costs, seen_roles, simulation_of
 from attnlab.auditing.document import page
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.audit_summary import claimed_fates
 from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 from attnlab.papers.scan_and_snap.classes import syn_small
-from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
 from attnlab.tasks.classes import SequenceClasses, single_common
 from attnlab.theory import as_theory

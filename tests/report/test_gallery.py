@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from attnlab.papers.scan_and_snap.figures.published import fig6
 
 from attnlab.experiments import experiment, figures, recipe_for
 from attnlab.experiments.base import WORDS
-from attnlab.papers.scan_and_snap.figures.published import fig6
 from attnlab.report.gallery import paper_size_command, refresh_studies, study_rows, verdict
 from attnlab.report.page import figure_title
 from attnlab.shelf import figure

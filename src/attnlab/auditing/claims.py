@@ -6,12 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnlab.files.documents import read_document
+from attnlab.files.documents import texts_of
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import plain
 from attnlab.theory import relation as relations
@@ -344,19 +343,10 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
         if "statement" in fields:
             words = {"how": doc}
         code = getattr(measure, "__code__", None)  # a built-in function has none
-        texts = _texts(Path(code.co_filename)).get(id, {}) if code else {}
+        texts = texts_of(code.co_filename).get(id, {}) if code else {}
         return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)
 
     return made
-
-
-@cache
-def _texts(module: Path) -> dict[str, dict[str, Any]]:
-    """Return the fields that the YAML file beside a module gives, by the id of a claim."""
-    path = module.with_suffix(".yaml")
-    if not path.is_file():
-        return {}
-    return read_document(path, noun="texts of claims", advice="leave some out") or {}
 
 
 def claims_in(module: ModuleType) -> tuple[Claim, ...]:

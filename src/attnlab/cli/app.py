@@ -71,7 +71,7 @@ def main() -> None:
     gc.set_threshold(10_000, 50)
     atexit.register(gc.freeze)
     _keep_compiled_programs()
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.showwarning = _show_warning
     try:
         os.getcwd()
     except FileNotFoundError:  # libraries do not expect it: Intel's ends the process

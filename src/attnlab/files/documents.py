@@ -58,6 +58,14 @@ def read_document(path: Path, *, noun: str, advice: str, others: Parsers | None 
         raise InputError(f"{path}: {error}") from error
 
 
+@cache
+def texts_of(module: str) -> dict[str, Any]:
+    """Return the content of the YAML file beside a module (its `__file__`); {} without one."""
+    path = Path(module).with_suffix(".yaml")
+    advice = "leave some texts out"
+    return read_document(path, noun="texts", advice=advice) or {} if path.is_file() else {}
+
+
 def parse_document(text: str, *, suffix: str, advice: str) -> Any:
     """Return the values in the text of a document; None if it is empty. `suffix` is its format."""
     try:

@@ -82,7 +82,7 @@ class RecallRecipe(ExperimentRecipe):
                 raise InputError(f"select.{name}: {value:g} is not in the grid of the runs")
 
     def inputs(self) -> list[str]:
-        """Those of the runs."""
+        """Return the digests of the classes of the runs."""
         return self.runs.inputs()
 
     def with_seeds(self, seeds: int) -> Self:

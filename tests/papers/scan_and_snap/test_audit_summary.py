@@ -1,4 +1,4 @@
-"""What an audit concludes: where the theory is right, where it cannot speak, whose clock is off."""
+"""The summary of an audit: where the theory is right, where it is silent, which clock is off."""
 
 import json
 from dataclasses import replace
@@ -74,12 +74,12 @@ def test_its_clock_is_off_all_the_same(inside):
 
 def test_of_what_has_not_moved_nothing_is_told():
     found = attnlab.audit(CLASSES, eta_y=0.9, eta_z=1e-320)  # logits are zero, to the last bit
-    conclusion = found.commentary["scan_and_snap"]
-    assert (conclusion.claimed, conclusion.as_claimed, conclusion.moved) == (7, 0, 0)
-    assert conclusion.astray == ()
+    summary = found.commentary["scan_and_snap"]
+    assert (summary.claimed, summary.as_claimed, summary.moved) == (7, 0, 0)
+    assert summary.astray == ()
     told = "For 7 we cannot tell: they have not moved."
-    assert conclusion.sentences[1] == f"In training 0 of these 7 do what is claimed. {told}"
-    assert not any("gains and losses" in sentence for sentence in conclusion.sentences)
+    assert summary.sentences[1] == f"In training 0 of these 7 do what is claimed. {told}"
+    assert not any("gains and losses" in sentence for sentence in summary.sentences)
     assert {row["as_claimed"] for row in found.rows()} == {None}
 
 
