@@ -146,7 +146,7 @@ def test_a_figure_builds_no_case_and_a_claim_of_one_paper_imports_no_later_one()
     assert "attnlab.papers.scan_and_snap.claims.growth" not in by_claim
 
 
-def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):
+def test_a_paper_that_cannot_be_imported_does_not_affect_others(tmp_path, monkeypatch):
     folder = tmp_path / "broken_paper"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -208,7 +208,7 @@ def test_a_claim_that_raises_does_not_end_the_others(tmp_path, monkeypatch):
     assert raised.value.__notes__ == [failure]
 
 
-def test_a_claim_of_a_broken_paper_does_not_end_a_claim_beside_it(tmp_path, monkeypatch):
+def test_a_claim_of_a_broken_paper_does_not_end_the_others(tmp_path, monkeypatch):
     add_paper(monkeypatch, tmp_path, "broken_claims", "import no_such_module")
     found, faults = find(["unsound", "lemma-1"])
     assert [claim.id for claim in found] == ["lemma-1"]

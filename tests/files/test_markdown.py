@@ -53,7 +53,7 @@ def test_a_bar_in_a_formula_does_not_end_a_cell():
     assert plain(f"{cell}") == "the norm |x|"
 
 
-def test_a_page_needs_nothing_beside_itself():
+def test_a_page_is_self_contained():
     shown = page("<t>", "# Title")
     assert "<title>&lt;t&gt;</title>" in shown
     assert "<h1>Title</h1>" in shown
