@@ -90,7 +90,7 @@ def test_its_studies_follow_their_list(tmp_path):
     assert (tmp_path / "gallery.md").read_text() == page.replace(headline, "It is |long|.")
 
 
-def test_published_values_stand_beside_ours():
+def test_published_values_are_shown_with_ours():
     text = (DOCS / "gallery.md").read_text()
     entry = text.partition("\n### Figure 6.")[2].partition("\n##")[0]
     for mean, std in zip(*(fig6()[name].values.ravel() for name in MEASURED), strict=True):

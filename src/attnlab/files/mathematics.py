@@ -109,7 +109,10 @@ def typeset_plain(text: str) -> Markup:
 
 def markdown(text: str) -> str:
     """Return Markdown of a text with formulas between dollars, fit for the cell of a table."""
-    return _parts(text, lambda words: escaped(_signs(words)), lambda latex: f"${latex}$")
+    # a bar would end the cell: U+2223 looks the same
+    return _parts(
+        text, lambda words: escaped(_signs(words)), lambda latex: f"${latex.replace('|', '∣')}$"
+    )
 
 
 def escaped(words: str) -> str:
@@ -188,6 +191,8 @@ def _primed(part: ElementTree.Element) -> None:
 
 def _spaced(part: ElementTree.Element) -> None:
     """Set spaces as TeX does: around ln and max, none at | and /."""
+    if part.tag == "mi" and part.text == "∣":  # as `markdown` writes a bar
+        part.tag, part.text = "mo", "|"
     text = part.text or ""
     if part.tag == "mo" and text in ("|", "‖", "/"):
         # of a pair of bars, one may have an index: neither grows unless \left and \right say so
