@@ -529,20 +529,20 @@ class Observer:
             words = f"step {number}: not written to {self._kept.folder}"
             about = {"learning_rate_sum": spent}
             self._trying("out", words, self._kept.write, number, snapshot, about)
-        if self._alerting or self._trackers:
-            measured = self.history.means()
-            before = len(self.alerts)
+        before = len(self.alerts)
+        if self._alerting:
             words = f"step {number}: an alert failed"
-            self._trying("alert", words, self._give_alerts, number, measured)
-            for tracker in self._trackers:
-                words, new = f"step {number}: log failed", len(self.alerts) - before
-                self._trying("log", words, tracker.log, number, measured, new)
+            self._trying("alert", words, self._give_alerts, number)
+        measured = self.history.means() if self._trackers else None
+        for tracker in self._trackers:
+            words, new = f"step {number}: log failed", len(self.alerts) - before
+            self._trying("log", words, tracker.log, number, measured, new)
 
-    def _give_alerts(self, number: int, measured: xr.Dataset) -> None:
+    def _give_alerts(self, number: int) -> None:
         """Give each alert that no earlier measurement gave."""
         known = {(one.kind, one.layer) for one in self.alerts}
-        now, first = measured.expand_dims(step=[number]), self.history.means(0)
-        for one in self._alert.found(now, first) if self._alerting else ():
+        now = {name: values[None] for name, values in self.history.of_layers(-1).items()}
+        for one in self._alert.found_in([number], now, self.history.of_layers(0)):
             if (one.kind, one.layer) not in known:
                 self.alerts.append(one)
                 if self._alert.call is not None:
