@@ -307,8 +307,8 @@ class WeightCapture:
         """Return the statistics. here: the tensors of `waiting`, in numpy."""
         number = len(self._ranks.results())
         ranks = [stable_rank_of_numbers(one) for one in here[:number]]
-        for layer, name, values in self._ranks.by_owner(ranks):
-            self._found[layer][name] = values if LABELS[name].dims else values[0]
+        for layer, name, rank in self._ranks.by_owner(ranks):
+            self._found[layer][name] = rank if LABELS[name].dims else rank[0]
         for layer, name, (units,) in self._units.by_owner(here[number:]):
             self._found[layer] |= {name: units, "mlp_units_share": units / self._widths[layer]}
         values = {
