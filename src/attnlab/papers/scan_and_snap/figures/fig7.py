@@ -46,9 +46,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return the first layer's maps over (layers, shown_step, query, key); `word` along key.
 
     entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
-    over (layers, seed, shown_step), how far the maps of all probes have moved since the previous
-    one, as the share of a query's attention that has gone elsewhere (total variation). Of several rates
-    and heads, the first is taken; of several seeds, its maps are shown.
+    over (layers, seed, shown_step), the share of a query's attention that has gone elsewhere since
+    the previous step (total variation), over all probes. Of several rates and heads, the first is
+    taken; of several seeds, its maps are shown.
     """
 
     def measure(result: xr.Dataset) -> xr.Dataset:
