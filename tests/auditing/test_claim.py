@@ -6,8 +6,7 @@ from types import ModuleType
 
 from attnlab.auditing import Measurement, OnRecord, Verdict, claim
 from attnlab.auditing.claims import claims_in
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import BELOW
+from attnlab.theory.relation import BELOW, Check
 
 
 @claim(

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attnlab.cli import arguments
+from attnlab.cli import options
 from attnlab.models import SequenceModel
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import offered
@@ -54,12 +54,12 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 
 def test_the_words_are_those_that_are_understood():
-    assert presets() == arguments.PRESETS
+    assert presets() == options.PRESETS
     kinds = SequenceModel.kinds().items()  # those of other tests are not shipped
     shipped = {name for name, kind in kinds if kind.__module__.startswith("attnlab.models")}
-    assert shipped | {*offered("models")} == {*arguments.MODELS}
-    assert tuple(offered("theories")) == arguments.THEORIES
-    for name in arguments.PARTS:
+    assert shipped | {*offered("models")} == {*options.MODELS}
+    assert tuple(offered("theories")) == options.THEORIES
+    for name in options.PARTS:
         assert chosen_parts([name]), name
 
 

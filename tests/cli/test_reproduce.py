@@ -9,7 +9,7 @@ import attnlab
 from attnlab.cli import app
 from attnlab.experiments.running import the_record
 from attnlab.shelf import paper, recipe_file
-from attnlab.sweeping.ledger import Ledger
+from attnlab.sweeping.store import Ledger
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import typer
 from attnlab.cli import exit_codes
 from attnlab.cli.app import app
 from attnlab.models import Model
-from attnlab.shelf import shelf
+from attnlab.shelf import offered
 from attnlab.simulation import Gradient, Motion, Simulation
 from attnlab.tasks import Task
 
@@ -169,13 +169,18 @@ def test_fields_codes_and_schema_are_those_of_the_code(site):
     def text(page):
         return (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
 
-    known = {line.name for line in fields(Simulation)}
-    offering = {one.name for one in shelf().papers}
-    for kind in (of for base in (Task, Model, Motion, Gradient) for of in base.kinds().values()):
-        owner = kind.__module__.split(".")[:3]  # leave out kinds of tests and of papers not offered
-        if owner[0] == "attnlab" and (owner[1] != "papers" or owner[2] in offering):
-            known |= {line.name for line in fields(kind)}
-    assert {name for name in known if f'">{name}</span>' not in text("recipes")} == set()
+    offers = {**offered("tasks"), **offered("models")}
+    listed = {name: offer.load() for name, offer in offers.items()}
+    for base in (Task, Model, Motion, Gradient):
+        for name, kind in base.kinds().items():
+            if kind.__module__.startswith("attnlab.") and ".papers." not in kind.__module__:
+                listed[name] = kind
+    for name, kind in {"": Simulation, **listed}.items():
+        for line in fields(kind):
+            assert f'">{line.name}</span>' in text("recipes"), (name, line.name)
+    named = set(re.findall(r'id="name-(\w+)"', text("recipes")))
+    assert named >= {*listed}
+    assert not named & {"twooutputs", "scoreattention"}  # of a study, which offers neither
     codes = [str(code) for name, code in vars(exit_codes).items() if name.isupper()]
     assert all(f'">{code}</span>' in text("commands") for code in codes)
     assert all(f'">{name}</span>' in text("schema") for name in ("attention", "spec", "gamma"))

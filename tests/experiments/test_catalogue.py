@@ -23,7 +23,7 @@ from attnlab.experiments import (
     run,
 )
 from attnlab.experiments.base import WORDS, module_of, opening
-from attnlab.experiments.running import Made, record
+from attnlab.experiments.running import Part, record
 from attnlab.files.errors import InputError
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import VARIABLE, offered, paper
@@ -174,7 +174,7 @@ def test_standings_are_recorded_beside_what_else_is(tmp_path, monkeypatch):
     }
     (folder / "expected.json").write_text(json.dumps(before))
     monkeypatch.setenv(VARIABLE, str(folder))
-    made = Made(
+    made = Part(
         name="own/one",
         key="",
         title="",

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from attnlab.cli import audit, reproduce, sweep
+from attnlab.cli import audit
 from attnlab.files import progress
-from attnlab.files.progress import reporting, watching
+from attnlab.files.progress import reporting
 
 LONG = 60.0  # seconds, which no machine should need
 
@@ -85,27 +85,14 @@ def test_a_terminal_has_a_line_that_goes_again(stderr):
     assert "\n" not in heard.getvalue()
 
 
-def test_a_terminal_has_the_bar_of_a_sweep_while_kept_groups_are_read(stderr):
-    heard = stderr(terminal=True)
-    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
-        assert heard.says("looking for groups that are there already")
-
-
 def test_a_pipe_hears_what_is_waited_for(stderr):
     heard = stderr()
     with progress.waiting("loading JAX"):
         assert heard.says("attnlab: loading JAX (0 s)\n")
 
 
-def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
+def test_a_pipe_hears_of_the_claims_of_an_audit(stderr):
     heard = stderr()
-    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
-        assert heard.says("looking for groups that are there already\n")
-    with watching(False, bar=reproduce._Bar, lines=reproduce._Lines) as watch:
-        watch.begin("fig6", ["fig7", "report"])
-        assert heard.says("fig6: compiling, 2 left\n")
-        watch.progress("fig6", 0.5)
-        assert heard.says("fig6: 50 %, 2 left\n")
     with audit._progress(3, quiet=False) as tell:
         tell("lemma-1")
         tell("lemma-2")

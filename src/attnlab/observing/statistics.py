@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.provenance import provenance
-from attnlab.measures import arrays, maps, places
+from attnlab.measures import arrays, maps, positions
 from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observing import call as calls
@@ -38,7 +38,12 @@ from attnlab.observing.call import (
     is_taken,
     joined,
 )
-from attnlab.observing.layer_statistics import LABELS, MAXIMA, LayerStatistics
+from attnlab.observing.layer_statistics import (
+    LABELS,
+    LayerStatistics,
+    labelled,
+    means_over_sequences,
+)
 from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_mean
 
 MIN_KEYS = 16
@@ -104,7 +109,7 @@ def measure_call(
     caches where queries see later keys, of tokens that were not given.
     """
     require_whole("budget_bytes", budget_bytes, 1)
-    with arrays.exactly(call.query):
+    with arrays.full_precision(call.query):
         plan = QueryPlan.of(
             call, rows=rows, seed=seed, budget_bytes=budget_bytes, min_keys=min_keys, **given
         )
@@ -113,7 +118,7 @@ def measure_call(
 
 
 def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
-    """Measure the attention weights of heads, block by block. To be called inside `exactly`."""
+    """Measure the attention weights of heads, block by block, inside `full_precision`."""
     xp = namespace(heads.query)
     found: list[dict[str, Any]] = []
     for some, cuts in plan.cuts:
@@ -151,14 +156,14 @@ def _columns(
     batch, _, columns, keys = factors.shape
     factors = xp.broadcast_to(factors, (batch, m.shape[2], columns, keys))
     if block_plan.targets is not None:
-        factors = xp.concat([arrays.alike(factors, block_plan.targets), factors], axis=2)
+        factors = xp.concat([arrays.cast_like(factors, block_plan.targets), factors], axis=2)
     turned = xp.permute_dims(m, (0, 2, 1, 3))
     sums = xp.matmul(turned, xp.matrix_transpose(factors))  # batch row head column
     sums = xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance
-    single = arrays.taken(m, block_plan.at, -1) * block_plan.there
+    single = arrays.take_along(m, block_plan.at, -1) * block_plan.there
     ranked = calls.ranked_mass(m)
     top = maps.top_mass(m, ranked=ranked)
-    keys_for = arrays.alike(m, maps.keys_for(m, ranked=ranked))
+    keys_for = arrays.cast_like(m, maps.keys_for(m, ranked=ranked))
     return xp.concat([basic, top, keys_for, single, sums], axis=-1)
 
 
@@ -185,7 +190,7 @@ def _measure_extra_rows(
                 xp = namespace(m)
                 starts = plan.made(m, "first of short", short_starts)
                 there = plan.made(m, "short", lambda: plan.short.weight)[some, None, own]
-                mass = arrays.taken(m, starts[some, None, own, None], -1)[..., 0]
+                mass = arrays.take_along(m, starts[some, None, own, None], -1)[..., 0]
                 short = short + xp.sum(mass * there, axis=-1)
                 rows = xp.where(there > 0, xp.max(logits[:, :, inside], axis=-1), LOW)
                 largest = xp.maximum(largest, xp.max(rows, axis=-1))
@@ -221,7 +226,7 @@ def summarize_layers(
     values: list[Any],
     names: Sequence[str],
 ) -> LayerStatistics:
-    """Return the statistics of several calls of one plan. To be called inside `exactly`.
+    """Return the statistics of several calls of one plan. To be called inside `full_precision`.
 
     values: of each layer, or None; the list is emptied.
     """
@@ -232,18 +237,20 @@ def summarize_layers(
 
     found = _row_means(plan, arrays.double(all_of("columns")), measurements[0].learnable)
     totals = all_of("totals")
-    found |= _of_keys(plan, arrays.at_home(totals[..., 0, :]))
+    found |= _of_keys(plan, arrays.with_float64(totals[..., 0, :]))
     found["alpha_1"] = _alpha_1(plan, found["sink_mass"][..., 0], arrays.double(all_of("short")))
-    found["sink_rate"] = places.sink_rate(found["alpha_1"])
+    found["sink_rate"] = positions.sink_rate(found["alpha_1"])
     largest = arrays.double(all_of("largest"))
     xp = namespace(largest)
     found["max_logit"] = xp.where(largest <= LOW, xp.nan, largest)  # NaN: no key is visible
     found["attention"] = all_of("fixed")
+    found["position_only"] = _position_only(plan, found["attention"])
     value = None
     if values[0] is not None:
         value = arrays.precise(_stacked(values))
         values.clear()
         found["value_norm_ratio"] = _value_norm_ratio(plan, value)
+        found["output_norm"] = _output_norm(plan, found["attention"], value)
     if plan.caches:
         sink = None if measurements[0].sink is None else all_of("sink")
         found |= _caches(plan, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
@@ -310,7 +317,7 @@ def _of_rows(
     }
     if sink is not None:
         found["learnable_sink_mass"] = xp.exp(sink)
-    sinks = [xp.sum(of["first"][..., :k], axis=-1, keepdims=True) for k in places.FIRST]
+    sinks = [xp.sum(of["first"][..., :k], axis=-1, keepdims=True) for k in positions.FIRST]
     found["sink_mass"] = xp.concat(sinks, axis=-1)
     if own:
         found |= {"self_mass": of["itself"], "previous_mass": of["before"]}
@@ -339,7 +346,7 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
     received = xp.where(there, received, xp.nan)
     total = xp.where(there, total, xp.nan)
     # a key that few queries see may receive much because they see no other
-    seen_by_half = there & (seeing >= places.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
+    seen_by_half = there & (seeing >= positions.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
     shared = xp.where(seen_by_half, received, -xp.inf)
     first = plan.made(total, "first key", lambda: plan.visibility.keys.argmax(axis=1)[:, None])
     strongest = xp.max(shared, axis=-1)
@@ -351,7 +358,9 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
         "heavy": heavy,
         "strongest_mass": strongest,
         "strongest_is_first": xp.where(
-            xp.isnan(strongest), xp.nan, arrays.alike(total, xp.argmax(shared, axis=-1) == first)
+            xp.isnan(strongest),
+            xp.nan,
+            arrays.cast_like(total, xp.argmax(shared, axis=-1) == first),
         ),
         "heavy_mass": xp.sum(xp.where(heavy, total, 0.0), axis=-1) / whole,
     }
@@ -391,7 +400,7 @@ def _value_norm_ratio(
     plan: QueryPlan, value: Float[Array, "layer batch kv_head key width"]
 ) -> Float[Array, "layer batch head"]:
     """Return the norm of the first key's value over the mean of the other visible keys'."""
-    norm = arrays.at_home(namespace(value).linalg.vector_norm(value, axis=-1))
+    norm = arrays.with_float64(namespace(value).linalg.vector_norm(value, axis=-1))
     xp, keys = namespace(norm), plan.visibility.keys
     first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
     others = keys & ~first
@@ -400,6 +409,39 @@ def _value_norm_ratio(
     rest = plan.made(norm, "others", lambda: (others / number)[:, None, :])
     ratio = xp.sum(norm * one, axis=-1) / xp.sum(norm * rest, axis=-1)
     return xp.repeat(ratio, plan.call.shape[1] // norm.shape[2], axis=2)
+
+
+def _position_only(
+    plan: QueryPlan, fixed: Float[Array, "layer batch head row key"]
+) -> Float[Array, "layer batch head"]:
+    """Return the share of attention that is at the same positions in the mean of the other
+    sequences; NaN where their fixed rows are at other positions."""
+    rows, others = plan.fixed, fixed.shape[1] - 1
+    starts = plan.visibility.at("starts", rows.index)
+    same = all((one == one[:1]).all() for one in (rows.index, rows.weight, starts))
+    if not others or not same:
+        return arrays.double(fixed[..., 0, 0]) * np.nan
+    xp, number, found = namespace(fixed), int((rows.weight[0] > 0).sum()), []
+    for layer in fixed:  # one at a time, because these are large
+        own = layer[:, :, :number]
+        rest = (xp.sum(own, axis=0, keepdims=True) - own) / others
+        shared = xp.sum(xp.minimum(own, rest), axis=-1) / xp.sum(own, axis=-1)
+        found.append(xp.mean(shared, axis=-1))
+    return arrays.double(xp.stack(found))
+
+
+def _output_norm(
+    plan: QueryPlan,
+    fixed: Float[Array, "layer batch head row key"],
+    value: Float[Array, "layer batch kv_head key width"],
+) -> Float[Array, "layer batch head"]:
+    """Return the norm of each head's output in the fixed rows, over the mean of the layer's."""
+    output = kv_cache.output_of(fixed[..., None, :], value)[..., 0, :]
+    xp = namespace(output)
+    weight = plan.made(output, "weight of fixed", lambda: plan.fixed.weight[:, None, :])
+    norm = arrays.double(xp.sum(xp.linalg.vector_norm(output, axis=-1) * weight, axis=-1))
+    mean = xp.mean(norm, axis=-1, keepdims=True)
+    return norm / xp.where(mean > 0, mean, xp.nan)
 
 
 def _caches(
@@ -540,27 +582,8 @@ def record(
         return xr.Dataset()
     sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys, "seed": seed}
     given: dict[str, Any] = {"tokens": tokens, "present": present, "starts": starts}
-    found = statistics(call, budget_bytes=budget_bytes, **sample, **given)
+    group = measure_call(call, budget_bytes=budget_bytes, **sample, **given)
+    found = labelled(means_over_sequences(group), {str(layer): group.labels.kind}, ())
+    found = found.drop_vars(["module", "kind"]).assign_coords(layer=[layer])
     about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
-    made_of = {**about, "shape": call.shape, **sample}
-    means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
-    return means.assign_attrs(provenance(made_of))
-
-
-def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
-    """Return means over sequences of the result of `statistics`, and the largest of MAXIMA, without
-    variables that belong to one sequence.
-
-    Standard errors are those of sampling rows: the distance from the mean of all rows. For those of
-    other texts, see the bootstrap over sequences (`attnlab.observing.snap`).
-    """
-    kept = dataset.drop_dims(["row", "key"])
-    means = kept.mean("sequence", keep_attrs=True)
-    for name in (str(name) for name in kept.data_vars if str(name).endswith("_se")):
-        errors = kept[name]
-        number = errors.notnull().sum("sequence")
-        error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
-        means[name] = error.assign_attrs(errors.attrs)
-    for name in (name for name in MAXIMA if name in kept):
-        means[name] = kept[name].max("sequence", keep_attrs=True)
-    return means
+    return found.assign_attrs(provenance({**about, "shape": call.shape, **sample}))

@@ -63,12 +63,12 @@ def test_its_clock_is_off_all_the_same(inside):
         assert factors["sgd"] == pytest.approx(1.0, rel=0.15)  # a record or two
     assert snap.factor("corrected").value > 4
     worst = inside.commentary["scan_and_snap"].clocks[1].sequence_class
-    (row,) = [row for row in inside.document()["trial"]["snap"] if row["sequence_class"] == worst]
+    (row,) = [row for row in inside.document()["run"]["snap"] if row["sequence_class"] == worst]
     assert snap.simulated.at == row["simulated"] == float(inside.snap["simulated"][worst])
     told = inside.commentary["scan_and_snap"].sentences[-1]
     assert f"by printed at t = {row['predicted']['printed']:.4g} (" in told
     assert "times too early)" in told
-    first, last = inside.trial.transition
+    first, last = inside.run.transition
     assert f"{first:.4g} <= t <= {last:.4g}" in inside.commentary["scan_and_snap"].sentences[-2]
 
 
@@ -126,7 +126,7 @@ def test_tokens_that_no_theorem_covers_are_counted_with_the_reason():
 
 def test_it_is_in_the_document_and_on_top_of_the_page(outside):
     document = outside.document()
-    told = document["trial"]["commentary"]["scan_and_snap"]
+    told = document["run"]["commentary"]["scan_and_snap"]
     assert told["sentences"] == outside.commentary["scan_and_snap"].sentences
     assert (told["claimed"], told["as_claimed"]) == (
         7,

@@ -10,7 +10,7 @@ from attnlab.papers.scan_and_snap import hypotheses as h
 from attnlab.papers.scan_and_snap.claims.extension import TWO_QUERIES
 from attnlab.papers.scan_and_snap.classes import syn_medium
 from attnlab.tasks.classes import SequenceClasses, local_common, random
-from attnlab.theory.case import Case
+from attnlab.theory.facts import Case
 
 
 def holds(check, case):

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.tasks.classes.arguments import (
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.classes.constructions import (
     how_many,
     number_between,
     number_of_queries,
@@ -38,7 +39,6 @@ from attnlab.tasks.classes.arguments import (
     require_entries,
     whole_number,
 )
-from attnlab.tasks.classes.classes import SequenceClasses
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

@@ -23,16 +23,15 @@ from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.formulas import Setting
 from attnlab.formulas.checks import FloatArray, IntArray
+from attnlab.measures.attention import class_count
 from attnlab.measures.received import rank_correlation
-from attnlab.measures.roles import class_count
 from attnlab.papers.scan_and_snap.fit import fit_windows
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.text.agreement import CELLS, Agreement
-from attnlab.tasks.text.classes import classes_of
 from attnlab.tasks.text.corpus import Corpus
-from attnlab.tasks.text.windows import Windows, find_windows
+from attnlab.tasks.text.windows import Windows, classes_of, find_windows
 
 from . import theory
 

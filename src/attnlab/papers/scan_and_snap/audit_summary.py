@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 
 from attnlab import formulas
-from attnlab.auditing import Trial
+from attnlab.auditing import AuditedRun
+from attnlab.auditing.audited_run import agreement, seen_roles
 from attnlab.auditing.clocks import Clock
 from attnlab.auditing.document import hypothesis_document, number
-from attnlab.auditing.tokens import agreement, seen_roles
 from attnlab.files.documents import texts_of
 from attnlab.formulas.checks import IntArray
 from attnlab.theory import Case, Hypothesis
@@ -143,12 +143,12 @@ class AuditSummary:
 
 
 def summarise_audit(
-    trial: Trial, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
+    run: AuditedRun, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
 ) -> AuditSummary | None:
-    """Return the summary of a trial; None where no level of this paper covers it."""
-    if not any(isinstance(of, Level) for of in trial.theories) or trial.transition is None:
+    """Return the summary of an audited run; None where no level of this paper covers it."""
+    if not any(isinstance(of, Level) for of in run.theories) or run.transition is None:
         return None
-    fates = tokens.assign(claimed=(("query", "token"), claimed_fates(trial)))
+    fates = tokens.assign(claimed=(("query", "token"), claimed_fates(run)))
     seen = fates["role"].values != 0
     claimed, simulated = fates["claimed"].values, fates["simulated"].values
     agrees = np.where(seen, agreement(claimed, simulated), 0)
@@ -157,37 +157,37 @@ def summarise_audit(
     signs = {
         str(name): int((seen & (agreement(predicted, simulated) > 0)).sum())
         for name, predicted in zip(fates["theory"].values, fates["predicted"].values, strict=True)
-        if str(name) in trial.predicted
+        if str(name) in run.predicted
     }
-    clock = trial.simulation.clock
+    clock = run.simulation.clock
     return AuditSummary(
         tokens=int(seen.sum()),
         claimed=int((seen & (claimed != 0)).sum()),
-        unclaimed=_why_not(trial, fates),
+        unclaimed=_why_not(run, fates),
         as_claimed=int((agrees > 0).sum()),
-        astray=tuple(_astray(trial, fates, q, j) for q, j in order),
+        astray=tuple(_astray(run, fates, q, j) for q, j in order),
         moved=int((seen & (agreement(1, simulated) != 0)).sum()),
-        asked=tuple(part for hypothesis in THEOREM_1 for part in hypothesis(trial)),
+        asked=tuple(part for hypothesis in THEOREM_1 for part in hypothesis(run)),
         signs=signs,
-        transition=trial.transition,
-        end=float(trial.simulated[clock].values[-1]),
+        transition=run.transition,
+        end=float(run.simulated[clock].values[-1]),
         clocks=tuple(max(of, key=lambda clock: clock.off) for of in clocks.values()),
         queries=fates.sizes["query"],
         signs_claimed=claimed,
-        assumptions=tuple(part for hypothesis in ASKED for part in hypothesis(trial)),
+        assumptions=tuple(part for hypothesis in ASKED for part in hypothesis(run)),
     )
 
 
-def _why_not(trial: Trial, fates: xr.Dataset) -> str:
+def _why_not(run: AuditedRun, fates: xr.Dataset) -> str:
     """Say why the theorems say nothing of some tokens; empty where they speak of all."""
     silent = fates["claimed"].values == 0
     distinct, common = (int((silent & (fates["role"].values == role)).sum()) for role in (1, 2))
     reasons = []
     if common:
-        count = int(formulas.token_roles(trial).common.sum())
+        count = int(formulas.token_roles(run).common.sum())
         # what is its own tells more than what all theorems ask for
         asked = sorted(COROLLARY_2, key=lambda of: of in EQ_10)
-        missing = [part for of in asked for part in of(trial) if not part.holds]
+        missing = [part for of in asked for part in of(run) if not part.holds]
         also = "".join(f", Corollary 2 for {_missed(part)}" for part in missing[:1])
         why = WORDS["several_common" if count > 1 else "one_common"].format(count=count, also=also)
         reasons.append(f"of {common} common ones: {why}")
@@ -196,9 +196,9 @@ def _why_not(trial: Trial, fates: xr.Dataset) -> str:
     return f"They say nothing {', and '.join(reasons)}." if reasons else ""
 
 
-def _astray(trial: Trial, fates: xr.Dataset, q: int, j: int) -> str:
+def _astray(run: AuditedRun, fates: xr.Dataset, q: int, j: int) -> str:
     cell = fates.isel(query=q, token=j)
-    name, query = (trial.classes.token_name(int(cell[dim])) for dim in ("token", "query"))
+    name, query = (run.classes.token_name(int(cell[dim])) for dim in ("token", "query"))
     should = "gain" if int(cell["claimed"]) > 0 else "lose"
     ends = f"z = {float(cell['simulated']):+.3g}"
     several = f' under "{query}"' if fates.sizes["query"] > 1 else ""

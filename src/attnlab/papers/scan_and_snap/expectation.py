@@ -1,6 +1,6 @@
 """Theory and measurement: which tokens should gain attention in the first layer, and do they?
 
-A text's frequent bigrams are sequence classes (`attnlab.tasks.text.classes`), and Eq. 10 of "Scan
+A text's frequent bigrams are sequence classes (`attnlab.tasks.text.windows`), and Eq. 10 of "Scan
 and Snap" says which of their tokens gain. The theory is of one layer without positions. So the
 first layer of a model is what it can be held against, and only in rank.
 """
@@ -19,9 +19,8 @@ from attnlab.files.errors import InputError
 from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.measures.received import rank_correlation
 from attnlab.tasks.classes import SequenceClasses
-from attnlab.tasks.text.classes import classes_of
-from attnlab.tasks.text.ids import corpus_of_ids
-from attnlab.tasks.text.windows import find_windows
+from attnlab.tasks.text.corpus import corpus_of_ids
+from attnlab.tasks.text.windows import classes_of, find_windows
 
 from .agreement import SCORES, THEORY, score_all
 

@@ -21,7 +21,7 @@ from attnlab.plots import style
 from attnlab.simulation import Diverged, Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CLOSE = 0.01
 STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
 BEYOND = 10.0  # times t*: how long training with cross entropy is watched

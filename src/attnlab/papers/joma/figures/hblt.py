@@ -18,7 +18,7 @@ from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 EXACT = 1e-12
 ERRORS = 4.5  # standard errors that a sampled share may be off by, the most of some dozens
 

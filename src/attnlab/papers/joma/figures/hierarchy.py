@@ -35,7 +35,7 @@ from attnlab.papers.joma.classes import LatentLayers
 from attnlab.plots import style
 from attnlab.simulation import Learner, Optimizer, Record, Simulation, Steps, simulate
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LEVELS = ("lower", "upper")
 TRAININGS = UNTRAINED, FROZEN, TRAINED = ("untrained", "attention frozen", "trained")
 PUBLISHED = {"lower": (0.94, 1.00), "upper": (0.55, 0.81)}

@@ -31,7 +31,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 ATTENTIONS, ACTIVATIONS = get_args(Attention), get_args(Activation)
 FORMS = ("fixed", "moving")
 PLAIN_EXP = {"attention": "exp", "activation": "linear", "form": "fixed"}

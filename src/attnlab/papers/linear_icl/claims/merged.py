@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
+from attnlab.experiments.estimate import means
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_MOST, EQUAL, LEADING
 
 from .. import theory
 from ..model import LinearAttention
+from ..predict import OneHead, White
 from ..runs import Results, flow, geometric, half_times, starts_of
 from ..task import InContextRegression
 from .population import PUBLISHED, REGRESSION, TESTS, of_size
@@ -28,10 +31,10 @@ ALIGNED = 0.01  # norm of each layer where the start is balanced and along I
 SHARES = (0.5, 0.9, 0.99)
 
 
-def steep(exponent: float, dimensions: int) -> theory.Regression:
+def steep(exponent: float, dimensions: int, examples: int = 31) -> theory.Regression:
     """Return the spectrum lambda_d ~ d^-exponent of trace 1."""
     falling = np.arange(1.0, dimensions + 1) ** -exponent
-    return theory.Regression(falling / falling.sum(), 31)
+    return theory.Regression(falling / falling.sum(), examples)
 
 
 SPECTRA = {
@@ -78,9 +81,8 @@ def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
     relation=AT_MOST,
     tolerance=1e-5,
     runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
-    code=("drive", "merged_velocity", "optimum"),
-    test=TESTS
-    + "test_theory.py::test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
+    code=("drive", "velocity", "optimum"),
+    test=TESTS + "test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
     number="the drive at the second is {:.0e}",
     training_number="40 of 40 starts of std 0.5 end at the second, to {:.0e}",
 )
@@ -105,6 +107,7 @@ def two_fixed_points(found: Results) -> Measurement:
 @claim(
     "icl-one-drop",
     sources="Linear ICL, merged key and query",
+    reading="as we know it",
     relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
@@ -136,17 +139,13 @@ def one_drop(found: Results) -> Measurement:
         return float((last - half) / half - 1)
 
     edge = np.array([scipy.optimize.brentq(over, 0.1, 2.0, (norm,), xtol=1e-3) for norm in norms])
-    checks = [Check(name, 1.0, of) for name, of in said.items()]
-    checks += [Trained(name, 1.0, of) for name, of in trained.items()]
     return Measurement(
-        *checks,
+        *(Check(name, 1.0, of) for name, of in said.items()),
+        *(Trained(name, 1.0, of) for name, of in trained.items()),
         number=edge.mean(),
         training_number=trained["white"].mean(),
-        note="tail over wait, of one head along Lambda^2: "
-        + "; ".join(f"{name} {mean(of)}" for name, of in said.items())
-        + "; of the flow: "
-        + "; ".join(f"{name} {mean(of)}" for name, of in trained.items())
-        + f"; it is 1 at lambda_d ~ d^-a with a = {mean(edge)}",
+        note=f"tail over wait, of one head along Lambda^2: {means(said)}; of the flow: "
+        f"{means(trained)}; it is 1 at lambda_d ~ d^-a with a = {mean(edge)}",
     )
 
 
@@ -156,6 +155,7 @@ def one_drop(found: Results) -> Measurement:
     relation=LEADING,
     tolerance=0.15,
     runs={"descent": partial(of_size, 5000), "flow": random_start},
+    hypotheses=(assumed(OneHead(), partial(of_size, 5000)),),
     code=("escape_rate", "escape_time", "growing_start", "drop_times"),
     test=TESTS + "test_the_printed_time_depends_on_the_layer",
     figure="drop",
@@ -203,6 +203,7 @@ def escape_time(found: Results) -> Measurement:
     relation=EQUAL,
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
+    hypotheses=(assumed(White(), aligned),),
     code=("white_curve",),
     test=TESTS + "test_white_inputs_follow_a_logistic_curve",
     training_number="from random starts gamma a is off by {:.0e} at most",
@@ -214,7 +215,7 @@ def white_curve(found: Results) -> Measurement:
     Compare with the flow of one head along I, and (corrected) with 10 random starts of std 5.6e-6,
     of each its growing part; there A is not exactly along I, and 1e-3 is allowed.
     """
-    one = theory.Regression(WHITE.spectrum, WHITE.examples)
+    one = WHITE.regression
     how: dict[str, Any] = {"dimensions": 4, "examples": 31, "variance": 0.25}
     run, random = found["aligned"].isel(seed=0), found["random"].isel(setting=0)
     a = theory.white_curve(run["time"].values, **how, norm=ALIGNED)

@@ -9,7 +9,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
-from attnlab.experiments import mean
+from attnlab.experiments import mean, share
+from attnlab.experiments.estimate import means
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation
 from attnlab.tasks.classes import SequenceClasses
@@ -18,7 +19,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL
 
 from .. import theory
 from ..runs import compared, factors, ranks
-from ..several import several_tokens, several_tokens_run
+from ..several import BY, several_tokens, several_tokens_run
 
 Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/max_margin/test_theory.py::"
@@ -57,16 +58,15 @@ def mm_nuclear(found: Found) -> Measurement:
     with both solutions, run by run. Its rank counts singular values above 5% of the largest.
     """
     nuclear, frobenius = (compared(factors(), norm=norm) for norm in ("nuclear", "frobenius"))
-    last = [of["correlation"].isel(step=-1) for of in (nuclear, frobenius)]
-    ranks = [nuclear["rank"], nuclear["solution_rank"], frobenius["solution_rank"]]
-    shown = [str(mean(of.astype(float))) for of in ranks]
+    low, short = (of["correlation"].isel(step=-1) for of in (nuclear, frobenius))
     return Measurement(
-        Trained("nuclear against Frobenius", last[1].values, last[0].values),
-        Trained("correlation with the nuclear solution", 0.98, last[0].values),
-        training_number=float(last[0].mean()),
-        note=f"correlation {mean(last[0])} (least {float(last[0].min()):.3f}) with the nuclear "
-        f"solution, {mean(last[1])} with the Frobenius one; rank {shown[0]}, of the nuclear "
-        f"solution {shown[1]}, of the Frobenius one {shown[2]}",
+        Trained("nuclear against Frobenius", short.values, low.values),
+        Trained("correlation with the nuclear solution", 0.98, low.values),
+        training_number=float(low.mean()),
+        note=f"correlation {mean(low)} (least {float(low.min()):.3f}) with the nuclear solution, "
+        f"{mean(short)} with the Frobenius one; rank {mean(nuclear['rank'])}, of the nuclear "
+        f"solution {mean(nuclear['solution_rank'])}, of the Frobenius one "
+        f"{mean(frobenius['solution_rank'])}",
     )
 
 
@@ -128,25 +128,22 @@ def mm_multi(found: Found) -> Measurement:
     """
     of = {d: several_tokens(several_tokens_run(d)) for d in (4, 8)}
     gaps = {d: each["gap"].isel(step=-1)[:, each["kept"].values] for d, each in of.items()}
-    means = {d: each.mean("seed") for d, each in gaps.items()}
-    lost = [
-        f"d = {d}: "
-        + ", ".join(f"{mean(gap.sel(by=name))} ({name})" for name in gap["by"].values)
-        + f", {int(of[d]['kept'].sum())} of {of[d].sizes['seed']} instances are kept"
-        for d, gap in gaps.items()
-    ]
     return Measurement(
         *(
             Trained(
                 f"d = {d}: both parts against {other}",
-                float(each.sel(by=other)),
-                float(each.sel(by="both parts")),
+                float(each.sel(by=other).mean()),
+                float(each.sel(by="both parts").mean()),
             )
-            for d, each in means.items()
+            for d, each in gaps.items()
             for other in ("margin alone", "one token")
         ),
-        training_number=float(means[4].sel(by="both parts")),
-        note="; ".join(lost),
+        training_number=float(gaps[4].sel(by="both parts").mean()),
+        note="; ".join(
+            f"d = {d}, of the {share(of[d]['kept'])} instances that are kept: "
+            + means({name: gap.sel(by=name) for name in BY})
+            for d, gap in gaps.items()
+        ),
     )
 
 
@@ -176,7 +173,7 @@ def one_hot(values: str, counts: str) -> Simulation:
 @claim(
     "mm-one-hot",
     sources="ours",
-    reading="ours",
+    ours=True,
     relation=EQUAL,
     tolerance=1e-4,
     runs={

@@ -21,7 +21,7 @@ from ..model import CrossAttention, normalised, released
 from ..runs import ETA, FROM_ZERO, compared, descent, even_ratios, late_training
 from ..task import TokenSelection
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 HOW = {
     "accurate": (FROM_ZERO, normalised),
     "naive": (CrossAttention(scale=0, arithmetic="usual"), normalised),

@@ -17,7 +17,7 @@ from attnlab.plots import style
 
 from ..runs import kinds, ranks, wide
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 KINDS = ("global", "local", "neither")
 
 

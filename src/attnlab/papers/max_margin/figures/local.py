@@ -18,7 +18,7 @@ from ..model import CrossAttention, released_factors
 from ..runs import EXACT, compared, descent, even_ratios
 from ..task import TokenSelection
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = ("frobenius", "nuclear")
 NAMES = {"W": "$W$", "KQ": "$K, Q$"}
 NEAR = 0.98  # correlation at which a direction is that of a solution

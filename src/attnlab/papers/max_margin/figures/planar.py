@@ -18,7 +18,7 @@ from attnlab.plots import style
 from ..runs import FROM_ZERO, compared, descent, even_ratios, instances
 from ..task import TokenSelection
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NEAR = 0.1  # error of the direction at the end
 
 

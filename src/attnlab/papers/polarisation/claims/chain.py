@@ -8,14 +8,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, Hypothesis, Trained
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
+from attnlab.theory import Check, Trained
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, LEADING
 
 from .. import runs, theory
+from ..predict import DilutionStageOne
 
 Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/polarisation/test_focus.py::"
@@ -24,12 +27,6 @@ PI = (0.75, 0.19, 0.05, 0.01)
 EQUAL_RARE = (0.7, 0.1, 0.1, 0.1)
 STICKINESS = 0.5
 MOVED = 0.1  # of attention, what counts as focus, or as its loss
-
-
-def small_start(found: Found) -> tuple[Hypothesis, ...]:
-    """Ask that the largest scale of the starts is small."""
-    scale = max(Simulation.of(of).model.scale for of in found.values())
-    return (Hypothesis(PAPER, "a small start: its scale", scale, AT_MOST, 0.1),)
 
 
 def to_frequent(result: xr.Dataset) -> NDArray[np.float64]:
@@ -49,7 +46,7 @@ def half_time(t: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np
 
 
 CHAIN = {"chain": runs.chain}
-small_start_claim = partial(claim, sources=PAPER, hypotheses=(small_start,))
+small_start_claim = partial(claim, sources=PAPER, hypotheses=(assumed(DilutionStageOne()),))
 START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_start(1e-3)}
 
 
@@ -78,7 +75,7 @@ def condense(found: Found) -> Measurement:
     share = size[:, 0] ** 2 / (size**2).sum(1)
     still = W_Q[:, 0]
     change = np.linalg.norm(W_Q[rows, at] - still, axis=(1, 2)) / np.linalg.norm(still, axis=(1, 2))
-    said = runs.predicted(Simulation.of(result), "dilution-stage-one")["parameters.embedding"]
+    said = predict(Simulation.of(result), theory="dilution-stage-one")["parameters.embedding"]
     moved = np.abs(W0[rows, at] - W0[:, 0]).max((1, 2))
     off = np.abs(said.values[rows, at] - W0[rows, at]).max((1, 2)) / moved
     return Measurement(

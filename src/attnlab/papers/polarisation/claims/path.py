@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import linregress
 
+from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.experiments import mean
@@ -47,6 +48,7 @@ toy_claim = partial(claim, sources=PAPER, runs=TOY, hypotheses=(even_start,), fi
 @claim(
     "pol-ntk",
     sources="Polarisation, re-derived",
+    ours=True,
     relation=EQUAL,
     tolerance=1e-12,
     runs={},
@@ -103,7 +105,7 @@ def one_clock(found: Found) -> Measurement:
         run, a = Simulation.of(result), result["parameters.attention"]
         moved = float(abs(a - a.isel(time=0)).max())
         path, even = (
-            runs.predicted(run, of)["parameters.attention"]
+            predict(run, theory=of)["parameters.attention"]
             for of in ("polarisation", "polarisation-even")
         )
         checks.append(Trained(f"a / {moved:.3g}, {name}", path / moved, a / moved, relative=False))

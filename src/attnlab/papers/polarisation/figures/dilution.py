@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from attnlab import predict
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
@@ -18,7 +19,7 @@ from attnlab.simulation import simulate
 from .. import runs, theory
 from ..claims.chain import PI, STICKINESS
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         del dims["sequence"]
         found |= {f"{name}attention": attention, f"{name}loss": result["loss"].rename(dims)}
     first = runs.chain(time=recipe.time, seeds=1)
-    found["stage_one"] = runs.predicted(first, "dilution-stage-one")["loss"].isel(seed=0, drop=True)
+    found["stage_one"] = predict(first, theory="dilution-stage-one")["loss"].isel(seed=0, drop=True)
     levels = {
         r"$\ln d$": np.log(len(PI)),
         r"$H(\pi)$": theory.group_loss(PI, STICKINESS, [0] * 4),

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from attnlab import predict
 from attnlab.auditing.fit import slope
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
@@ -18,7 +19,7 @@ from attnlab.simulation import simulate
 
 from .. import runs, theory
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     result, first = simulate(run, progress=progress), runs.toy(1, recipe.time, recipe.records)
     u = result["scores"].values[:, :, 0, 0]
     order = np.argsort(-u[:, :1])
-    path = runs.predicted(first, "polarisation")["weights"].isel(seed=0)
+    path = predict(first, theory="polarisation")["weights"].isel(seed=0)
     tau = np.geomspace(1.0, recipe.tau, recipe.records)
     left = []
     for n in recipe.tokens:

@@ -17,7 +17,7 @@ from attnlab.simulation import simulate
 
 from .. import runs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MASSIVE = 3.0  # times the median norm
 
 

@@ -16,8 +16,7 @@ from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
-from attnlab.theory.comparison import Form
-from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
+from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, Form, within
 
 from .. import cases, theory
 from ..cases import RATES, SYN_SMALL, WEAK

@@ -11,8 +11,7 @@ from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
-from attnlab.theory.comparison import Form
-from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, within
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, Form, within
 
 from .. import cases, theory
 from ..cases import FIG3, WEAK

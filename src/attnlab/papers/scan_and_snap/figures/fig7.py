@@ -14,12 +14,12 @@ from attnlab.experiments import Judgement, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.plots import style, words
+from attnlab.plots import style
 
 from . import text_runs
 from .text_runs import SLOWED, TextRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
 
 
@@ -46,9 +46,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return the first layer's maps over (layers, shown_step, query, key); `word` along key.
 
     entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
-    over (layers, seed, shown_step), the share of a query's attention that has gone elsewhere since
-    the previous step (total variation), over all probes. Of several rates and heads, the first is
-    taken; of several seeds, its maps are shown.
+    over (layers, seed, shown_step), how far the maps of all probes have moved since the previous
+    one, as the share of a query's attention that has gone elsewhere (total variation). Of several
+    learning rates and heads, the first is taken; of several seeds, its maps are shown.
     """
 
     def measure(result: xr.Dataset) -> xr.Dataset:
@@ -67,8 +67,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def draw(frames: xr.Dataset) -> Figure:
     """Draw a row for each depth, a column for each step; a query's row holds its attention."""
     rows, columns = frames.sizes["layers"], frames.sizes["shown_step"]
-    families = words.fonts()
-    labels = words.visible(frames["word"].values, families)
+    families = style.fonts()
+    labels = style.visible(frames["word"].values, families)
     given: Any = {"fontfamily": families, "parse_math": False}  # a word may be $a$ as well
     hidden = np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)  # the causal mask
     with style.page(1.45 * rows + 1.1) as figure:

@@ -18,13 +18,13 @@ from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.measures import roles
+from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
 

@@ -32,7 +32,7 @@ from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
 from attnlab.simulation import Simulation
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
 RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
 # Learning rate, distance of records and steps of JoMA's released runs (published/dip.csv).

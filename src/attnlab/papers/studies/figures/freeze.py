@@ -28,7 +28,7 @@ from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LAST = 3  # measured steps that count as the end
 
 
@@ -49,11 +49,10 @@ class Recipe(StudyRecipe, TextRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return measures of the first layer over (layers, rate, seed, measured_step).
-
-    change: the share of a query's attention that goes elsewhere within `gap` steps. entropy (nats).
-    top: attention to the strongest token. Of the model train_loss, since the previous record, and
-    validation_loss.
+    """Return over (layers, rate, seed, measured_step), of the first layer: `change`, the share of a
+    query's attention that goes elsewhere within `gap` steps; `entropy` (nats) and `top`,
+    attention to the strongest token; of the model `train_loss`, since the previous record, and
+    `validation_loss`.
     """
     steps = list(recipe.measured_steps)
     later = [step + recipe.gap for step in steps]

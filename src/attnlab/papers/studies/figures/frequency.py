@@ -31,7 +31,7 @@ from attnlab.simulation import Flow, Record, simulate
 
 from ..two_outputs import ScoreAttention, TwoOutputs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = ("none", "l2")
 RULES = ("score", "frequency")
 MOST = 0.8  # a rule is right where it names the winner in more than this share of the classes

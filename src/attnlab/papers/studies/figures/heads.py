@@ -33,7 +33,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 KEPT = 0.9  # favourites are called kept where more than this share of them wins
 COMBINE = {"alone": "each head alone", "concatenate": "concatenated", "average": "averaged"}
 

@@ -36,7 +36,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, single_common
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NEAR = 0.1  # z is called near its limit at this deviation
 DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
 

@@ -28,7 +28,7 @@ from attnlab.simulation import Flow, Record, simulate
 
 from ..drawn import DrawnClasses, by_draw
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = {"none": "no norm (polarisation)", "l2": r"$\ell_2$ norm (Scan and Snap)"}
 ALL, LATE = 0.9, 1e-4  # "takes all"; late is from this fraction of the time on
 

@@ -39,7 +39,7 @@ from attnlab.plots import style
 from attnlab.simulation import Optimizer, simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, random
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
 VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
 

@@ -27,7 +27,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MEASURES = ("winner", "order", "contrast", "slowed")
 
 

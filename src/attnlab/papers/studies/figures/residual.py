@@ -35,7 +35,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOCAL = 0.9  # roles are called local where they decide more than this share of the fates
 KINDS = ("everywhere", "within", "across", "own")
 

@@ -31,7 +31,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,11 +31,11 @@ from attnlab.plots import style
 from attnlab.shelf import offered
 from attnlab.simulation import Flow, Record, Simulation, simulate
 from attnlab.theory import predict
-from attnlab.theory.named import as_theory
+from attnlab.theory.theory import as_theory
 
 from ..drawn import DrawnClasses, by_draw
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MODELS: Mapping[str, Model] = {
     "l2": Pairwise(),
     "none": Extended(normalization="none"),
