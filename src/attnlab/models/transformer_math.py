@@ -214,7 +214,7 @@ def cross_entropy(
     return losses.decoder_cross_entropy(x, weights, bias, targets)
 
 
-def near(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batch]:
+def gather_rows(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batch]:
     """Return the parameters with one row of the embedding for each token of the batch.
 
     A token becomes the index of the first row of the same word, which then has the gradient of
@@ -227,14 +227,14 @@ def near(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batc
     return {**params, "embedding": {"tokens": table[words]}}, batch._replace(inputs=first)
 
 
-def far(model: Transformer, params: Params, near: Params, batch: Batch) -> Params:
-    """Return `near` with the whole embedding, into which the rows of the batch are written."""
+def scatter_rows(model: Transformer, params: Params, gathered: Params, batch: Batch) -> Params:
+    """Return `gathered` with the whole embedding, into which the rows of the batch are written."""
     if not _reads_rows(model, params, batch):
-        return near
+        return gathered
     table, words = params["embedding"]["tokens"], batch.inputs.reshape(-1)
     # a word that comes twice is written twice, with the same row
-    rows = near["embedding"]["tokens"][_first(words, len(table))]
-    return {**near, "embedding": {"tokens": table.at[words].set(rows)}}
+    rows = gathered["embedding"]["tokens"][_first(words, len(table))]
+    return {**gathered, "embedding": {"tokens": table.at[words].set(rows)}}
 
 
 def _reads_rows(model: Transformer, params: Params, batch: Batch) -> bool:

@@ -233,8 +233,8 @@ def rest(found: Found) -> Measurement:
 )
 def end(found: Found) -> Measurement:
     r"""With one context the flow keeps
-    $\sum_v (\alpha_v + e^{\alpha_v}/N)/\eta_\alpha - (|\beta|^2/2 - \beta\cdot W/N)/\eta_\beta$,
-    which fixes where it ends.
+    $\sum_v (\alpha_v + e^{\alpha_v}/N)/\eta_\alpha
+    - (\lvert\beta\rvert^2/2 - \beta\cdot W/N)/\eta_\beta$, which fixes where it ends.
 
     Check the drift along training (1e-5 at most), and sink logits (2e-3) and the size of the value
     (0.02) at t = 10^7 against the end known in advance: 10 chains, from zero.

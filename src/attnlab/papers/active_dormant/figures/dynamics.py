@@ -21,7 +21,7 @@ from ..evidence import numbers
 from ..model import BackcopyTransformer
 from ..task import Backcopy
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CURVES = {
     "copy_risk": ("copy risk", style.OUTLINE, "o"),
     "bigram_kl": ("bigram risk, excess", style.GREEN, "^"),

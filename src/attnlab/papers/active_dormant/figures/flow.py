@@ -20,7 +20,7 @@ from attnlab.theory import predict
 from .. import runs
 from ..evidence import EVIDENCE
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOOKS = {"one": (style.COMMON, "one context"), "many": (style.DISTINCT, "contexts that differ")}
 SHOWN = ("sink_logit", "sink_mass", "value_size")
 

@@ -22,7 +22,7 @@ from ..model import BackcopyTransformer
 from ..task import Backcopy
 from .dynamics import beside_released
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOOKS = {
     "adam": (style.DISTINCT, "o", "Adam"),
     "sgd": (style.COMMON, "^", "SGD"),

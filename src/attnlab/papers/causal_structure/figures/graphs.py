@@ -21,7 +21,7 @@ from .. import runs
 from ..evidence import EVIDENCE
 from ..task import ROOT, Forest
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

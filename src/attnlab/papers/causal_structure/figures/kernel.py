@@ -16,7 +16,7 @@ from attnlab.plots import style
 
 from .. import theory
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 SHOWN = ("self", "parent", "grandparent")
 

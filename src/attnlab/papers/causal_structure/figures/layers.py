@@ -20,7 +20,7 @@ from attnlab.simulation import simulate
 from .. import runs
 from ..task import Forest
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

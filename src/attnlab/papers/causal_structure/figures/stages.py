@@ -22,7 +22,7 @@ from attnlab.theory import predict
 from .. import runs
 from ..task import ROOT, Forest, Graph
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 LEVELS = ("causal-kernel", "causal-gradient")
 

@@ -17,7 +17,7 @@ from attnlab.simulation import simulate
 
 from .. import runs, theory
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 LAGS = 7
 SYMBOLS = (2, 3)

@@ -21,7 +21,7 @@ from .. import runs
 from ..model import First, MinimalInduction
 from ..predict import end_weight
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from attnlab.simulation import simulate
 from .. import runs
 from ..evidence import EVIDENCE
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 COLOURS: dict[runs.Prior, str] = {
     "dirichlet": style.DISTINCT,
