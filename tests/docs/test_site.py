@@ -187,10 +187,12 @@ def test_fields_codes_and_schema_are_those_of_the_code(site):
 
 
 def test_docstrings_are_typeset_and_lead_to_their_source(site, pages):
-    page = pages[site / "reference" / "names" / "papers.scan_and_snap.theory.html"]
-    assert r"\eta_{Y}" in page.formulas
-    found = [link for link in page.links if "attnlab/papers/scan_and_snap/theory" in link]
+    of = {path.stem: page for path, page in pages.items() if path.parent.name == "api"}
+    theory = [page for name, page in of.items() if "papers.scan_and_snap.theory." in name]
+    assert any(r"\eta_{Y}" in page.formulas for page in theory)
+    found = [link for page in theory for link in page.links if "scan_and_snap/theory" in link]
     assert any("growth.py.html#line-" in link for link in found)
+    assert "attnlab.theory.predict" in of["attnlab.theory.predict"].ids
 
 
 def test_formulas_are_typeset_without_error(site, pages, browser):
