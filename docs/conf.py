@@ -14,6 +14,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "extension.citation",
+    "extension.colab",
     "extension.commands",
     "extension.docstrings",
     "extension.fields",

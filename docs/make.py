@@ -84,8 +84,7 @@ def check_own(out: Path) -> None:
 
 def _notebooks() -> Path:
     """Return the folder for outputs of notebooks, and remove those of earlier versions."""
-    from attnlab.files.code import code_digest, digest_of
-    from attnlab.files.provenance import versions
+    from attnlab.files.provenance import code_digest, digest_of, versions
 
     name = digest_of([code_digest(""), versions()])[:16]
     claim(NOTEBOOKS, [name])

@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
-from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written
-from attnlab.cli.summary import about
+from attnlab.cli.options import check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    or_dash,
+    plain_console,
+    print_table,
+    say,
+    say_written,
+    show,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
 LOADING = "loading PyTorch"
 PAGES = (".html",)
-app = options.group("Measure the attention of PyTorch models: how sparse, on what, since when.")
+app = options.group("Measure the attention of PyTorch models: what each head does, and since when.")
 
 # of a head: what is printed, by the name of the variable
 COLUMNS = {
@@ -54,7 +62,7 @@ def model_verb(
     """Measure the attention of a model on a text, layer by layer and head by head.
 
     PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing
-    is fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is
+    is fetched, and the model's own code is not run. The text is cut into sequences; `builtin` is
     the documentation topics of your Python.
 
     \b
@@ -85,7 +93,7 @@ def model_verb(
     out
         A file for the dataset (.nc).
     html
-        A page of it all (.html).
+        A report of all measurements (.html).
     """
     check_writable(out, (".nc",), "out")
     check_writable(html, PAGES, "html")
@@ -136,13 +144,12 @@ def checkpoints_verb(
     html: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Measure a training by its checkpoints: when does each head's attention snap?
+    """Measure a training by its checkpoints: when do heads form and come to rest?
 
     WHERE is a folder with checkpoint-N folders, a repository of the Hugging Face cache whose
     revisions have steps in their names (step1000, step_20k, stage1-step1000-tokens5B), or a glob of
-    folders, in quotes. Their files are looked through first (attnlab observe lint). Steps that do
-    not hold what they should are left out, and no snap is claimed across them. The same command
-    goes on where one was stopped.
+    folders, in quotes. Their files are checked first (attnlab observe lint). Steps whose files are
+    faulty are left out, and no snap is claimed across them. The same command resumes a stopped one.
 
     \b
     Examples:
@@ -226,11 +233,11 @@ def checkpoints_verb(
 
 
 def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) -> None:
-    """Look through the files of checkpoints: what is wrong with them?
+    """Check the files of checkpoints for faults.
 
-    Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps
-    with those of the last one, changes of configuration, tensors or dtype, numbers that are not
-    finite, and files that cannot be read. Exit code 1 when there is any.
+    Every tensor is read and hashed; nothing is run. Faults are steps with the same weights, or with
+    those of the last step; changes of configuration, tensors or dtype; numbers that are not finite;
+    and files that cannot be read. The exit code is 1 if there are any.
 
     \b
     Examples:
@@ -257,12 +264,12 @@ def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) 
 
 
 def report_verb(path: Path, *, html: Path | None = None) -> None:
-    """Make one HTML page of a saved observation: every head, snaps, caches, words.
+    """Make one HTML page of a saved observation: every head, roles, snaps and caches.
 
     FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
-    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing
-    beside it. What theory expects is read from the text that the command was given, or else from
-    the probe.
+    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page is
+    self-contained. The theory's predictions are about the text that the command was given, or else
+    about the probe.
 
     \b
     Examples:
@@ -274,7 +281,7 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     path : FILE
         A saved dataset (.nc).
     html
-        Where the page goes; beside the file without it.
+        Where the page goes; by default next to the file.
     """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
@@ -291,6 +298,61 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     for sentence in in_words(dataset):
         say(sentence)
     say_written(page)
+
+
+def compare_verb(
+    first: Path,
+    second: Path,
+    *,
+    match: Literal["similarity", "number"] = "similarity",
+    html: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Compare two saved observations: which heads do the same, and what differs?
+
+    FIRST and SECOND are datasets of two trainings, of two seeds or learning rates, as for
+    `attnlab observe report`. Heads are matched by their roles and scores at the last step.
+
+    \b
+    Examples:
+      attnlab observe compare seed0.nc seed1.nc
+      attnlab observe compare before.nc after.nc --match number --html compared.html
+
+    Options
+    -------
+    first : FILE
+        A saved dataset (.nc).
+    second : FILE
+        Another one.
+    match
+        similarity, or number: layer by layer and head by head.
+    html
+        A page of it all (.html).
+    """
+    check_writable(html, PAGES, "html")
+    from attnlab.files.netcdf import load
+    from attnlab.observing.comparison import compare, comparison_page, comparison_text
+
+    names = (str(first), str(second)) if first.name == second.name else (first.stem, second.stem)
+    found = compare(load(first), load(second), match=match)
+    if html is not None:
+        comparison_page(found, html, names)
+    if as_json:
+        values = found.to_dict()
+        document = {name: values["coords"][name]["data"] for name in ("side", "statistic")}
+        document |= {name: _finite(one["data"]) for name, one in values["data_vars"].items()}
+        document |= {"first": str(first), "second": str(second), **values["attrs"]}
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    show(comparison_text(found, names))
+    say_written(html)
+
+
+def _finite(values: Any) -> Any:
+    """Return nested lists for JSON, with None for NaN."""
+    if isinstance(values, list):
+        return [_finite(one) for one in values]
+    return finite(values) if isinstance(values, float) else values
 
 
 def _write_page(found: xr.Dataset, html: Path | None) -> None:
@@ -358,6 +420,8 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
                 row[name] = finite(float(one[name]))
         if "snap_state" in one:
             row["snap_state"] = STATES[int(one["snap_state"])]
+        if "head_role" in one:
+            row |= _role(one)
         if "retained_mass" in one:
             kept = one["retained_mass"]
             row["retained_mass"] = {
@@ -371,11 +435,22 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     return rows
 
 
+def _role(one: xr.Dataset) -> dict[str, Any]:
+    """Return the role of a head, the scores of all roles, and the steps since which it has them."""
+    names, index = one["role"].values.tolist(), int(one["head_role"])
+    found: dict[str, Any] = {"role": names[index] if index >= 0 else None}
+    for name in ("role_score", "role_onset", "role_onset_low", "role_onset_high"):
+        if name in one:
+            values = one[name].isel(step=-1) if "step" in one[name].dims else one[name]
+            found[name] = dict(zip(names, map(finite, values.values.tolist()), strict=True))
+    return found
+
+
 def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
     if not heads:  # of a step at which the training has diverged
         say("no head of the last step has attention that is a finite number")
         return
-    columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
+    columns = ["layer", "head", "role", *COLUMNS.values(), *(["snap"] if snap else [])]
     cells = []
     for row in heads:
         entropy = or_dash(row["entropy"], ".2f")
@@ -383,7 +458,8 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
             entropy = f"{or_dash(row['entropy_start'], '.2f')} → {entropy}"
         values = [entropy if name == "entropy" else or_dash(row[name], ".2f") for name in COLUMNS]
         layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
-        cells.append([layer, str(row["head"]), *values, *([_snap(row)] if snap else [])])
+        role = str(row.get("role") or "-")
+        cells.append([layer, str(row["head"]), role, *values, *([_snap(row)] if snap else [])])
     console = plain_console()
     print_table(console, columns, cells, right=columns)
     console.print(
@@ -410,7 +486,7 @@ def _snap(row: dict[str, Any]) -> str:
 def _print_unseen(found: xr.Dataset) -> None:
     unseen = json.loads(found.attrs["unseen"])
     if unseen:
-        say(f"only some layers are seen; nothing is known of {', '.join(sorted(unseen))}")
+        say(f"only some layers are measured; nothing is known of {', '.join(sorted(unseen))}")
 
 
 for name, verb in (
@@ -418,5 +494,6 @@ for name, verb in (
     ("checkpoints", checkpoints_verb),
     ("lint", lint_verb),
     ("report", report_verb),
+    ("compare", compare_verb),
 ):
     options.add(app, name, verb)

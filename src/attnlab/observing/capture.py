@@ -67,9 +67,9 @@ class CapturedCall:
         queries = call.query.shape[-2]
         rows = torch.linspace(0, queries - 1, min(queries, CHECKED), device=call.query.device)
         rows = rows.round().long()
-        logits = _logits(call, rows)
+        logits = logits_of(call, rows)
         seen = logits.isfinite()
-        found = _times(_weights(call, logits), value, call)
+        found = times(weights_of(call, logits), value, call)
         wrong = (found - output[..., rows, :].float()).abs().amax(-1)
         # values that are not finite do not count: the model has diverged
         known = seen.any(-1) & value.isfinite().all()
@@ -86,22 +86,21 @@ def require_match(layer: str, kind: str, wrong: float, bound: float) -> None:
     """Refuse a layer if rounding does not explain the difference of its output from ours."""
     if not (wrong == 0 or wrong <= bound):  # both may be NaN
         raise InputError(
-            f"model: {layer} ({kind}) makes something else of its queries, keys and "
-            "mask than softmax attention to the keys that the mask shows (an additive mask "
-            f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
-            f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
-            "inside the module, before it attends, call "
-            "attnlab.observing.record(query, key, value, mask=...) with what it really uses"
+            f"model: the output of {layer} ({kind}) is not softmax attention of its queries, keys "
+            f"and mask (an additive mask hides keys below a drop of {DROP:g}): it differs by "
+            f"{wrong:.2g}, and rounding explains {bound:.2g}; statistics would be wrong, so call "
+            "attnlab.observing.record(query, key, value, mask=...) inside the module, before it "
+            "attends, with what its softmax uses"
         )
 
 
-def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
+def logits_of(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
     """Return the logits of some queries, minus infinity where a key is hidden.
 
     Deliberately independent of the code of the statistics: the two check each other.
     """
     query = call.query[..., rows, :].float()
-    logits = _times(query * call.scale, call.key.transpose(-1, -2), call)
+    logits = times(query * call.scale, call.key.transpose(-1, -2), call)
     if call.softcap is not None:
         logits = call.softcap * torch.tanh(logits / call.softcap)
     queries, keys = call.query.shape[-2], call.key.shape[-2]
@@ -135,7 +134,7 @@ def _hidden(mask: Float[Tensor, "batch head row key"]) -> Tensor:
     return hidden | (mask <= torch.finfo(torch.float16).min / 2)  # rows that see nothing
 
 
-def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
+def weights_of(call: AttentionCall, logits: Tensor) -> Tensor:
     """Return the softmax, with a learnable sink in the denominator where the head has one."""
     if call.sinks is None:
         return logits.softmax(-1).nan_to_num()
@@ -143,7 +142,7 @@ def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
     return torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
 
 
-def _times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
+def times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
     """Multiply the rows of each head with the keys or values of its KV head."""
     batch, _, number, width = rows.shape
     together = rows.reshape(batch, matrix.shape[1], -1, width)
@@ -205,13 +204,14 @@ class Capture:
     It holds the model's modules by identity and name, and lives as long as that forward pass.
     Other threads may run the same model or others meanwhile: only the thread of that forward pass
     is seen, and there only modules of the model. A teacher or a loss that its forward pass calls is
-    another model. guard: opened around the code that measures inside the forward pass.
+    another model. see: called with each call; a tensor that it returns takes the place of the
+    output. guard: opened around the code that measures inside the forward pass.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        see: Callable[[CapturedCall], None],
+        see: Callable[[CapturedCall], Tensor | None],
         *,
         only_training: bool = False,
         guard: Guard = nullcontext,
@@ -269,13 +269,14 @@ class Capture:
         with self._guard(), torch.no_grad():
             yield
 
-    def see(self, name: str, call: AttentionCall, output: Tensor | None) -> None:
-        """Report a call of the module of this name; output: see `CapturedCall`."""
+    def see(self, name: str, call: AttentionCall, output: Tensor | None) -> Tensor | None:
+        """Report a call of the module of this name; output: see `CapturedCall`. Return what takes
+        the place of the output, if anything does."""
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
         captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__)
         with muted([self]):  # calls made while measuring are not the model's
-            self._see(captured)
+            return self._see(captured)
 
     def take_recorded(self, call: AttentionCall) -> bool:
         """Report a call that the code of the module that runs gives to `record`."""

@@ -18,7 +18,7 @@ from PIL import Image
 
 from attnlab import __version__
 from attnlab.auditing.document import KNOWN, grouped, short
-from attnlab.experiments import Made, Standing
+from attnlab.experiments import Part, Standing
 from attnlab.experiments import figures as known_figures
 from attnlab.experiments.base import module_of
 from attnlab.files.markdown import page as page_of
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 def page(
     *,
-    figures: Sequence[Made],
+    figures: Sequence[Part],
     missing: Sequence[str],
     pictures: Mapping[str, bytes],
-    audit: Made | None,
+    audit: Part | None,
     claims: Mapping[str, Any] | None,
     seconds: float,
-    opening: Made | None = None,
+    opening: Part | None = None,
     playground: bool = False,
     studies: Sequence[ShownStudy] = (),
 ) -> str:
@@ -61,7 +61,7 @@ def page(
     opening
         What the page opens with.
     playground
-        Whether playground.html stands beside it.
+        True if playground.html is written next to it.
 
     Returns
     -------
@@ -134,18 +134,18 @@ def page(
     return page_of(f"{title}: attnlab {__version__}", text, style=style)
 
 
-def by_paper(figures: Sequence[Made]) -> dict[Paper, list[Made]]:
+def by_paper(figures: Sequence[Part]) -> dict[Paper, list[Part]]:
     """Return figures by the paper that they belong to."""
-    found: dict[Paper, list[Made]] = {}
+    found: dict[Paper, list[Part]] = {}
     for made in figures:
         found.setdefault(paper_of(made.name), []).append(made)
     return found
 
 
-def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
+def by_outcome(figures: Sequence[Part]) -> dict[str, list[Part]]:
     """Return figures by what was found, in the order of the standings."""
     order = [standing.value for standing in Standing]
-    found: dict[str, list[Made]] = {}
+    found: dict[str, list[Part]] = {}
     for made in sorted(figures, key=lambda made: order.index(made.standing)):
         found.setdefault(made.outcome, []).append(made)
     return found
@@ -161,7 +161,7 @@ def standing(claim: Mapping[str, Any]) -> str:
     return str(claim["verdict"] or claim["training"] or "not examined")
 
 
-def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Made]) -> list[str]:
+def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Part]) -> list[str]:
     """Return how many claims and figures were examined, and how they stand."""
     found = []
     if claims:
@@ -173,13 +173,13 @@ def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Made]) -> list
     return found
 
 
-def digest_pictures(parts: Sequence[Made]) -> list[Made]:
+def digest_pictures(parts: Sequence[Part]) -> list[Part]:
     """Choose four: the first, then one for each standing, then one for each paper."""
     chosen = list(parts[:1])
-    for key in (lambda made: made.standing, lambda made: made.name.partition("/")[0]):
-        for made in parts[1:]:
-            if made not in chosen and key(made) not in {key(of) for of in chosen[1:]}:
-                chosen.append(made)
+    for key in (lambda part: part.standing, lambda part: part.name.partition("/")[0]):
+        for part in parts[1:]:
+            if part not in chosen and key(part) not in {key(of) for of in chosen[1:]}:
+                chosen.append(part)
     return chosen[:4]
 
 

@@ -1,4 +1,4 @@
-"""The driver: has the missing groups of a plan computed, and keeps them."""
+"""The driver computes the missing groups of a plan and keeps them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.progress import Report
-from attnlab.sweeping.executor import Answer, Executor
+from attnlab.sweeping.executor import Answer, Executor, Local
 from attnlab.sweeping.group import Group
 from attnlab.sweeping.index import Index, IndexMaker
-from attnlab.sweeping.local import Local
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import Store
 
@@ -40,7 +39,7 @@ class Stopped(RuntimeError):
 def run_plan(
     plan: Plan, store: Store, *, executor: Executor | None = None, report: Report | None = None
 ) -> Ran:
-    """Compute the groups that the store does not hold yet; `report` is told of runs as they end.
+    """Compute the groups that the store does not hold yet; `report` is called as runs end.
 
     A run that diverges, or a group that raises, is recorded as failed and the rest goes on; the
     next sweep tries a group that raised again. The driver waits for groups that another one has
@@ -96,7 +95,7 @@ class _Driver:
         return f"{total - sum(map(len, self.todo.values()))} of {total} groups are kept"
 
     def _tell(self, runs: float, note: str = "") -> None:
-        """Report that so many runs are done in all, or a note on what is going on."""
+        """Report the number of runs done in all, and a note."""
         if self.report is not None:
             failed = f", {self.failed} runs failed" if self.failed else ""
             words = f"{self._kept().removesuffix(' are kept')}{failed}"

@@ -1,4 +1,4 @@
-"""Stages of the transformer, from the shipped survey: ten seeds, 600 or 900 steps."""
+"""Stages of the transformer: ten seeds on file, 600, 900 or 6,000 steps (see `evidence`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW
 from .. import runs
 from ..distances import STAGES, HeldOut, nearest
 from ..evidence import EVIDENCE
+from .minimal import SOURCE, Found
 
-Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/statistical_induction/test_evidence.py::"
-SOURCE = "Statistical induction"
 PLATEAU = 0.155  # KL at k = 3 between the bigram rule's 0.049 and the unigram rule's 0.174
 LIT, RISEN = 1.15, 0.1  # induction score, and lag-1 attention (0.07 at the start), that have risen
 MOST, NEAR = 60, 0.25  # steps of a sharp transition; share of the way that may be left at the end
@@ -47,7 +46,7 @@ def transition(found: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float
     return np.array(leaves, float), np.array(takes, float)
 
 
-def told(values: NDArray[np.float64]) -> str:
+def interval(values: NDArray[np.float64]) -> str:
     """Return the median over seeds with its interval."""
     return median(xr.DataArray(values, dims="seed")).told(".0f")
 
@@ -68,7 +67,7 @@ def stages(found: Found) -> Measurement:
     return Measurement(
         Trained("stages", 3.0, np.where(rising, seen, 0)),
         training_number=float(bigram.mean()),
-        note=f"unigram from step 30 on; bigram from {told(bigram)} on (median of 10 seeds)",
+        note=f"unigram from step 30 on; bigram from {interval(bigram)} on (median of 10 seeds)",
     )
 
 
@@ -86,21 +85,17 @@ def sharp(found: Found) -> Measurement:
         Trained("plateau", 120.0, leaves, AT_LEAST),
         Trained("transition", float(MOST), takes),
         training_number=float(takes.mean()),
-        note=f"left at step {told(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
-        f"{told(takes)} steps",
+        note=f"left at step {interval(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
+        f"{interval(takes)} steps",
     )
 
 
-@claim(
+@filed_claim(
     "si-transformer-order",
-    sources=SOURCE,
     statement="The second layer moves first in the transformer, too",
     relation=BELOW,
-    runs={},
     in_parts=True,
     code=("first_step", "first_signal"),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
-    figure="stages",
     training_number="{:.0f} steps before layer 1 (mean of 10 seeds)",
 )
 def order(found: Found) -> Measurement:
@@ -114,7 +109,7 @@ def order(found: Found) -> Measurement:
             for seed, pair in enumerate(zip(previous, score, strict=True))
         ),
         training_number=float((previous - score).mean()),
-        note=f"score at {told(score)}, lag-1 attention at {told(previous)}; first in "
+        note=f"score at {interval(score)}, lag-1 attention at {interval(previous)}; first in "
         f"{(score < previous).sum()} of 10 seeds",
     )
 
@@ -144,16 +139,15 @@ def induction_head(found: Found) -> Measurement:
     )
 
 
-@claim(
+@filed_claim(
     "si-avoids",
     sources="Statistical induction, our runs",
     statement="With two symbols layer 1 attends to the previous one, as with three",
     relation=AT_LEAST,
-    runs={},
     in_parts=True,
     ours=True,
     code=("first_signal",),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure=None,
     training_number="lag-1 attention rises in {:.0%} of 10 seeds",
 )
 def avoids(found: Found) -> Measurement:
@@ -179,7 +173,6 @@ def avoids(found: Found) -> Measurement:
     relation=AT_MOST,
     tolerance=0.0,
     ours=True,
-    code=("last_rules", "divergence"),
     training_number="KL {:.3f} at step 6,000 (mean of 10 seeds)",
 )
 def eight_symbols(found: Found) -> Measurement:
@@ -199,6 +192,6 @@ def eight_symbols(found: Found) -> Measurement:
         Trained("records at unigram", 0.0, (at == STAGES.index("unigram")).sum(1)),
         Trained("bigram at the end", 1.0, at[:, -1] == bigram, AT_LEAST),
         training_number=float(kl.mean()),
-        note=f"bigram from step {told(first)} on; KL {mean(kl)} at the end (bigram "
+        note=f"bigram from step {interval(first)} on; KL {mean(kl)} at the end (bigram "
         f"{rule['bigram']:.3f}, unigram {rule['unigram']:.3f}, uniform {rule['uniform']:.3f})",
     )

@@ -1,4 +1,4 @@
-"""What an audit concludes: where the theory is right, where it cannot speak, whose clock is off."""
+"""The summary of an audit: where the theory is right, where it is silent, which clock is off."""
 
 import json
 from dataclasses import replace
@@ -63,23 +63,23 @@ def test_its_clock_is_off_all_the_same(inside):
         assert factors["sgd"] == pytest.approx(1.0, rel=0.15)  # a record or two
     assert snap.factor("corrected").value > 4
     worst = inside.commentary["scan_and_snap"].clocks[1].sequence_class
-    (row,) = [row for row in inside.document()["trial"]["snap"] if row["sequence_class"] == worst]
+    (row,) = [row for row in inside.document()["run"]["snap"] if row["sequence_class"] == worst]
     assert snap.simulated.at == row["simulated"] == float(inside.snap["simulated"][worst])
     told = inside.commentary["scan_and_snap"].sentences[-1]
     assert f"by printed at t = {row['predicted']['printed']:.4g} (" in told
     assert "times too early)" in told
-    first, last = inside.trial.transition
+    first, last = inside.run.transition
     assert f"{first:.4g} <= t <= {last:.4g}" in inside.commentary["scan_and_snap"].sentences[-2]
 
 
 def test_of_what_has_not_moved_nothing_is_told():
     found = attnlab.audit(CLASSES, eta_y=0.9, eta_z=1e-320)  # logits are zero, to the last bit
-    conclusion = found.commentary["scan_and_snap"]
-    assert (conclusion.claimed, conclusion.as_claimed, conclusion.moved) == (7, 0, 0)
-    assert conclusion.astray == ()
+    summary = found.commentary["scan_and_snap"]
+    assert (summary.claimed, summary.as_claimed, summary.moved) == (7, 0, 0)
+    assert summary.astray == ()
     told = "For 7 we cannot tell: they have not moved."
-    assert conclusion.sentences[1] == f"In training 0 of these 7 do what is claimed. {told}"
-    assert not any("gains and losses" in sentence for sentence in conclusion.sentences)
+    assert summary.sentences[1] == f"In training 0 of these 7 do what is claimed. {told}"
+    assert not any("gains and losses" in sentence for sentence in summary.sentences)
     assert {row["as_claimed"] for row in found.rows()} == {None}
 
 
@@ -126,7 +126,7 @@ def test_tokens_that_no_theorem_covers_are_counted_with_the_reason():
 
 def test_it_is_in_the_document_and_on_top_of_the_page(outside):
     document = outside.document()
-    told = document["trial"]["commentary"]["scan_and_snap"]
+    told = document["run"]["commentary"]["scan_and_snap"]
     assert told["sentences"] == outside.commentary["scan_and_snap"].sentences
     assert (told["claimed"], told["as_claimed"]) == (
         7,

@@ -1,4 +1,4 @@
-"""audit(): a run that was trained, beside what theories predict of it, and how they differ."""
+"""audit(): compare a trained run with what theories predict of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attnlab import measures
+from attnlab import formulas, measures
 from attnlab.auditing.catalogue import examine_all, require_general
 from attnlab.auditing.claims import Claim, Finding
 from attnlab.auditing.clocks import Clock, clocks_of
 from attnlab.auditing.document import audit_document, hypothesis_document, number
 from attnlab.auditing.runs import recorded_at
-from attnlab.auditing.tokens import agreement, seen_roles
 from attnlab.files.errors import InputError
 from attnlab.formulas import momentum_steps
 from attnlab.shelf import single
@@ -41,8 +40,8 @@ WHEN = {"record", "every", "geometric", "at"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trial(Case):
-    """A case with its training and what theories predict: all that an audit looks at.
+class AuditedRun(Case):
+    """A case with its training and what theories predict: the input of an audit.
 
     simulation: the run as a value. simulated: its result. predicted: what each theory predicts, by
     its name, aligned with the result. silent: why a theory predicts nothing, by its name.
@@ -139,7 +138,7 @@ def _check(simulation: Simulation) -> None:
         )
 
 
-def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> Trial:
+def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> AuditedRun:
     """Predict with every theory, and train; a theory that has no answer is silent.
 
     A run that all of them refuse is refused.
@@ -160,9 +159,9 @@ def try_out(simulation: Simulation, theories: Sequence[ClassTheory]) -> Trial:
         except Exception as problem:
             if type(of).__module__.startswith("attnlab."):
                 raise
-            silent[of.name] = f"{type(problem).__name__}: {problem}"  # of somebody else's paper
+            silent[of.name] = f"{type(problem).__name__}: {problem}"  # of a paper from elsewhere
     case = case_of(simulation, simulation.sets[0], simulation.eta_y, simulation.eta_z)
-    return Trial(
+    return AuditedRun(
         **{of.name: getattr(case, of.name) for of in fields(Case)},
         simulation=simulation,
         theories=tuple(theories),
@@ -193,8 +192,8 @@ class Commentary(Protocol):
 class Audit:
     """Comparison of theories with the training of a simulation.
 
-    trial: the simulation with its result and the predictions. assumptions: what is asked for, each
-    with its value. ladder: errors of each theory (`attnlab.auditing.trial`). fates: a Dataset over
+    run: the simulation with its result and the predictions. assumptions: what is asked for, each
+    with its value. ladder: errors of each theory (`ladder_of`). fates: a Dataset over
     (query, token) with `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no paper
     speaks), and the logits at the end, `predicted` along `theory` and `simulated`. snap: a Dataset
     over sequence_class with the snap time, `predicted` along `theory` and `simulated`; nan where
@@ -204,7 +203,7 @@ class Audit:
     asked for.
     """
 
-    trial: Trial
+    run: AuditedRun
     assumptions: tuple[Hypothesis, ...]
     ladder: xr.Dataset
     fates: xr.Dataset
@@ -215,20 +214,20 @@ class Audit:
 
     def document(self) -> dict[str, Any]:
         """All of it as plain data: what `attnlab audit CLASSES --json` prints."""
-        trial, classes = self.trial, self.trial.classes
+        run, classes = self.run, self.run.classes
         return audit_document(
             self.findings,
-            trial={
+            run={
                 "classes": classes.origin,
-                "simulation": trial.simulation.spec,
-                "eta_y": trial.eta_y,
-                "eta_z": trial.eta_z,
-                trial.simulation.clock: trial.simulation.last,
+                "simulation": run.simulation.spec,
+                "eta_y": run.eta_y,
+                "eta_z": run.eta_z,
+                run.simulation.clock: run.simulation.last,
                 "assumptions": [hypothesis_document(of) for of in self.assumptions],
                 "ladder": ladder_document(self.ladder),
-                "silent": dict(trial.silent),
+                "silent": dict(run.silent),
                 "fates": self.rows(),
-                "transition": trial.transition and [number(time) for time in trial.transition],
+                "transition": run.transition and [number(time) for time in run.transition],
                 "snap": [
                     {
                         "sequence_class": n,
@@ -252,7 +251,7 @@ class Audit:
 
     def rows(self) -> list[dict[str, Any]]:
         """One entry per query and token that the query can see, largest movement first."""
-        classes, fates = self.trial.classes, self.fates
+        classes, fates = self.run.classes, self.fates
         rows = []
         for q, j in np.argwhere(fates["role"].values != 0):
             cell = fates.isel(query=q, token=j)
@@ -312,69 +311,69 @@ def audit(
     named = None if theories is None else [as_theory(of) for of in theories]
     chosen, covering = simulation_of(simulation, named, **settings)
     tell("training")
-    trial = try_out(chosen, covering)
-    tokens, clocks = _tokens(trial), clocks_of(trial)
+    run = try_out(chosen, covering)
+    tokens, clocks = _tokens(run), clocks_of(run)
     commentary: dict[str, Commentary] = {}  # of each paper that has something to say
     for paper, offer in single("commentary"):
-        if (words := offer.load()(trial, tokens, clocks)) is not None:
+        if (words := offer.load()(run, tokens, clocks)) is not None:
             commentary[paper.name] = words
     claimed = [of.signs_claimed for of in commentary.values()]
     return Audit(
-        trial=trial,
-        assumptions=_assumptions(trial, commentary),
-        ladder=ladder_of(trial),
+        run=run,
+        assumptions=_assumptions(run, commentary),
+        ladder=ladder_of(run),
         fates=tokens.assign(
             claimed=(("query", "token"), claimed[0] if claimed else 0 * tokens["role"].values)
         ),
-        snap=_snap(trial),
+        snap=_snap(run),
         clocks=clocks,
         commentary=commentary,
-        findings=tuple(examine_all(claims, case=trial, tell=tell)),
+        findings=tuple(examine_all(claims, case=run, tell=tell)),
     )
 
 
-def _assumptions(trial: Trial, commentary: Mapping[str, Commentary]) -> tuple[Hypothesis, ...]:
+def _assumptions(run: AuditedRun, commentary: Mapping[str, Commentary]) -> tuple[Hypothesis, ...]:
     """Return what papers that comment ask for, then what only the theories at hand do."""
     asked = [part for of in commentary.values() for part in of.assumptions]
-    asked += [part for of in trial.theories for part in assumptions(of, trial)]
+    asked += [part for of in run.theories for part in assumptions(of, run)]
     once: dict[tuple[str, str], Hypothesis] = {}
     for part in asked:
         once.setdefault((part.source, part.says), part)
     return tuple(once.values())
 
 
-def _tokens(trial: Trial) -> xr.Dataset:
+def _tokens(run: AuditedRun) -> xr.Dataset:
     def last(dataset: xr.Dataset) -> xr.DataArray:
-        end = dataset["attention_logits"].isel({trial.simulation.clock: -1})
-        return end.mean("seed").isel(token=trial.classes.in_play)
+        end = dataset["attention_logits"].isel({run.simulation.clock: -1})
+        return end.mean("seed").isel(token=run.classes.in_play)
 
-    where = {"query": trial.classes.queries, "token": trial.classes.in_play}
-    return _beside(trial, last, where).assign(role=(tuple(where), seen_roles(trial)))
+    where = {"query": run.classes.queries, "token": run.classes.in_play}
+    return _beside(run, last, where).assign(role=(tuple(where), seen_roles(run)))
 
 
-def _snap(trial: Trial) -> xr.Dataset:
+def _snap(run: AuditedRun) -> xr.Dataset:
     def snap(dataset: xr.Dataset) -> xr.DataArray:
         return measures.snap_time(dataset).mean("seed", skipna=False)
 
-    return _beside(trial, snap, {"sequence_class": np.arange(trial.K)})
+    return _beside(run, snap, {"sequence_class": np.arange(run.K)})
 
 
 def _beside(
-    trial: Trial, read: Callable[[xr.Dataset], xr.DataArray], where: dict[str, Any]
+    run: AuditedRun, read: Callable[[xr.Dataset], xr.DataArray], where: dict[str, Any]
 ) -> xr.Dataset:
     """Return what each theory's dataset gives, along `theory` (nan where it is silent), and from
     the training."""
-    simulated = read(trial.simulated)
-    values = np.full((len(trial.theories), *simulated.shape), np.nan)
-    for i, of in enumerate(trial.theories):
-        if of.name in trial.predicted:
-            values[i] = read(trial.predicted[of.name]).values
+    simulated = read(run.simulated)
+    values = np.full((len(run.theories), *simulated.shape), np.nan)
+    for i, of in enumerate(run.theories):
+        if of.name in run.predicted:
+            values[i] = read(run.predicted[of.name]).values
     return xr.Dataset(
         {
             "predicted": (("theory", *where), values),
             "simulated": (tuple(where), simulated.values.astype(np.float64)),
         },
-        {"theory": [of.name for of in trial.theories], **where},
+        {"theory": [of.name for of in run.theories], **where},
     )
 
 
@@ -387,7 +386,7 @@ def _cells(found: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def ladder_of(trial: Trial) -> xr.Dataset:
+def ladder_of(run: AuditedRun) -> xr.Dataset:
     """The errors of each theory, along (theory, at): at the transition and at the end.
 
     `z_error` is the largest error in z, relative to the largest |z| of training; `attention_error`
@@ -396,20 +395,20 @@ def ladder_of(trial: Trial) -> xr.Dataset:
     time itself where the audit chose the records.
     `leans_on` is what a level uses and the next does not.
     """
-    clock = trial.simulation.clock
-    times = trial.simulated[clock].values.astype(np.float64)
+    clock = run.simulation.clock
+    times = run.simulated[clock].values.astype(np.float64)
     places = {}
-    if trial.transition is not None and times[-1] >= (t0 := trial.transition[1]):
+    if run.transition is not None and times[-1] >= (t0 := run.transition[1]):
         places["transition"] = int(abs(times[1:] - t0).argmin()) + 1
     places["end"] = times.size - 1
     there = list(places.values())
-    trained = trial.simulated.isel({clock: there}).mean("seed")
+    trained = run.simulated.isel({clock: there}).mean("seed")
     largest = abs(trained["attention_logits"]).max(("query", "token"))
-    errors = np.full((len(KINDS), len(trial.theories), len(there)), np.nan)
-    for i, of in enumerate(trial.theories):
-        if of.name not in trial.predicted:
+    errors = np.full((len(KINDS), len(run.theories), len(there)), np.nan)
+    for i, of in enumerate(run.theories):
+        if of.name not in run.predicted:
             continue
-        predicted = trial.predicted[of.name].isel({clock: there}).isel(seed=0)
+        predicted = run.predicted[of.name].isel({clock: there}).isel(seed=0)
         z = abs(predicted["attention_logits"] - trained["attention_logits"])
         attention = abs(predicted["attention"] - trained["attention"])
         errors[0, i] = z.max(("query", "token")) / largest.where(largest > 0)
@@ -417,8 +416,8 @@ def ladder_of(trial: Trial) -> xr.Dataset:
     return xr.Dataset(
         {kind: (("theory", "at"), values) for kind, values in zip(KINDS, errors, strict=True)},
         {
-            "theory": [of.name for of in trial.theories],
-            "leans_on": ("theory", [of.leans_on for of in trial.theories]),
+            "theory": [of.name for of in run.theories],
+            "leans_on": ("theory", [of.leans_on for of in run.theories]),
             "at": list(places),
             "time": ("at", times[there]),
         },
@@ -442,8 +441,8 @@ def costs(ladder: xr.Dataset) -> list[str]:
     return words
 
 
-def _at(told: list[str], when: list[str]) -> str:
-    return " and ".join(f"{what} {at}" for what, at in zip(told, when, strict=True))
+def _at(found: list[str], when: list[str]) -> str:
+    return " and ".join(f"{what} {at}" for what, at in zip(found, when, strict=True))
 
 
 def ladder_document(ladder: xr.Dataset) -> dict[str, Any]:
@@ -461,3 +460,21 @@ def ladder_document(ladder: xr.Dataset) -> dict[str, Any]:
         ],
         "costs": costs(ladder),
     }
+
+
+def seen_roles(case: Case) -> NDArray[np.int64]:
+    """Return 1 where the query sees a distinct token, 2 for a common one, 0 for an unseen one."""
+    common = formulas.token_roles(case).common
+    roles = np.zeros((case.classes.queries.size, case.P.shape[1]), dtype=np.int64)
+    for n, row in enumerate(case.psi):
+        seen = case.P[n] > 0
+        roles[row, seen] = np.where(common[seen], 2, 1)
+    return roles
+
+
+def agreement(claimed: ArrayLike, simulated: ArrayLike) -> NDArray[np.int64]:
+    """Return 1 where training does what is claimed, -1 where it does the opposite.
+
+    0 if unknown: nothing is claimed, or z has not moved (or is not a number).
+    """
+    return np.nan_to_num(np.sign(claimed) * np.sign(simulated)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Conclusion: what an audit of a simulation comes to, in words."""
+"""Summary of an audit of a run: what the theorems claim, what tokens do, and which clock is off."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import xarray as xr
 
 from attnlab import formulas
-from attnlab.auditing import Trial
+from attnlab.auditing import AuditedRun
+from attnlab.auditing.audited_run import agreement, seen_roles
 from attnlab.auditing.clocks import Clock
 from attnlab.auditing.document import hypothesis_document, number
-from attnlab.auditing.tokens import agreement, seen_roles
+from attnlab.files.documents import texts_of
 from attnlab.formulas.checks import IntArray
 from attnlab.theory import Case, Hypothesis
 
@@ -21,6 +22,7 @@ from . import theory
 from .hypotheses import ASKED, COROLLARY_2, EQ_10, THEOREM_1
 from .predict import Level
 
+WORDS = texts_of(__file__)
 FEW = 3  # tokens that are named
 
 
@@ -33,7 +35,7 @@ def claimed_fates(case: Case) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Conclusion:
+class AuditSummary:
     """Summary of an audit: what the theorems claim, what tokens do, and whose clock is off.
 
     tokens: those that a query sees, counted under each query. claimed: those of which Theorem 2 or
@@ -95,35 +97,30 @@ class Conclusion:
         }
 
     def _speaks(self) -> str:
-        under = ", counted under each query" if self.queries > 1 else ""
-        spoken = (
-            f"Theorem 2 and Corollary 2 speak of {self.claimed} of {self.tokens} tokens{under}."
-        )
-        return f"{spoken} {self.unclaimed}".rstrip()
+        under = WORDS["under"] if self.queries > 1 else ""
+        return WORDS["speaks"].format(of=self, under=under).rstrip()
 
     def _behaves(self) -> str:
         if not self.claimed:
             return ""
         if self.as_claimed == self.claimed:
-            return f"In training all {self.claimed} of these do what is claimed."
-        said = [f"In training {self.as_claimed} of these {self.claimed} do what is claimed."]
+            return WORDS["all_behave"].format(of=self)
+        said = [WORDS["some_behave"].format(of=self)]
         still = self.claimed - self.as_claimed - len(self.astray)
         if still:
-            said.append(f"For {still} we cannot tell: they have not moved.")
+            said.append(WORDS["still"].format(still=still))
         if self.astray:
             named, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
             said.append(f"Not so: {named}{f'; and {more} more' if more > 0 else ''}.")
         return " ".join(said)
 
     def _asks(self) -> str:
-        if not self.failing:
-            return f"All {len(self.asked)} hypotheses hold here."
-        holding = len(self.asked) - len(self.failing)
-        first = self.failing[0]
-        return (
-            f"Of {len(self.asked)} hypotheses {holding} hold here, so that strictly the theorems "
-            f"promise nothing. The first that does not is {first.source}: {_missed(first)}."
-        )
+        asked, failing = len(self.asked), self.failing
+        if not failing:
+            return WORDS["all_hold"].format(asked=asked)
+        holding, first = asked - len(failing), failing[0]
+        missed = {"source": first.source, "missed": _missed(first)}
+        return WORDS["some_hold"].format(asked=asked, holding=holding, **missed)
 
     def _signs(self) -> str:
         if not self.signs or not self.moved:
@@ -140,20 +137,18 @@ class Conclusion:
         where = f'in training (class {clock.sequence_class}, next "{clock.next}")'
         if clock.event == "snap":
             return f"It snaps {clock.simulated} {where}{said}."
-        first, last = self.transition
-        window = f"Lemma 9 has t_0' <= t <= t_0 for the transition, {first:.4g} <= t <= {last:.4g}"
-        if last > self.end:
-            window += f", and the run ends at t = {self.end:.4g}"
-        return f"{window}. Attention moves fastest {clock.simulated} {where}{said}."
+        ends = WORDS["ends"].format(end=self.end) if self.transition[1] > self.end else ""
+        window = WORDS["window"].format(transition=self.transition, ends=ends)
+        return f"{window} Attention moves fastest {clock.simulated} {where}{said}."
 
 
-def conclude(
-    trial: Trial, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
-) -> Conclusion | None:
-    """Return what a trial comes to; None where no level of this paper speaks of it."""
-    if not any(isinstance(of, Level) for of in trial.theories) or trial.transition is None:
+def summarise_audit(
+    run: AuditedRun, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
+) -> AuditSummary | None:
+    """Return the summary of an audited run; None where no level of this paper covers it."""
+    if not any(isinstance(of, Level) for of in run.theories) or run.transition is None:
         return None
-    fates = tokens.assign(claimed=(("query", "token"), claimed_fates(trial)))
+    fates = tokens.assign(claimed=(("query", "token"), claimed_fates(run)))
     seen = fates["role"].values != 0
     claimed, simulated = fates["claimed"].values, fates["simulated"].values
     agrees = np.where(seen, agreement(claimed, simulated), 0)
@@ -162,53 +157,48 @@ def conclude(
     signs = {
         str(name): int((seen & (agreement(predicted, simulated) > 0)).sum())
         for name, predicted in zip(fates["theory"].values, fates["predicted"].values, strict=True)
-        if str(name) in trial.predicted
+        if str(name) in run.predicted
     }
-    clock = trial.simulation.clock
-    return Conclusion(
+    clock = run.simulation.clock
+    return AuditSummary(
         tokens=int(seen.sum()),
         claimed=int((seen & (claimed != 0)).sum()),
-        unclaimed=_why_not(trial, fates),
+        unclaimed=_why_not(run, fates),
         as_claimed=int((agrees > 0).sum()),
-        astray=tuple(_astray(trial, fates, q, j) for q, j in order),
+        astray=tuple(_astray(run, fates, q, j) for q, j in order),
         moved=int((seen & (agreement(1, simulated) != 0)).sum()),
-        asked=tuple(part for hypothesis in THEOREM_1 for part in hypothesis(trial)),
+        asked=tuple(part for hypothesis in THEOREM_1 for part in hypothesis(run)),
         signs=signs,
-        transition=trial.transition,
-        end=float(trial.simulated[clock].values[-1]),
+        transition=run.transition,
+        end=float(run.simulated[clock].values[-1]),
         clocks=tuple(max(of, key=lambda clock: clock.off) for of in clocks.values()),
         queries=fates.sizes["query"],
         signs_claimed=claimed,
-        assumptions=tuple(part for hypothesis in ASKED for part in hypothesis(trial)),
+        assumptions=tuple(part for hypothesis in ASKED for part in hypothesis(run)),
     )
 
 
-def _why_not(trial: Trial, fates: xr.Dataset) -> str:
+def _why_not(run: AuditedRun, fates: xr.Dataset) -> str:
     """Say why the theorems say nothing of some tokens; empty where they speak of all."""
     silent = fates["claimed"].values == 0
     distinct, common = (int((silent & (fates["role"].values == role)).sum()) for role in (1, 2))
     reasons = []
     if common:
-        count = int(formulas.token_roles(trial).common.sum())
+        count = int(formulas.token_roles(run).common.sum())
         # what is its own tells more than what all theorems ask for
         asked = sorted(COROLLARY_2, key=lambda of: of in EQ_10)
-        missing = [part for of in asked for part in of(trial) if not part.holds]
-        reasons.append(
-            f"of {common} common ones: Theorem 2(b) asks for |G_CT| = 1, here {count}"
-            + "".join(f", Corollary 2 for {_missed(part)}" for part in missing[:1])
-            if count > 1
-            else f"of {common} common ones: no class that has it has a distinct token as well"
-        )
+        missing = [part for of in asked for part in of(run) if not part.holds]
+        also = "".join(f", Corollary 2 for {_missed(part)}" for part in missing[:1])
+        why = WORDS["several_common" if count > 1 else "one_common"].format(count=count, also=also)
+        reasons.append(f"of {common} common ones: {why}")
     if distinct:
-        reasons.append(
-            f"of {distinct} distinct ones, whose classes overlap with no other (Assumption 2)"
-        )
+        reasons.append(WORDS["distinct"].format(distinct=distinct))
     return f"They say nothing {', and '.join(reasons)}." if reasons else ""
 
 
-def _astray(trial: Trial, fates: xr.Dataset, q: int, j: int) -> str:
+def _astray(run: AuditedRun, fates: xr.Dataset, q: int, j: int) -> str:
     cell = fates.isel(query=q, token=j)
-    name, query = (trial.classes.token_name(int(cell[dim])) for dim in ("token", "query"))
+    name, query = (run.classes.token_name(int(cell[dim])) for dim in ("token", "query"))
     should = "gain" if int(cell["claimed"]) > 0 else "lose"
     ends = f"z = {float(cell['simulated']):+.3g}"
     several = f' under "{query}"' if fates.sizes["query"] > 1 else ""
