@@ -43,8 +43,6 @@ def build(out: Path) -> int:
             "--quiet",
             "--fail-on-warning",
             "--keep-going",
-            "--jobs",
-            "auto",
             "--builder",
             "html",
             "-D",
