@@ -163,7 +163,8 @@ def _tree(latex: str) -> ElementTree.Element:
     if braces.count("{") != braces.count("}"):
         raise InputError(f"latex: braces do not match in {latex!r}")
     try:
-        math = convert_to_element(latex.replace(":=", "≔"))
+        known = latex.replace(":=", "≔").replace(r"\arg\m", r"\text{arg }\m")
+        math = convert_to_element(known)
     except Exception as problem:  # the library's errors have no class in common
         raise InputError(f"latex: {latex!r} is not LaTeX: {type(problem).__name__}") from problem
     for part in math.iter():
