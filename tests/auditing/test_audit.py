@@ -88,7 +88,7 @@ def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
     assert float(ladder["attention_error"].sel(theory="sgd", at="end")) == pytest.approx(gap)
 
 
-def test_costs_are_told_between_neighbours_alone():
+def test_costs_compare_neighbouring_levels_only():
     rungs = xr.Dataset(
         {"z_error": (("theory", "at"), [[4.0, 3.0], [2.0, 1.0], [0.5, 0.25], [9.0, 9.0]])},
         {
@@ -179,7 +179,7 @@ def common_lose(run):
     )
 
 
-def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
+def test_a_user_s_claim_needs_only_a_measurement():
     asks = replace(common_lose, id="asks", hypotheses=(single_query,))
     found = audit(syn_small(), claims=[common_lose, asks], eta_y=10.0)
     held, outside = found.findings

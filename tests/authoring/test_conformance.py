@@ -291,7 +291,7 @@ def test_expected_failures_are_strict(made):
         made("manifest", settings={"runs": {"printed": {}}})
 
 
-def test_a_bug_is_told_by_its_kind():
+def test_a_bug_is_named_by_its_type():
     def broken():
         raise KeyError("x")
 

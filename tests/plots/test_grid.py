@@ -52,7 +52,7 @@ def test_ticks_of_many_values_do_not_collide():
     assert ax.get_ylabel() == "entropy (nats)"
 
 
-def test_words_stand_along_the_axis_and_failures_are_told():
+def test_words_are_ticks_and_failed_runs_are_counted():
     result = swept(optimizer=["sgd", "adam"])
     result["finished"][1, 0] = False
     figure = plots.grid(result, "final_loss")
@@ -62,7 +62,7 @@ def test_words_stand_along_the_axis_and_failures_are_told():
     assert figure.get_supxlabel() == "1 of 4 runs failed and are left out"
 
 
-def test_what_does_not_fit_is_told():
+def test_a_grid_names_what_it_leaves_out():
     figure = plots.grid(swept(a=[5, 6], b=list(range(8)), c=list(range(13)), d=[1, 2]))
     assert figure.get_supxlabel() == "a = 5 of 2; 6 of 8 b; 12 of 13 c"
     assert len(figure.axes) == 6

@@ -13,7 +13,7 @@ def made(name):
     return Part(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
 
 
-def test_two_at_a_time_and_told_apart(tmp_path):
+def test_two_parts_at_a_time_report_progress_by_name(tmp_path):
     both = threading.Barrier(2, timeout=60)
 
     def make(name, progress):
@@ -38,7 +38,7 @@ def test_two_at_a_time_and_told_apart(tmp_path):
 
 
 @pytest.mark.parametrize(("failing", "other"), ["13", "31"], ids=["there", "here"])
-def test_where_one_fails_the_other_goes_no_further(tmp_path, failing, other):
+def test_when_one_part_fails_the_other_thread_stops(tmp_path, failing, other):
     begun = {name: threading.Event() for name in "1234"}
 
     def make(name, progress):

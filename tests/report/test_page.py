@@ -190,7 +190,7 @@ def test_texts_are_escaped_and_letters_are_set(whole):
             assert mathml(formula) in whole
 
 
-def test_nothing_that_a_part_says_becomes_markup():
+def test_texts_of_a_part_are_escaped():
     hostile = '<img src=x> "> `*_[a](b)'
     texts = ("title", "about", "outcome", "headline", "summary", "alt", "source", "caption")
     shown = part(NAMES[0], **dict.fromkeys(texts, hostile), table=[["n"], [hostile]])
@@ -249,12 +249,12 @@ def test_a_figure_names_its_code_and_the_claims_that_it_shows(whole):
         assert (f'href="#claim-{claim.id}"' in article) == (claim.figure == "fig4")
 
 
-def test_published_cells_are_shown_beside_ours(whole):
+def test_published_cells_are_drawn_with_ours(whole):
     for text in ("2.010 ± 0.030", "published 2.007 ± 0.032", "+0.2 s.e."):
         assert text in whole
 
 
-def test_what_is_missing_or_out_of_bounds_is_said():
+def test_missing_parts_and_numbers_out_of_bounds_are_named():
     text = page(
         figures=[part(NAMES[0], numbers={"rms": 9.0}, outcome="not reproduced", standing="fails")],
         missing=[NAMES[1]],
@@ -272,7 +272,7 @@ def test_what_is_missing_or_out_of_bounds_is_said():
     assert "1 experiment (not reproduced: 1)" in text
 
 
-def test_studies_are_shown_and_it_is_said_which_were_not_made_here():
+def test_studies_are_shown_and_recorded_ones_are_marked():
     dip, freeze = names = ("studies/dip", "studies/freeze")
     kept = part(dip, outcome="as JoMA says", made_at="2026-02-03T00:00", files={"dip.png": "0"})
     here = part(freeze, outcome="not as the paper says", files={"freeze.nc": "0"})

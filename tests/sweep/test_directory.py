@@ -155,7 +155,7 @@ def flips(content, step):
 
 
 @pytest.mark.parametrize("name", ["plan.json", "index.json", "ledger.jsonl", "table.csv"])
-def test_no_byte_of_what_is_beside_the_groups_can_change_unnoticed(done, name):
+def test_a_changed_byte_in_any_other_file_of_a_sweep_is_noticed(done, name):
     expected, path = status(done), done / name
     content = path.read_bytes()
     if name.endswith(".json"):

@@ -173,7 +173,7 @@ class Onlooker(Memory):
             os.kill(stopped, signal.SIGCONT)
 
 
-def test_spawned_workers_give_the_same_whatever_happens_to_them(tmp_path, expected, monkeypatch):
+def test_workers_that_stop_or_die_do_not_change_the_result(tmp_path, expected, monkeypatch):
     monkeypatch.setenv("ATTNLAB_TEST_MARKS", str(tmp_path))
     monkeypatch.setattr(executor, "attempt", troubled)
     for group, trouble in zip(PLAN.groups, ("stops", "dies", "dies within"), strict=False):
@@ -256,7 +256,7 @@ def state(pid):
         return "Z"
 
 
-def test_no_worker_hears_the_terminals_ctrl_c(tmp_path):
+def test_workers_ignore_the_terminals_ctrl_c(tmp_path):
     # in a process of its own: the first worker starts Python's resource tracker, which listens
     code = (
         "from concurrent.futures import ThreadPoolExecutor\n"

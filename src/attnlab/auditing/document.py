@@ -47,15 +47,13 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     claim, measurement, recorded = finding.claim, finding.measurement, finding.claim.recorded
     return {
         **_named(claim, "id", "paper", "section", "origin", "reading", "how", "ours", "figure"),
-        "tolerance": claim.tolerance,
         "statement": claim.plain,
         "latex": claim.statement,
         "source": "; ".join(claim.sources),
-        "ours": claim.ours,
         "relation": str(claim.relation),
         "case": finding.case and case_document(finding.case),
         "runs": {name: run.spec for name, run in finding.runs.items()},
-        **_named(claim, "how", "tolerance"),
+        "tolerance": claim.tolerance,
         **_named(finding, "verdict", "number", "training", "training_number", "as_recorded"),
         "failure": finding.failure,
         "value": number(measurement.number),

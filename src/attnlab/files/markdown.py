@@ -97,7 +97,10 @@ def html(text: str) -> Markup:
             column = 0
         elif token.type == "th_open":
             names.append(found[i + 1].content)
-            token.attrSet("scope", "col")
+            if names[-1]:
+                token.attrSet("scope", "col")
+            else:  # an empty cell is not a heading
+                token.tag = found[i + 2].tag = "td"
         elif token.type == "td_open":
             token.attrSet("data-label", names[column])
             column += 1

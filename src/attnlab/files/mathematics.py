@@ -109,7 +109,10 @@ def typeset_plain(text: str) -> Markup:
 
 def markdown(text: str) -> str:
     """Return Markdown of a text with formulas between dollars, fit for the cell of a table."""
-    return _parts(text, lambda words: escaped(_signs(words)), lambda latex: f"${latex}$")
+    # a bar would end the cell: U+2223 looks the same
+    return _parts(
+        text, lambda words: escaped(_signs(words)), lambda latex: f"${latex.replace('|', '∣')}$"
+    )
 
 
 def escaped(words: str) -> str:
@@ -160,7 +163,8 @@ def _tree(latex: str) -> ElementTree.Element:
     if braces.count("{") != braces.count("}"):
         raise InputError(f"latex: braces do not match in {latex!r}")
     try:
-        math = convert_to_element(latex.replace(":=", "≔"))
+        known = latex.replace(":=", "≔").replace(r"\arg\m", r"\text{arg }\m")
+        math = convert_to_element(known)
     except Exception as problem:  # the library's errors have no class in common
         raise InputError(f"latex: {latex!r} is not LaTeX: {type(problem).__name__}") from problem
     for part in math.iter():
@@ -188,6 +192,8 @@ def _primed(part: ElementTree.Element) -> None:
 
 def _spaced(part: ElementTree.Element) -> None:
     """Set spaces as TeX does: around ln and max, none at | and /."""
+    if part.tag == "mi" and part.text == "∣":  # as `markdown` writes a bar
+        part.tag, part.text = "mo", "|"
     text = part.text or ""
     if part.tag == "mo" and text in ("|", "‖", "/"):
         # of a pair of bars, one may have an index: neither grows unless \left and \right say so

@@ -31,40 +31,32 @@ def on_terminal() -> bool:
 def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
     """Show a status line with the seconds so far, after two seconds."""
     begun = time.monotonic()
-
-    def words() -> str:
-        return f"attnlab: {what} ({time.monotonic() - begun:.0f} s)"
-
     if quiet:
         yield
-    elif on_terminal():
-        shown = False
-
-        def show() -> None:
-            nonlocal shown
-            shown = True
-            print(f"{CLEARED}{visible(words())}", end="", file=sys.stderr, flush=True)
-
-        try:
-            with every(1.0, show):
-                yield
-        finally:
-            if shown:
-                print(CLEARED, end="", file=sys.stderr, flush=True)
     else:
-        with repeating(words):
+        with repeating(
+            lambda: f"attnlab: {what} ({time.monotonic() - begun:.0f} s)", in_place=on_terminal()
+        ):
             yield
 
 
 @contextmanager
-def repeating(words: Callable[[], str]) -> Iterator[None]:
-    """Print a line on stderr after two seconds, and then every ten."""
+def repeating(words: Callable[[], str], *, in_place: bool = False) -> Iterator[None]:
+    """Print a line on stderr after two seconds and then every ten, or one that changes in place."""
+    start, end = (CLEARED, "") if in_place else ("", "\n")
+    shown = False
 
-    def tell() -> None:
-        print(visible(words()), file=sys.stderr, flush=True)
+    def show() -> None:
+        nonlocal shown
+        shown = True
+        print(f"{start}{visible(words())}", end=end, file=sys.stderr, flush=True)
 
-    with every(INTERVAL, tell):
-        yield
+    try:
+        with every(1.0 if in_place else INTERVAL, show):
+            yield
+    finally:
+        if shown and in_place:
+            print(CLEARED, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -164,9 +164,9 @@ class History:
             self._held[now - 1] = _attention(before[now - 1])
         self._held = {index: groups for index, groups in self._held.items() if index in still}
 
-    def means(self, index: int = -1) -> xr.Dataset:
-        """Return the means of a snapshot, by default of the last, over (layer, head)."""
-        return with_roles(self._labelled(self._of_layers(index), ()))
+    def means(self) -> xr.Dataset:
+        """Return the means of the last snapshot, over (layer, head)."""
+        return with_roles(self._labelled(self.of_layers(-1), ()))
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
@@ -182,7 +182,7 @@ class History:
                 "training only the first process has results)"
             )
         steps = np.asarray(self.steps)
-        values = _stacked([self._of_layers(index) for index in range(steps.size)])
+        values = _stacked([self.of_layers(index) for index in range(steps.size)])
         whole = self._labelled(values, ("step",)).assign_coords(step=steps)
         attrs = dict(self.words)
         if self._changes:
@@ -230,8 +230,8 @@ class History:
         found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
         return found.isel(span=slice(len(pairs)))
 
-    def _of_layers(self, index: int) -> Arrays:
-        """Stack the arrays of a snapshot's layers, in the order of all layers."""
+    def of_layers(self, index: int) -> Arrays:
+        """Stack the means of a snapshot's layers, in the order of all layers."""
         return _stacked([self._means[index].get(name, {}) for name in self._kinds])
 
     def _gained(self) -> dict[str, xr.DataArray]:

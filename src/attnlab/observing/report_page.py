@@ -149,7 +149,7 @@ def tables(dataset: xr.Dataset) -> Iterator[dict[str, Any]]:
             f"KV cache of {100 * float(budget):g} %",
             CACHE_NOTE,
             columns,
-            lambda at, both=both: [short(_number(float(value))) for value in both[at].ravel()],
+            partial(_cache_cells, both),
         )
 
 
@@ -172,6 +172,10 @@ def _snap_cells(arrays: Mapping[str, NDArray[Any]], at: Any) -> list[str]:
     interval = _between(low, high) if step is not None else short(None)
     share = short(None if missing is None else 100 * missing)
     return [STATES[state] + doubt, short(step), interval, share, short(left), short(since)]
+
+
+def _cache_cells(values: NDArray[Any], at: Any) -> list[str]:
+    return [short(_number(float(value))) for value in values[at].ravel()]
 
 
 def _between(low: float | None, high: float | None) -> str:

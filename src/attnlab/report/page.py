@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import resources
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,7 +130,8 @@ def page(
         provenance={**machine(), **versions(), "attnlab": __version__},
         bibtex=[*(of.citation for of in about if of.reading != "ours"), ATTNLAB_BIBTEX],
     )
-    return page_of(f"{title}: attnlab {__version__}", text)
+    style = (resources.files("attnlab.report") / "report.css").read_text()
+    return page_of(f"{title}: attnlab {__version__}", text, style=style)
 
 
 def by_paper(figures: Sequence[Part]) -> dict[Paper, list[Part]]:

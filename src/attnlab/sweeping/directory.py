@@ -187,7 +187,7 @@ def status(directory: str | Path) -> Status:
     there = _groups_there(directory)
     runs = planned.runs
     done = runs.keys() & there
-    running = {key for key in runs.keys() - done if store.locks.is_taken(key)}
+    running = {key for key in runs.keys() - done if store.is_locked(key)}
     left = runs.keys() - done - running
     failed = {key for key in left if noted.get(key, {}).get("state") == "failed"}
     settled = {key: noted.get(key, {}) for key in runs if key in done | failed}

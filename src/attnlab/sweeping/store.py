@@ -1,4 +1,4 @@
-"""Stores: where groups are kept, in memory or in a folder that several drivers may share."""
+"""Stores: groups in memory, or in a folder with locks and a ledger that several drivers share."""
 
 from __future__ import annotations
 
@@ -62,60 +62,6 @@ def _ends_a_line(file: BinaryIO | Any) -> bool:
         return True
     file.seek(-1, os.SEEK_END)
     return bool(file.read(1) == b"\n")
-
-
-class Locks:
-    """Locks on files named after groups, in a folder of the output folder `inside`.
-
-    The kernel frees the lock when its owner dies, however it dies, so that none outlives its
-    owner; the file that is left behind means nothing.
-    """
-
-    def __init__(self, folder: Path, *, inside: Path) -> None:
-        self.folder, self.inside = folder, inside
-        self._held: dict[str, int] = {}
-
-    def take(self, key: str) -> bool:
-        """Lock a group; False where another driver has."""
-        make_folder(self.folder, inside=self.inside)
-        path = refuse_links(self.folder / key, inside=self.inside)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
-        descriptor = os.open(path, flags, 0o666)
-        if not _lock(descriptor):
-            os.close(descriptor)
-            return False
-        self._held[key] = descriptor
-        return True
-
-    def release(self, key: str) -> None:
-        """Give a group up. Another driver may hold the old file open and lock it after this, which
-        is why a driver looks for a group's result once it has locked it."""
-        (self.folder / key).unlink(missing_ok=True)
-        os.close(self._held.pop(key))
-
-    def release_all(self) -> None:
-        """Give up everything that is still locked here."""
-        for key in list(self._held):
-            self.release(key)
-
-    def is_taken(self, key: str) -> bool:
-        """Check whether a living driver has locked the group."""
-        try:
-            descriptor = os.open(self.folder / key, os.O_RDONLY | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return False
-        try:
-            return not _lock(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 KEY = "group"  # the attribute of a file that has its key
@@ -192,7 +138,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ledger = Ledger(path / "ledger.jsonl")
-        self.locks = Locks(path / "running", inside=path)
+        self._held: dict[str, int] = {}  # descriptors of locked files
         self._verified: dict[str, tuple[int, ...]] = {}
 
     def file(self, key: str) -> Path:
@@ -235,13 +181,50 @@ class Folder:
         save(dataset.assign_attrs({KEY: key}), self.file(key), inside=self.path)
 
     def lock(self, key: str) -> bool:
-        return self.locks.take(key)
+        """Lock a group by a file in `running`; return False if another driver has.
+
+        The kernel frees the lock when its owner ends, however that happens; the file that is left
+        behind means nothing. fcntl is POSIX: attnlab runs on Linux and macOS.
+        """
+        folder = make_folder(self.path / "running", inside=self.path)
+        path = refuse_links(folder / key, inside=self.path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o666)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            return False
+        self._held[key] = descriptor
+        return True
 
     def release(self, key: str) -> None:
-        self.locks.release(key)
+        """Unlock a group. Another driver may hold the old file open and lock it after this, which
+        is why a driver looks for a group's result once it has locked it."""
+        (self.path / "running" / key).unlink(missing_ok=True)
+        os.close(self._held.pop(key))
 
     def release_all(self) -> None:
-        self.locks.release_all()
+        """Unlock all groups that are locked here."""
+        for key in list(self._held):
+            self.release(key)
+
+    def is_locked(self, key: str) -> bool:
+        """Check whether a living driver has locked the group."""
+        try:
+            descriptor = os.open(self.path / "running" / key, os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _lock(descriptor)
+        finally:
+            os.close(descriptor)
 
     def note(self, key: str, state: str, **facts: Any) -> None:
         self.ledger.note(key, state, **facts)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -82,11 +82,10 @@ def draw(found: xr.Dataset) -> Figure:
                 ax, colour = axes[1], style.DISTINCT if norm == "frobenius" else style.GREEN
             ax.plot(row["step"], row["mean"], "o", mfc="none", color=colour)
         for ax in axes:
-            ax.set(xlabel="step", xlim=(0, steps[-1]), ylim=(0, 1.03))
+            ax.set(xlim=(0, steps[-1]), ylim=(0, 1.03))
             ax.set_xscale("symlog", linthresh=1)
             ax.legend(loc="lower right")
-        style.y_labels(axes[:2], ["largest attention weight", "correlation"])
-        style.panel_titles(axes, ["saturation", "$W$ trained", "$K, Q$ trained"])
+        TEXTS.label(axes)
     return figure
 
 
