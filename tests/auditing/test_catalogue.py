@@ -125,27 +125,28 @@ def test_a_name_that_is_like_no_claim_gets_no_suggestion():
     )
 
 
-def imported_by(code):
-    """Modules of attnlab that are loaded after running `code` in a process of its own."""
-    command = f"{code}; import sys; print(*(m for m in sys.modules if m.startswith('attnlab')))"
-    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+IMPORTS = """
+import sys
+def loaded(): return [name for name in sys.modules if name.startswith("attnlab")]
+import attnlab.papers.scan_and_snap.figures.fig6
+print(*loaded())
+from attnlab.auditing import select
+select(["lemma-1"])
+print(*loaded())
+"""
+
+
+def test_a_figure_builds_no_case_and_a_claim_of_one_paper_imports_no_later_one():
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    by_figure, by_claim = map(str.split, done.stdout.splitlines())
+    assert not {m for m in by_figure if ".claims" in m or m.endswith(".cases")}
+    assert "attnlab.papers.scan_and_snap.claims.model" in by_claim
+    assert not {m for m in by_claim if m.startswith("attnlab.papers.joma.claims")}
+    assert "attnlab.papers.scan_and_snap.claims.growth" not in by_claim
 
 
-def test_a_claim_of_one_paper_imports_no_later_one():
-    loaded = imported_by("from attnlab.auditing import select; select(['lemma-1'])")
-    assert "attnlab.papers.scan_and_snap.claims.model" in loaded
-    assert not {m for m in loaded if m.startswith("attnlab.papers.joma.claims")}
-    assert "attnlab.papers.scan_and_snap.claims.growth" not in loaded
-
-
-def test_a_figure_does_not_build_the_cases_of_the_audit():
-    loaded = imported_by("import attnlab.papers.scan_and_snap.figures.fig6")
-    assert not {m for m in loaded if ".claims" in m or m.endswith(".cases")}
-
-
-def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):
+def test_a_paper_that_cannot_be_imported_does_not_affect_others(tmp_path, monkeypatch):
     folder = tmp_path / "broken_paper"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -207,7 +208,7 @@ def test_a_claim_that_raises_does_not_end_the_others(tmp_path, monkeypatch):
     assert raised.value.__notes__ == [failure]
 
 
-def test_a_claim_of_a_broken_paper_does_not_end_a_claim_beside_it(tmp_path, monkeypatch):
+def test_a_claim_of_a_broken_paper_does_not_end_the_others(tmp_path, monkeypatch):
     add_paper(monkeypatch, tmp_path, "broken_claims", "import no_such_module")
     found, faults = find(["unsound", "lemma-1"])
     assert [claim.id for claim in found] == ["lemma-1"]

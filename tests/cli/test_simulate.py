@@ -48,7 +48,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path, call):
     assert np.shape(document["loss"]["values"]) == (2, 2, 13)
 
 
-def test_settings_with_which_a_run_says_little_are_cautioned_against(tmp_path, call):
+def test_saturating_rates_and_identical_heads_give_a_warning(tmp_path, call):
     options = [*QUICK, "--heads", "2", "--eta-y", "1e6"]
     code, _, err = call("simulate", "syn-small", *options, "--json", cwd=tmp_path)
     assert code == 0, err
@@ -133,7 +133,7 @@ def test_any_model_by_its_name_and_fields(tmp_path, call):
     assert (model["temperature"], model["residual"]) == (0.5, False)
 
 
-def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
+def test_divergence_exits_with_3_and_keeps_the_records(tmp_path, call):
     code, _, err = call(
         "simulate",
         "syn-small",

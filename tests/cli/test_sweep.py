@@ -81,7 +81,7 @@ def test_a_diverged_run_gives_exit_code_3_and_its_cause(sweep, tmp_path):
     assert [row.split(",")[2:4] for row in rows[1:]] == [["2", "0"], ["0", "2"]] * 2
 
 
-def test_a_sweep_that_cannot_write_says_so(sweep, tmp_path):
+def test_a_sweep_that_cannot_write_is_one_message(sweep, tmp_path):
     code, _, err = sweep("mine.yaml", "--out", "out/deeper")
     assert code == 0
     (tmp_path / "out" / "deeper" / "ledger.jsonl").unlink()

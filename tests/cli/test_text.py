@@ -61,7 +61,7 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_an_interrupt_says_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
+def test_an_interrupt_names_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
     real, pressed = Stepping.advance, []
 
     def advance(group, target):

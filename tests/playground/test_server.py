@@ -19,7 +19,7 @@ import pytest
 from small_run import LIMIT, of_page
 
 import attnlab
-from attnlab.cli.arguments import MODELS
+from attnlab.cli.options import MODELS
 from attnlab.files.errors import InputError
 from attnlab.playground import server as module
 from attnlab.playground.opening import NAMES, asked, opening

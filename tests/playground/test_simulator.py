@@ -371,7 +371,7 @@ def test_counts_are_multinomial(page: Any, length: int) -> None:
 
 
 def theory_cases() -> list[tuple[Simulation, str]]:
-    """Both rungs on every preset and on fifteen of the random sets, with and without momentum."""
+    """Levels on every preset and on fifteen of the random sets, with and without momentum."""
     runs = [simulation_of(preset, i % 2) for i, preset in enumerate(PRESETS)]
     for i, (run, sets) in enumerate(random_sets()):
         runs += [
@@ -380,7 +380,9 @@ def theory_cases() -> list[tuple[Simulation, str]]:
         ]
     uneven = classes_from("syn-medium:num_last=2").with_prior([0.1, 0.2, 0.3, 0.4])
     runs.append(as_simulation(runs[0], classes=uneven))
-    return list(itertools.product(runs, ("corrected", "sgd")))
+    free = Extended(normalization="none")
+    alone = [(as_simulation(run, model=free), "polarisation-class") for run in runs[::2]]
+    return [*itertools.product(runs, ("corrected", "sgd")), *alone]
 
 
 def test_the_theory_says_what_predict_says(page: Any) -> None:

@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from attnlab.experiments import Made
-from attnlab.report.make import Making
+from attnlab.experiments import Part
+from attnlab.report.make import Reproducer
 
 
 def made(name):
-    return Made(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
+    return Part(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
 
 
-def test_two_at_a_time_and_told_apart(tmp_path):
+def test_two_parts_at_a_time_report_progress_by_name(tmp_path):
     both = threading.Barrier(2, timeout=60)
 
     def make(name, progress):
@@ -24,11 +24,11 @@ def test_two_at_a_time_and_told_apart(tmp_path):
 
     reports, lines = [], []
     parts = {"report": lambda done, note: reports.append((done, note)), "tell": lines.append}
-    making = Making("12345", make, out=tmp_path / "new", **parts)
-    making.side_by_side("4", "123")
-    assert [one.name for one in making.in_order] == ["1", "2", "3", "4"]
-    making.side_by_side("5")
-    assert [one.name for one in making.in_order] == list("12345")
+    reproducer = Reproducer("12345", make, out=tmp_path / "new", **parts)
+    reproducer.side_by_side("4", "123")
+    assert [one.name for one in reproducer.in_order] == ["1", "2", "3", "4"]
+    reproducer.side_by_side("5")
+    assert [one.name for one in reproducer.in_order] == list("12345")
     assert sum(done for done, _ in reports) == pytest.approx(5)
     assert {f"{name} {name}0 %" for name in "12345"} <= {
         part for _, note in reports for part in note.split(", ")
@@ -38,7 +38,7 @@ def test_two_at_a_time_and_told_apart(tmp_path):
 
 
 @pytest.mark.parametrize(("failing", "other"), ["13", "31"], ids=["there", "here"])
-def test_where_one_fails_the_other_goes_no_further(tmp_path, failing, other):
+def test_when_one_part_fails_the_other_thread_stops(tmp_path, failing, other):
     begun = {name: threading.Event() for name in "1234"}
 
     def make(name, progress):
@@ -46,13 +46,13 @@ def test_where_one_fails_the_other_goes_no_further(tmp_path, failing, other):
         if name == failing:
             assert begun[other].wait(60)
             raise RuntimeError(f"{name} failed")
-        while not making.failed:
+        while not reproducer.failed:
             time.sleep(0.01)
         return made(name)
 
-    making = Making("1234", make, out=tmp_path, report=lambda done, note: None)
+    reproducer = Reproducer("1234", make, out=tmp_path, report=lambda done, note: None)
     with pytest.raises(RuntimeError, match=f"{failing} failed"):
-        making.side_by_side("34", "12")
+        reproducer.side_by_side("34", "12")
     for thread in threading.enumerate():
         if thread.name == "attnlab side_by_side":
             thread.join(60)

@@ -17,7 +17,7 @@ import tiny_sweep
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweeping import Local, Stopped, local, open_sweep, run_in, status
+from attnlab.sweeping import Local, Stopped, executor, open_sweep, run_in, status
 from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.executor import attempt
 from attnlab.sweeping.store import Folder, Memory
@@ -173,9 +173,9 @@ class Onlooker(Memory):
             os.kill(stopped, signal.SIGCONT)
 
 
-def test_spawned_workers_give_the_same_whatever_happens_to_them(tmp_path, expected, monkeypatch):
+def test_workers_that_stop_or_die_do_not_change_the_result(tmp_path, expected, monkeypatch):
     monkeypatch.setenv("ATTNLAB_TEST_MARKS", str(tmp_path))
-    monkeypatch.setattr(local, "attempt", troubled)
+    monkeypatch.setattr(executor, "attempt", troubled)
     for group, trouble in zip(PLAN.groups, ("stops", "dies", "dies within"), strict=False):
         (tmp_path / group.key).write_text(trouble)
     onlooker = Onlooker()
@@ -191,8 +191,8 @@ def always_die(group, tell=None, expected=None):
 
 
 def test_a_group_that_always_kills_its_worker_fails(monkeypatch):
-    monkeypatch.setattr(local, "attempt", always_die)
-    monkeypatch.setattr(local, "RETRIES", 1)
+    monkeypatch.setattr(executor, "attempt", always_die)
+    monkeypatch.setattr(executor, "RETRIES", 1)
     index = run_plan(in_groups(tiny(), 16), Memory(), executor=Local(workers=1)).index
     assert [group.cause for group in index.groups] == ["its worker died 2 times"]
     assert index.failed_runs == 16
@@ -231,13 +231,13 @@ def test_a_group_that_an_executor_loses_is_not_waited_for():
 def test_workers_do_not_outlive_a_killed_driver(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from attnlab.sweeping import local\n"
+        "from attnlab.sweeping import executor\n"
         "def say_and_sleep(group):\n"
         "    print(os.getpid(), flush=True)\n"
         "    time.sleep(600)\n"
         "if __name__ == '__main__':\n"
-        "    local.attempt = say_and_sleep\n"
-        "    next(local.Local(workers=1).run(iter(['group']), None))\n"
+        "    executor.attempt = say_and_sleep\n"
+        "    next(executor.Local(workers=1).run(iter(['group']), None))\n"
     )
     path = tmp_path / "driver.py"
     path.write_text(code)
@@ -256,15 +256,15 @@ def state(pid):
         return "Z"
 
 
-def test_no_worker_hears_the_terminals_ctrl_c(tmp_path):
+def test_workers_ignore_the_terminals_ctrl_c(tmp_path):
     # in a process of its own: the first worker starts Python's resource tracker, which listens
     code = (
         "from concurrent.futures import ThreadPoolExecutor\n"
         "from pathlib import Path\n"
-        "from attnlab.sweeping import local\n"
+        "from attnlab.sweeping import executor\n"
         "if __name__ == '__main__':\n"
         "    with ThreadPoolExecutor(1) as thread:\n"
-        "        worker = thread.submit(local._Worker).result()\n"
+        "        worker = thread.submit(executor._Worker).result()\n"
         "    print(Path(f'/proc/{worker.process.pid}/status').read_text())\n"
         "    worker.end()\n"
     )

@@ -136,7 +136,7 @@ def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
 
 @lru_cache(maxsize=512)
 def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim, ...]:
-    """Return the claims of a module, with whose they are and what is on record."""
+    """Return the claims of a module, with their origin and their recorded verdicts."""
     return tuple(
         replace(
             claim,
@@ -151,7 +151,7 @@ def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim,
 
 
 def _origin(of: Paper, whose: str, claim: Claim) -> str:
-    """Return whose statement a claim is.
+    """Return the origin of a claim: who states it.
 
     Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
     the paper's, and what we read in print is not what we know otherwise.

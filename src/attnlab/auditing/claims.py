@@ -6,12 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnlab.files.documents import read_document
+from attnlab.files.documents import texts_of
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import plain
 from attnlab.theory import relation as relations
@@ -304,7 +303,7 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
 
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
     is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
-    which is a `Trial` in `attnlab.audit(simulation)`: a case with its training and predictions.
+    which in `attnlab.audit(simulation)` is an `AuditedRun`: a case with training and predictions.
 
     Parameters
     ----------
@@ -338,25 +337,16 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     """
 
     def made(measure: Measure) -> Claim:
-        told = inspect.getdoc(measure) or ""
-        first, _, rest = told.partition("\n\n")
+        doc = inspect.getdoc(measure) or ""
+        first, _, rest = doc.partition("\n\n")
         words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
         if "statement" in fields:
-            words = {"how": told}
+            words = {"how": doc}
         code = getattr(measure, "__code__", None)  # a built-in function has none
-        texts = _texts(Path(code.co_filename)).get(id, {}) if code else {}
+        texts = texts_of(code.co_filename).get(id, {}) if code else {}
         return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)
 
     return made
-
-
-@cache
-def _texts(module: Path) -> dict[str, dict[str, Any]]:
-    """Return the fields that the YAML file beside a module gives, by the id of a claim."""
-    path = module.with_suffix(".yaml")
-    if not path.is_file():
-        return {}
-    return read_document(path, noun="texts of claims", advice="leave some out") or {}
 
 
 def claims_in(module: ModuleType) -> tuple[Claim, ...]:

@@ -71,7 +71,7 @@ def main() -> None:
     gc.set_threshold(10_000, 50)
     atexit.register(gc.freeze)
     _keep_compiled_programs()
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.showwarning = _show_warning
     try:
         os.getcwd()
     except FileNotFoundError:  # libraries do not expect it: Intel's ends the process
@@ -106,10 +106,12 @@ def main() -> None:
         raise
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
-    """Print a warning without the line of code that gave it, unless it is a library's."""
-    of_ours = category is UserWarning
-    _say(f"{message}" if of_ours else warnings.formatwarning(message, category, *where[:2]).strip())
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
+    """Print a warning; without the line of code that gave it, unless it is a library's."""
+    whole = warnings.formatwarning(message, category, filename, lineno).strip()
+    _say(str(message) if category is UserWarning else whole)
 
 
 def _keep_compiled_programs() -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
+from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, reporting, waiting
@@ -91,7 +91,7 @@ def audit_verb(
     if given is None:
         document, written = _all(claim or [], paper, recording, as_json)
     else:
-        found = _trial(given, prior, settings, claim or [], as_json)
+        found = _audited(given, prior, settings, claim or [], as_json)
         document = found.document()
         picture = _draw(found, html, plot, as_json)
     from attnlab.auditing.document import in_markdown, page
@@ -141,7 +141,7 @@ def _all(
     return document, record(findings) if recording else []
 
 
-def _trial(
+def _audited(
     given: str, prior: str | None, settings: dict[str, Any], ids: list[str], quiet: bool
 ) -> Audit:
     with waiting(LOADING, quiet=quiet):
@@ -157,7 +157,7 @@ def _draw(found: Audit, html: Path | None, plot: Path | None, quiet: bool) -> di
     """Write prediction against training to `plot`; return what a page shows of it."""
     if html is None and plot is None:
         return {}
-    if not found.trial.predicted:
+    if not found.run.predicted:
         if plot is not None:
             raise InputError("plot: no theory applies here, so there is nothing to draw")
         return {}
@@ -167,8 +167,8 @@ def _draw(found: Audit, html: Path | None, plot: Path | None, quiet: bool) -> di
         from attnlab.plots import compare
         from attnlab.plots.style import save
 
-        name = list(found.trial.predicted)[-1]
-        figure = compare(found.trial.simulated, found.trial.predicted[name])
+        name = list(found.run.predicted)[-1]
+        figure = compare(found.run.simulated, found.run.predicted[name])
         if plot is not None:
             save(figure, plot)
         made = BytesIO()

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
-from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written, show
-from attnlab.cli.summary import about
+from attnlab.cli.options import check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    or_dash,
+    plain_console,
+    print_table,
+    say,
+    say_written,
+    show,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -54,7 +62,7 @@ def model_verb(
     """Measure the attention of a model on a text, layer by layer and head by head.
 
     PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing
-    is fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is
+    is fetched, and the model's own code is not run. The text is cut into sequences; `builtin` is
     the documentation topics of your Python.
 
     \b
@@ -259,9 +267,9 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     """Make one HTML page of a saved observation: every head, roles, snaps and caches.
 
     FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
-    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing
-    beside it. The theory's predictions are about the text that the command was given, or else about
-    the probe.
+    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page is
+    self-contained. The theory's predictions are about the text that the command was given, or else
+    about the probe.
 
     \b
     Examples:
@@ -273,7 +281,7 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     path : FILE
         A saved dataset (.nc).
     html
-        The page; by default beside the file.
+        Where the page goes; by default next to the file.
     """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")

@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable
-from attnlab.cli.printing import finite, print_table, say_written
-from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.options import PICTURES, check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    in_a_line,
+    print_summary,
+    print_table,
+    say_written,
+    summarise,
+    wide_console,
+)
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -45,7 +53,7 @@ def predict_verb(
       attnlab predict recipes/classes-two-words.yaml --motion flow --time 1e4 --plot compared.png
       attnlab predict {preset} --theory {theory} --json
 
-    --plot runs the simulation as well and draws the two beside each other.
+    --plot runs the simulation as well and draws both.
 
     Theory
     ------

@@ -18,7 +18,7 @@ from attnlab.shelf import add_folder
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.experiments import Made
+    from attnlab.experiments import Part
     from attnlab.report import Reproduction
 
 
@@ -107,7 +107,7 @@ def reproduce_verb(
         raise typer.Exit(NOT_AS_RECORDED)
 
 
-def _made_document(out: Path, made: Made) -> dict[str, Any]:
+def _made_document(out: Path, made: Part) -> dict[str, Any]:
     def plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
         return {name: finite(value) for name, value in numbers.items()}
 
@@ -146,7 +146,7 @@ def _print_parts(done: Reproduction) -> None:
     console.print(f"{done.report} ({done.seconds:.0f} s)", soft_wrap=True)
 
 
-def _show_halves(console: Console, made: Made) -> None:
+def _show_halves(console: Console, made: Part) -> None:
     """Print whether the two halves of a study's seeds agree, and where they do not."""
     from attnlab.experiments.estimate import MOST_APART, apart
 

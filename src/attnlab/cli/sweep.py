@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
+from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, reporting, waiting

@@ -1,6 +1,6 @@
 """Texts of an experiment, in a YAML file beside its code: its title, and the words of a judgement.
 
-TEXTS = Texts.beside(__file__)  # figures/erf.py has its texts in figures/erf.yaml
+TEXTS = Texts.read(__file__)  # figures/erf.py has its texts in figures/erf.yaml
 ...
 return TEXTS.judgement(standing, numbers, labels=10)
 ...
@@ -65,7 +65,7 @@ class Texts:
     parts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def beside(cls, module: str, name: str | None = None) -> Texts:
+    def read(cls, module: str, name: str | None = None) -> Texts:
         """Read the texts of the module with this `__file__`, or those in NAME.yaml beside it."""
         return read_recipe(Path(module).with_name(f"{name or Path(module).stem}.yaml"), cls)
 

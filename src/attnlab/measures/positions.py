@@ -220,13 +220,29 @@ def first_ratio(norms: Float[Array, "*rows position"]) -> Float[Array, "*rows"]:
 
 
 def parent_attention(maps: Maps, parents: Any) -> Float[Array, "*rows child"]:
-    """Return the attention of each position with a parent to that parent, by position."""
+    """Return the attention of each position with a parent to that parent, by position.
+
+    Parameters
+    ----------
+    maps : array, (..., query, key)
+        Attention weights.
+    parents : array_like of int
+        The parent of each position; -1 where it has none.
+    """
     children, above = _children(parents)
     return maps[..., children, above]
 
 
 def parent_recovery(maps: Maps, parents: Any) -> Float[Array, "*rows"]:
-    """Return the fraction of positions with a parent that attend to it most."""
+    """Return the fraction of positions with a parent that attend to it most.
+
+    Parameters
+    ----------
+    maps : array, (..., query, key)
+        Attention weights.
+    parents : array_like of int
+        The parent of each position; -1 where it has none.
+    """
     xp = namespace(maps)
     children, above = _children(parents)
     hit = xp.argmax(maps[..., children, :], axis=-1) == xp.asarray(above)

@@ -76,10 +76,6 @@ class SequenceModel(Model):
         """Return the dims of what is recorded in addition to the logits."""
         return {}
 
-    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Return the labels along dims that are the model's own, of these sizes."""
-        return {}
-
     def extra_numbers(self, classes: SequenceClasses) -> int:
         """Return how many numbers are recorded in addition to the logits, where they are many."""
         return 0
@@ -359,10 +355,6 @@ class Extended(SequenceModel):
         """Return the dims of the learned bias."""
         dims = ("head", "distance")[self.heads == 1 :]
         return {"position_bias": dims} if self.learns_bias else {}
-
-    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Return distances; the token just before the query has distance 1."""
-        return {dim: np.arange(1, size + 1) for dim, size in sizes.items() if dim == "distance"}
 
     # -- the general path -------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnlab import __version__
 from attnlab.files.atomic import write_text
-from attnlab.files.pages import template
+from attnlab.files.markdown import raw_template
 from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.layer_statistics import LABELS, Label
 from attnlab.observing.roles import ROLES
@@ -80,7 +80,7 @@ def report(
     dataset = with_steps(dataset)
     theory = theory or json.loads(dataset.attrs.get("theory", "[]"))
     spec = json.loads(dataset.attrs.get("spec", "{}"))
-    page = template("attnlab.observing", "report.html", short=short).render(
+    page = raw_template("attnlab.observing", "report.html", short=short).render(
         version=__version__,
         title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),

@@ -22,7 +22,7 @@ from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
 from attnlab.measures.attention import in_play, is_common
-from attnlab.plots import style, words
+from attnlab.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -332,11 +332,11 @@ def compare(
         if "theory" in predicted.attrs:
             title = f"{title}; theory: {predicted.attrs['theory']}"
         style.heading_above(figure, handles, title=title)
-        told = [solid.attrs["left_out"]]
+        notes = [solid.attrs["left_out"]]
         if tokens is None and moved.shape[1] > COMPARED:
-            told.append(f"of each class the {COMPARED} tokens that move furthest")
-        if any(told):
-            figure.supxlabel("; ".join(filter(None, told)), fontsize=8)
+            notes.append(f"of each class the {COMPARED} tokens that move furthest")
+        if any(notes):
+            figure.supxlabel("; ".join(filter(None, notes)), fontsize=8)
     return figure
 
 
@@ -357,9 +357,9 @@ def _name_tokens(ax: Any, shown: xr.Dataset) -> None:
     """Write each word below its bar; of numbers, a few."""
     names = shown["word"].values.tolist()
     if has_words(shown):
-        families = words.fonts()
+        families = style.fonts()
         given: Any = {"fontsize": 6.5, "fontfamily": families, "parse_math": False}
-        ax.set_xticks(range(len(names)), words.visible(names, families), rotation=90, **given)
+        ax.set_xticks(range(len(names)), style.visible(names, families), rotation=90, **given)
         return
     at = np.unique(np.linspace(0, len(names) - 1, 4).round().astype(int))
     ax.set_xticks(at, [names[k] for k in at])
@@ -400,7 +400,7 @@ def frames(
     rows = chosen_classes(one, classes)
     shown = one.isel(sequence_class=rows)
     columns = _tokens(shown, tokens)
-    told = [
+    notes = [
         runs_left_out(result["attention"], clock),
         how_many(len(rows), one.sizes["sequence_class"], "classes"),
         how_many(len(columns), int(contextual.sum()), "tokens"),
@@ -410,7 +410,7 @@ def frames(
         word=("token", [str(token) for token in shown["token"].values[columns]]),
         label=("sequence_class", labels(shown)),
     )
-    return shown.assign_attrs(left_out=", ".join(filter(None, told)))
+    return shown.assign_attrs(left_out=", ".join(filter(None, notes)))
 
 
 def chosen_classes(result: Any, classes: Choice | None) -> list[int]:

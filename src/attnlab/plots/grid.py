@@ -43,17 +43,19 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
     if name is None:
         name = FAVOURITE if FAVOURITE in known else known[0]
     if name not in known:
-        raise InputError(f"name: {name!r} is no number of a run; {did_you_mean(name, known)}")
+        raise InputError(f"name: {name!r} is not a number of a run; {did_you_mean(name, known)}")
     values = result[name].where(result["finished"]).load()
     swept = [str(dim) for dim in values.dims if dim != "seed"]
-    told = [", ".join(f"{_named(values, dim, 0)} of {values.sizes[dim]}" for dim in swept[:-3])]
+    notes = [", ".join(f"{_named(values, dim, 0)} of {values.sizes[dim]}" for dim in swept[:-3])]
     values = values.isel({dim: 0 for dim in swept[:-3]})
     panels, lines, along = ([None] * 3 + swept)[-3:]
     mean, std = values.mean("seed"), values.std("seed")
-    told.append(_cut(mean, panels, MOST_PANELS))
-    told.append(_cut(mean, lines, MOST_LINES))
+    notes.append(_cut(mean, panels, MOST_PANELS))
+    notes.append(_cut(mean, lines, MOST_LINES))
     lost = int((~result["finished"]).sum())
-    told.append(f"{lost} of {result['finished'].size} runs failed and are left out" if lost else "")
+    notes.append(
+        f"{lost} of {result['finished'].size} runs failed and are left out" if lost else ""
+    )
     with style.style():
         figure, axes = style.panels(min(_count(mean, panels), MOST_PANELS), sharex=True)
         for k, ax in enumerate(axes):
@@ -75,8 +77,8 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
             figure.suptitle(title, fontsize=8.5)
         else:
             style.legend_above(figure, axes[0], ncols=4, title=title)
-        if any(told):
-            figure.supxlabel("; ".join(filter(None, told)), fontsize=8)
+        if any(notes):
+            figure.supxlabel("; ".join(filter(None, notes)), fontsize=8)
     return figure
 
 

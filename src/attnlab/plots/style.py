@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -181,7 +181,7 @@ def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
 
 
 def letter_at(ax: Any, x: float, letter: str, *, shift: int = 2, colour: str = "black") -> None:
-    """Write a letter at the top of the axes, beside `x`."""
+    """Write a letter at the top of the axes, next to `x`."""
     ax.annotate(
         letter,
         (x, 1.0),
@@ -212,3 +212,43 @@ def outline(ax: Any, positions: Any, heights: Any) -> None:
     """The outline of bars of width 1 at whole positions: where they started."""
     edges = [*(position - 0.5 for position in positions), positions[-1] + 0.5]
     ax.stairs(heights, edges, color=OUTLINE, linewidth=0.8)
+
+
+# matplotlib's own font, then what systems have for other scripts
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK KR",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "WenQuanYi Zen Hei",
+    "Arial Unicode MS",
+)
+UNSEEN = {" ": "␣", "\n": "↵", "\r": "↵", "\t": "⇥"}
+MISSING = "\N{REPLACEMENT CHARACTER}"
+
+
+def fonts() -> list[str]:
+    """Return the fonts of FONTS that are installed."""
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return [name for name in FONTS if name in installed]
+
+
+def visible(words: Iterable[str], families: list[str]) -> list[str]:
+    """Return words that these fonts can draw; other characters become a question mark."""
+    from matplotlib.font_manager import findfont, get_font
+
+    faces: list[Any] = [get_font(findfont(name)) for name in families]
+
+    def seen(letter: str) -> str:
+        shown = UNSEEN.get(letter, letter)
+        return shown if any(face.get_char_index(ord(shown)) for face in faces) else MISSING
+
+    return ["".join(map(seen, word)) for word in words]

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import Made, experiment, figures, recipe_for
+from attnlab.experiments import Part, experiment, figures, recipe_for
 from attnlab.experiments.base import has_recipe, opening
 from attnlab.experiments.running import RUNS, find, find_or_run
 from attnlab.files.atomic import write_text
@@ -26,7 +26,7 @@ AUDIT, WHOLE = "audit", "report"
 REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
-class Making:
+class Reproducer:
     """Makes parts, at most two at a time, and reports progress.
 
     make: makes a part by its name; it gets a function to call with the fraction done, and returns
@@ -37,13 +37,13 @@ class Making:
     def __init__(
         self,
         names: Sequence[str],
-        make: Callable[[str, Callable[[float], None]], Made | None],
+        make: Callable[[str, Callable[[float], None]], Part | None],
         *,
         out: Path,
         report: Report,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.out, self.made, self.failed = out, dict[str, Made](), False
+        self.out, self.made, self.failed = out, dict[str, Part](), False
         self._make, self._report, self._tell = make, report, tell
         self._names, self._fractions = tuple(names), dict[str, float]()  # of the parts in progress
         self._left = len(names)
@@ -62,7 +62,7 @@ class Making:
             ) from None
 
     @property
-    def in_order(self) -> tuple[Made, ...]:
+    def in_order(self) -> tuple[Part, ...]:
         """Finished parts, in the order in which they were named."""
         return tuple(self.made[name] for name in self._names if name in self.made)
 
@@ -102,7 +102,7 @@ class Reproduction:
     """Parts that were made, in order, and the page about them."""
 
     out: Path
-    made: tuple[Made, ...]
+    made: tuple[Part, ...]
     report: Path
     seconds: float
 
@@ -139,7 +139,7 @@ def reproduce(
     tell : callable, optional
         Called with a line for each finished part.
     playground : str, optional
-        The page that a whole report has in it, as a file beside it.
+        The page that a whole report includes, written next to it.
 
     Returns
     -------
@@ -158,12 +158,12 @@ def reproduce(
             asked[name] = recipe if seeds is None else recipe.with_seeds(seeds)
     begun = time.perf_counter()
 
-    def make(name: str, progress: Callable[[float], None]) -> Made | None:
+    def make(name: str, progress: Callable[[float], None]) -> Part | None:
         if name == WHOLE:
-            before = _made_before(out, asked, making.made) if whole else {}
+            before = _made_before(out, asked, reproducer.made) if whole else {}
             if whole and playground is not None:
                 write_text(out / PLAYGROUND, playground, inside=out)
-            page_of = partial(_write_report, out, making.made | before, recipes, whole=whole)
+            page_of = partial(_write_report, out, reproducer.made | before, recipes, whole=whole)
             page_of(seconds=time.perf_counter() - begun, playground=playground is not None)
             return None
         if name == AUDIT:
@@ -178,10 +178,10 @@ def reproduce(
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
     long = [name for name in parts if name in asked and asked[name].resumes]
     with reporting(progress, len(parts) + 1, "reproduce") as report:
-        making = Making([*parts, WHOLE], make, out=out, report=report, tell=tell)
-        making.side_by_side(long, [name for name in parts if name not in long])
-        making.side_by_side([WHOLE])
-    return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
+        reproducer = Reproducer([*parts, WHOLE], make, out=out, report=report, tell=tell)
+        reproducer.side_by_side(long, [name for name in parts if name not in long])
+        reproducer.side_by_side([WHOLE])
+    return Reproduction(out, reproducer.in_order, out / REPORT, time.perf_counter() - begun)
 
 
 def chosen_parts(names: Sequence[str]) -> list[str]:
@@ -209,7 +209,7 @@ def chosen_parts(names: Sequence[str]) -> list[str]:
     return [name for name in every if name in asked]
 
 
-def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dict[str, Made]:
+def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Part]) -> dict[str, Part]:
     """Return the parts that are there and were not made now."""
     left = {name: recipe for name, recipe in asked.items() if name not in made}
     found = {name: find(experiment(name), recipe, out=out) for name, recipe in left.items()}
@@ -219,13 +219,13 @@ def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dic
 
 
 def _studies(
-    out: Path, parts: dict[str, Made], recipes: str | Path | None, *, whole: bool
+    out: Path, parts: dict[str, Part], recipes: str | Path | None, *, whole: bool
 ) -> list[ShownStudy]:
     """Return what is ours: made now, or, for a whole report, as it is in `out`, or as recorded."""
     found = []
     for name in figures(ours=True):
         made = parts.get(name)
-        # a study that is not there is not looked for: its text would be read in vain
+        # to look for a study would read its text; without its folder there is nothing to find
         if made is None and whole and (out / name).is_dir() and has_recipe(name, recipes):
             made = find(experiment(name), recipe_for(name, recipes), out=out)
         if made is not None:
@@ -237,7 +237,7 @@ def _studies(
 
 def _write_report(
     out: Path,
-    parts: dict[str, Made],
+    parts: dict[str, Part],
     recipes: str | Path | None,
     *,
     whole: bool,

@@ -7,15 +7,17 @@ a step that would pass a record is first taken up to it, and then in full from i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from attnlab.models.base import Params
-from attnlab.simulation.motion import Flow
 from attnlab.simulation.program import Compiled, Kept, Plan, Rates, each, each_seed, use_of
+
+if TYPE_CHECKING:
+    from attnlab.simulation.simulation import Simulation
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
@@ -41,12 +43,12 @@ class Limits(NamedTuple):
     steps_of_call: Any
 
 
-def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
-    """Return the limits of a flow as numbers of the run's dtype."""
-    usual = TOLERANCES[dtype]
-    real = jnp.dtype(dtype).type
-    rtol, atol = real(flow.rtol or usual[0]), real(flow.atol or usual[1])
-    return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
+def limits_of(run: Simulation, steps_of_call: int) -> Limits:
+    """Return the limits of a run's flow as numbers of its dtype."""
+    flow, real = run.motion, np.dtype(run.dtype).type
+    rtol, atol = TOLERANCES[run.dtype]
+    tolerances = real(flow.rtol or rtol), real(flow.atol or atol)
+    return Limits(*tolerances, np.int32(flow.most_steps), np.int32(steps_of_call))
 
 
 @Compiled

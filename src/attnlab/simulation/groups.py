@@ -424,12 +424,8 @@ class Stepping(Group):
 class Flowing(Group):
     """Runs of the flow, each at a time of its own."""
 
-    @property
-    def most_steps(self) -> int:
-        return int(self.run.motion.most_steps)
-
     def start(self, states: program.State) -> None:
-        limits = self._limits(0)
+        limits = flow.limits_of(self.run, 0)
         self.state = flow.begin(*self.stack.shared, self.kept, states.params, self.rates, limits)
         self.times = np.zeros(self.shape, self.run.dtype)
 
@@ -438,9 +434,6 @@ class Flowing(Group):
 
     def _there(self, state: flow.State) -> program.State:
         return program.State(dict(zip(self.plan.moving, state.there, strict=True)), (), ())
-
-    def _limits(self, steps: int) -> flow.Limits:
-        return flow.limits_of(self.run.motion, self.run.dtype, steps)
 
     @property
     def reached(self) -> float:
@@ -453,7 +446,7 @@ class Flowing(Group):
         return float(passed.mean() / last) if last else 1.0
 
     def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
-        shared, limits = (*self.stack.shared, kept), self._limits(0)
+        shared, limits = (*self.stack.shared, kept), flow.limits_of(self.run, 0)
         begin = flow.begin.trace(*shared, states.params, self.rates, limits)
         yield begin
         now, zero = begin.out_info, np.asarray(0, self.run.dtype)
@@ -462,25 +455,19 @@ class Flowing(Group):
 
     def advance(self, target: float) -> bool:
         before, begun = np.asarray(self.state.taken), time.perf_counter()
-        self.state, arrived, lost = self.call(target, self.pace.steps)
+        end, limits = np.asarray(target, self.run.dtype), flow.limits_of(self.run, self.pace.steps)
+        shared = (*self.stack.shared, self.kept)
+        found = flow.advance(*shared, self.state, self.rates, end, limits)
+        self.state, arrived, lost = found[0], np.asarray(found[1]), np.asarray(found[2])
         taken = np.asarray(self.state.taken)
         self.pace.took(int(np.max(taken - before)), time.perf_counter() - begun)
-        self.times = np.where(arrived, np.asarray(target, self.run.dtype), self.state.time)
-        most = int(taken.max())
-        self.note = f"time {self.reached:.3g}, step {most:,} of {self.most_steps:,} at most"
+        self.times = np.where(arrived, end, self.state.time)
+        most = self.run.motion.most_steps
+        self.note = f"time {self.reached:.3g}, step {taken.max():,} of {most:,} at most"
         for setting, seed, point in np.argwhere(lost).tolist():
             place = setting, seed, point
             self.recorded.failures[place] = self._failure(place)
         return bool(np.all(arrived | lost))
-
-    def call(self, target: float, steps: int) -> tuple[flow.State, NDArray[Any], NDArray[Any]]:
-        """Return the runs after up to `steps` steps towards a time; which arrived, and which never
-        will."""
-        shared, end = self.stack.shared, np.asarray(target, self.run.dtype)
-        state, arrived, lost = flow.advance(
-            *shared, self.kept, self.state, self.rates, end, self._limits(steps)
-        )
-        return state, np.asarray(arrived), np.asarray(lost)
 
     def restore(self, path: Path, arrays: Arrays) -> None:
         super().restore(path, arrays)
@@ -488,17 +475,14 @@ class Flowing(Group):
 
     def _failure(self, place: tuple[int, int, int]) -> Failure:
         """Return when and why the flow of a run was given up."""
-        state = self.state
+        state, most = self.state, self.run.motion.most_steps
         time, size, taken = (
             float(np.asarray(of)[place]) for of in (state.time, state.size, state.taken)
         )
-        if taken < self.most_steps:
+        if taken < most:
             return time, f"the flow could take no further step in {self.run.dtype}"
         left = (float(self.clock[-1]) - time) / max(size, float(np.finfo(self.run.dtype).tiny))
-        return (
-            time,
-            f"the flow was given up after {self.most_steps:,} steps (about {left:.0e} left)",
-        )
+        return time, f"the flow was given up after {most:,} steps (about {left:.0e} left)"
 
 
 KINDS: dict[str, type[Group]] = {"step": Stepping, "time": Flowing}

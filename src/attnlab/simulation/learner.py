@@ -156,13 +156,13 @@ class Learner(Named, ABC):
         """Return the factor of a group's learning rate."""
         return 1.0
 
-    def near(self, params: Params, batch: Any) -> tuple[Params, Any]:
+    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
         """Return the parameters and the batch that a step needs, all of them by default."""
         return params, batch
 
-    def far(self, params: Params, near: Params, batch: Any) -> Params:
-        """Return the parameters with those of `near` written back."""
-        return near
+    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
+        """Return the parameters with those of `gathered` written back."""
+        return gathered
 
     def words(self, group: str) -> str:
         """Return a group's name in messages."""
@@ -352,13 +352,13 @@ class TaskLearner(Learner):
         """Return the model's factor of a group's learning rate."""
         return self.model.rate_factor(group)
 
-    def near(self, params: Params, batch: Any) -> tuple[Params, Any]:
+    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
         """Return what the model says a step needs."""
-        return self.model.near(params, batch)
+        return self.model.gather_rows(params, batch)
 
-    def far(self, params: Params, near: Params, batch: Any) -> Params:
-        """Return the model's parameters with those of `near` written back."""
-        return self.model.far(params, near, batch)
+    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
+        """Return the model's parameters with those of `gathered` written back."""
+        return self.model.scatter_rows(params, gathered, batch)
 
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return the probe's loss, what the model captures, and measures of it.

@@ -113,11 +113,11 @@ class Optimizer:
         if self.name != "sgd" and self.momentum:
             raise InputError("momentum: belongs to sgd; for Adam set beta_1")
 
-    def with_momentum(self, usual: float) -> Optimizer:
+    def with_momentum(self, momentum: float) -> Optimizer:
         """Return the same, with this momentum for an sgd that was given none."""
         if self.momentum is not None:
             return self
-        return replace(self, momentum=usual if self.name == "sgd" else 0.0)
+        return replace(self, momentum=momentum if self.name == "sgd" else 0.0)
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """Return the name, and what is not as it is by default; all of it with `defaults`."""

@@ -109,7 +109,7 @@ class Plan:
     evaluate: tuple[tuple[str, TaskLearner], ...]
 
     @property
-    def near(self) -> bool:
+    def gathers(self) -> bool:
         """True if entries without a gradient stay where they are."""
         return all(optimizer.keeps_still for _, optimizer in self.optimizers)
 
@@ -355,20 +355,20 @@ def _step(
 ) -> State:
     """Return one run after one step of its optimizers."""
     learner, before = plan.learner, {**fixed, **state.params}
-    near, batch = learner.near(before, examples) if plan.near else (before, examples)
-    loss, slope = learner.loss_and_grad(data, near, batch, key, plan.moving)
+    gathered, batch = learner.gather_rows(before, examples) if plan.gathers else (before, examples)
+    loss, slope = learner.loss_and_grad(data, gathered, batch, key, plan.moving)
     if plan.clip is not None:
         # A factor is part of the update that follows; optax's clipping is one pass more.
         squares = (jnp.vdot(leaf, leaf, precision="highest") for leaf in jax.tree.leaves(slope))
         factor = jnp.minimum(1.0, plan.clip / jnp.sqrt(sum(squares)))
         slope = jax.tree.map(lambda leaf: factor * leaf, slope)
-    moved, memory = dict(near), {}
+    moved, memory = dict(gathered), {}
     for name, optimizer in plan.optimizers:
         transform = optimizer.transform(plan.rate(name, rates[name], step))
-        update, memory[name] = transform.update(slope[name], state.memory[name], near[name])
-        moved[name] = jax.tree.map(jnp.add, near[name], update)
-    if plan.near:
-        moved = learner.far(before, moved, examples)
+        update, memory[name] = transform.update(slope[name], state.memory[name], gathered[name])
+        moved[name] = jax.tree.map(jnp.add, gathered[name], update)
+    if plan.gathers:
+        moved = learner.scatter_rows(before, moved, examples)
     loss_sum = state.loss_sum + loss if MEAN_LOSS in plan.what else ()
     return State({name: moved[name] for name in plan.moving}, memory, loss_sum)
 

@@ -99,8 +99,8 @@ def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any)
 def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return motion, gradient, record and model of a run on a kind of task, given or default."""
     model = given.get("model")
-    if model is None and (usual := getattr(task, "default_model", "")):
-        model = resolve_name(usual)()
+    if model is None and (default := getattr(task, "default_model", "")):
+        model = resolve_name(default)()
     return {
         "motion": given.get("motion") or Steps(),
         "gradient": given.get("gradient") or Batches(),
@@ -130,7 +130,7 @@ def setting_named(
 
 
 def text_run(corpus: Corpus | Source | str | Text = "builtin", **settings: Any) -> Simulation:
-    """Return a run of the usual small transformer on a text, with some settings of its own.
+    """Return a run of a small transformer on a text.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def text_run(corpus: Corpus | Source | str | Text = "builtin", **settings: Any) 
     >>> run.model.layers, run.motion.steps, run.task.length
     (3, 100, 35)
     """
-    usual = Simulation(
+    default = Simulation(
         corpus if isinstance(corpus, Text) else Text(corpus),
         text_transformer(),
         motion=Steps(1500, clip=0.5),
@@ -162,7 +162,7 @@ def text_run(corpus: Corpus | Source | str | Text = "builtin", **settings: Any) 
         record=Record(every=50),
         precision="highest",
     )
-    return as_simulation(usual, **settings)
+    return as_simulation(default, **settings)
 
 
 def read_given(text: str | os.PathLike[str]) -> Simulation | SequenceClasses:

@@ -413,7 +413,7 @@ class Simulation:
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """Return all of it as plain values, as a recipe file has them."""
-        usual = {of.name: plain(default_of(of)) for of in fields(self)}
+        standard = {of.name: plain(default_of(of)) for of in fields(self)}
         found: dict[str, Any] = {}
         for item in fields(self):
             name, value = item.name, getattr(self, item.name)
@@ -421,7 +421,7 @@ class Simulation:
                 continue
             write = item.metadata.get("write")
             value = write(value) if write else plain(value, defaults=defaults)
-            if defaults or name in ("task", "model", "motion") or value != usual[name]:
+            if defaults or name in ("task", "model", "motion") or value != standard[name]:
                 found[name] = value
         return found
 

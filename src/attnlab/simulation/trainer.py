@@ -64,7 +64,7 @@ def simulate(
     checkpoint_seconds : float, optional
         The least time between checkpoints.
     progress : {"auto", True, False} or callable, optional
-        Whether to show how far it is, or a function that is called with the fraction done.
+        Show a progress bar, or call a function with the fraction completed.
     **settings
         Fields of the simulation, and settings inside them by their flat names: eta_y, eta_z,
         learning_rate, steps, time, length, batch_size, optimizer, momentum, init, seeds, every, ...

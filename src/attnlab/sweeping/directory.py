@@ -29,8 +29,7 @@ from attnlab.sweeping.group import check_key
 from attnlab.sweeping.index import Index, index_document, index_from
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import FILES, RESUME, Folder
-from attnlab.sweeping.table import table
-from attnlab.sweeping.whole import whole
+from attnlab.sweeping.whole import table, whole
 
 PLAN, INDEX, TABLE = "plan.json", "index.json", "table.csv"
 
@@ -188,7 +187,7 @@ def status(directory: str | Path) -> Status:
     there = _groups_there(directory)
     runs = planned.runs
     done = runs.keys() & there
-    running = {key for key in runs.keys() - done if store.locks.is_taken(key)}
+    running = {key for key in runs.keys() - done if store.is_locked(key)}
     left = runs.keys() - done - running
     failed = {key for key in left if noted.get(key, {}).get("state") == "failed"}
     settled = {key: noted.get(key, {}) for key in runs if key in done | failed}

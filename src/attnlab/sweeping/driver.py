@@ -1,4 +1,4 @@
-"""The driver: has the missing groups of a plan computed, and keeps them."""
+"""The driver computes the missing groups of a plan and keeps them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.progress import Report
-from attnlab.sweeping.executor import Answer, Executor
+from attnlab.sweeping.executor import Answer, Executor, Local
 from attnlab.sweeping.group import Group
 from attnlab.sweeping.index import Index, IndexMaker
-from attnlab.sweeping.local import Local
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import Store
 
@@ -40,7 +39,7 @@ class Stopped(RuntimeError):
 def run_plan(
     plan: Plan, store: Store, *, executor: Executor | None = None, report: Report | None = None
 ) -> Ran:
-    """Compute the groups that the store does not hold yet; `report` is told of runs as they end.
+    """Compute the groups that the store does not hold yet; `report` is called as runs end.
 
     A run that diverges, or a group that raises, is recorded as failed and the rest goes on; the
     next sweep tries a group that raised again. The driver waits for groups that another one has
@@ -74,12 +73,12 @@ class _Driver:
             self._compute()
         except OSError as problem:
             raise Stopped(
-                f"{problem.strerror or problem}: {self._kept()}; "
+                f"{problem.strerror or problem}: {self._done()} are kept; "
                 "put that right and run the same command again"
             ) from problem
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped; {self._kept()}, and the same command goes on from there"
+                f"stopped; {self._done()} are kept, and the same command goes on from there"
             ) from None
         finally:
             self.store.release_all()
@@ -91,16 +90,15 @@ class _Driver:
             time.perf_counter() - begun,
         )
 
-    def _kept(self) -> str:
+    def _done(self) -> str:
         total = len(self.plan.groups)
-        return f"{total - sum(map(len, self.todo.values()))} of {total} groups are kept"
+        return f"{total - sum(map(len, self.todo.values()))} of {total} groups"
 
     def _tell(self, runs: float, note: str = "") -> None:
-        """Report that so many runs are done in all, or a note on what is going on."""
+        """Report the number of runs done in all, and a note."""
         if self.report is not None:
             failed = f", {self.failed} runs failed" if self.failed else ""
-            words = f"{self._kept().removesuffix(' are kept')}{failed}"
-            self.report(runs - self.reported, note or words)
+            self.report(runs - self.reported, note or f"{self._done()}{failed}")
             self.reported = runs
 
     def _compute(self) -> None:

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.recipe import plain, read_dataclass
-from attnlab.sweeping.group import Group, Place, check_key
+from attnlab.sweeping.group import OUTER, Axes, Group, Place, Schema, check_key, schema_from
 from attnlab.sweeping.plan import Plan
-from attnlab.sweeping.schema import OUTER, Axes, Schema, schema_from
 from attnlab.sweeping.store import Contents
 
 

@@ -8,14 +8,14 @@ import xarray as xr
 from made_small import make, small
 
 from attnlab.experiments import Standing, experiment, recipe_for
-from attnlab.experiments.panels import agreement
 from attnlab.papers.scan_and_snap.figures import fig6
+from attnlab.papers.scan_and_snap.figures.panels import agreement
 
 
 def test_fig2_passes_the_four_stages_in_order(tmp_path):
     frames = make("fig2", keep=tmp_path)
     seen, fast = frames.isel(eta_z=0), frames.isel(eta_z=1)
-    assert np.all(np.diff(seen["moment"]) > 0)
+    assert np.all(np.diff(seen["stage_step"]) > 0)
     # common tokens lose, distinct ones gain, between the start and the end
     before, after = seen["attention"].isel(stage=0), seen["attention"].isel(stage=-1)
     common = frames["common"]
@@ -45,7 +45,7 @@ def four_stages(**changes):
     frames = {
         **{name: (("eta_z", "step"), [values]) for name, values in course.items()},
         "probability": (("eta_z", "token"), [[0.6, 0.3, 0.1]]),
-        "moment": (("eta_z", "stage"), [[0.0, 1.0, 2.0, 2.0]]),
+        "stage_step": (("eta_z", "stage"), [[0.0, 1.0, 2.0, 2.0]]),
         "suppressed_step": (("eta_z", "suppressed"), [[1.0]]),
         "winner_step": (("eta_z", "times"), [[2.0]]),
         "half_suppressed": ("eta_z", [1.0]),
@@ -70,7 +70,7 @@ def four_stages(**changes):
         ({"winner_step": (("eta_z", "times"), [[0.0]])}, Standing.PARTLY, "go together"),
         (
             {
-                "moment": (("eta_z", "stage"), [[0.0, 1.0, np.nan, np.nan]]),
+                "stage_step": (("eta_z", "stage"), [[0.0, 1.0, np.nan, np.nan]]),
                 "winner_step": (("eta_z", "times"), [[np.nan]]),
             },
             Standing.PARTLY,

@@ -48,8 +48,8 @@ class BackcopyLearner(TaskLearner):
     are not triggers. Of attention, by layer and head, without the first 8 queries: mass on the
     first position at triggers and at other tokens, the difference of these (active_score), mass on
     the token before a trigger, mass that other tokens give to triggers, and the logit of the first
-    position above the mean of the others
-    (sink_logit): its mean and its standard deviation over query tokens that are not triggers.
+    position above the mean of the others (sink_logit): its mean and its standard deviation over
+    query tokens that are not triggers.
     By layer: the norm of the first position's value and residual stream, and their ratios to the
     mean of the other positions (drain and peak). What ends in `_without_attention` or
     `_without_mlp` is measured without these in any layer, `_without_first` without the first of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import xarray as xr
 
@@ -38,8 +38,10 @@ class DrawnClasses(StudyRecipe):
     def sets(self) -> list[SequenceClasses]:
         """Return the classes of each seed."""
         vocabulary = self.tokens + self.classes + 1
-        how: dict[str, Any] = {"concentration": self.concentration, "overlap": self.overlap}
-        return [random(vocabulary, self.classes, seed=seed, **how) for seed in range(self.seeds)]
+        draw = partial(
+            random, vocabulary, self.classes, concentration=self.concentration, overlap=self.overlap
+        )
+        return [draw(seed=seed) for seed in range(self.seeds)]
 
 
 def by_draw(attention: xr.DataArray) -> xr.DataArray:

@@ -3,7 +3,7 @@ import { Api } from "./api.js"
 import { classesFile, commandLine, python, yaml } from "./code.js"
 import { ControlPanel } from "./controls.js"
 import { byId, h, say } from "./dom.js"
-import { EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
+import { BY_PAPER, EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
 import { csv, gif, picture, png, save } from "./export.js"
 import { foldouts } from "./paper.js"
 import { pageWith } from "./place.js"
@@ -15,7 +15,7 @@ import { classesOf } from "./simulator/run.js"
 import { changed, settingsOf } from "./simulator/settings.js"
 import { Shown, Stage } from "./stage.js"
 import { History, LONGEST_LINK, RUNGS, fromLink, makeState, readState, toLink } from "./state.js"
-import { silence, transitions } from "./theory/prediction.js"
+import { silence, speaksOf, transitions } from "./theory/prediction.js"
 import { Tour } from "./tour.js"
 import { WordsEditor } from "./words.js"
 
@@ -170,9 +170,10 @@ class Page {
   }
 
   _predict(of, classes, result) {
-    const notes = this.state.rungs.map((rung) => silence(of, rung, classes))
-    const spoken = this.state.rungs.filter((_, at) => !notes[at])
-    say(byId("theory-note"), [...new Set(notes.filter(Boolean))].join(" "))
+    const silent = Object.fromEntries(RUNGS.map((rung) => [rung, silence(of, rung, classes)]))
+    for (const rung of RUNGS) byId(`rung-${rung}`).parentElement.hidden = silent[rung] !== ""
+    const spoken = this.state.rungs.filter((rung) => !silent[rung])
+    say(byId("theory-note"), RUNGS.every((rung) => silent[rung]) ? silent[RUNGS.find((rung) => speaksOf(of, rung)) ?? RUNGS[0]] : "")
     document.body.classList.toggle("with-theory", spoken.length > 0)
     const heard = (said) => {
       if (said.kind === "prediction") this.stage.predict(said.rung, said.result)
@@ -185,7 +186,7 @@ class Page {
 
   _say(state) {
     const experiment = byName(state.experiment)?.name ?? ""
-    for (const part of [...byId("experiments").children, ...byId("look").children]) {
+    for (const part of document.querySelectorAll("#experiments button, #look p")) {
       if (part.dataset.name === experiment) part.setAttribute("aria-current", "true")
       else part.removeAttribute("aria-current")
     }
@@ -213,9 +214,16 @@ class Page {
   // -- experiments, links, buttons ------------------------------------------------------------
 
   _chips() {
-    byId("experiments").replaceChildren(...EXPERIMENTS.map((of) => h("button", {
-      type: "button", "data-name": of.name, onclick: () => this.start(of),
-    }, of.title)))
+    const chip = (words, name, act) => h("button", { type: "button", "data-name": name, onclick: act }, words)
+    const group = (paper, ...chips) => h("div", { role: "group", "aria-label": paper }, h("span", {}, paper), chips)
+    byId("experiments").replaceChildren(
+      ...[...BY_PAPER].map(([paper, all]) => group(paper, ...all.map((of) => chip(of.title, of.name, () => this.start(of))))),
+      group("Linear ICL", chip("One drop or a staircase", null, () => {
+        const { firstElementChild: details } = byId("regression")
+        details.open = true
+        details.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth" })
+      })),
+    )
     // all in one place, one visible: there is room for the longest
     byId("look").replaceChildren(...[OWN, ...EXPERIMENTS].map((of) => h("p", { "data-name": of.name },
       of.look, " ", h("span", { class: "source" }, of.source))))

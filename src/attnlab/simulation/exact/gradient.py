@@ -237,14 +237,10 @@ def decode(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     return _outputs(layout, rows, _features(layout, rows, parameters.Z), parameters.Y)
 
 
-def mean_loss(layout: Layout, rows: Rows, logits: jax.Array) -> jax.Array:
-    """Return the mean cross entropy over rows of the decoder's logits (N, J)."""
-    return jnp.sum(rows.weight * prediction(layout, rows, logits)[1])
-
-
 def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     """Return the mean cross entropy over rows, for recording and for autodiff."""
-    return mean_loss(layout, rows, decode(layout, rows, parameters))
+    logits = decode(layout, rows, parameters)
+    return jnp.sum(rows.weight * prediction(layout, rows, logits)[1])
 
 
 def _features(layout: Layout, rows: Rows, Z: Block) -> Block:

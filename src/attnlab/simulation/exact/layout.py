@@ -142,14 +142,6 @@ class Layout:
             return per_tile
         return jax.ops.segment_sum(per_tile, self.tile_class, num_segments=self.prior.shape[0])
 
-    def on_device(self, dtype: Any) -> Layout:
-        """Return the same layout as device arrays, real numbers in `dtype`."""
-
-        def convert(leaf: NDArray[Any]) -> NDArray[Any]:
-            return leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf
-
-        return jax.device_put(jax.tree.map(convert, self))
-
 
 @dataclass(frozen=True)
 class TokenMap:

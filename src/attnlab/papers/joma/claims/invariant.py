@@ -45,17 +45,17 @@ def _velocities(case: Case) -> Check:
     return Check("velocities at a random state", said / size, moved / size, relative=False)
 
 
-def _errors(s: Case, rung: str) -> NDArray[np.float64]:
+def _errors(s: Case, level: str) -> NDArray[np.float64]:
     """The largest error of z at each record, over how far z has moved by then."""
     z = in_play(trained(s)["attention_logits"], s)
-    found = in_play(runs.implied(s)["implied_logits"].sel(rung=rung), s)
+    found = in_play(runs.implied(s)["implied_logits"].sel(level=level), s)
     moved = np.abs(z - z[0]).max((-2, -1))
     return np.asarray(np.abs(found - z).max((-2, -1))[1:] / moved[1:])
 
 
 def _exact(s: Case) -> Measurement:
     z = in_play(trained(s)["attention_logits"], s)
-    found = in_play(runs.implied(s)["implied_logits"].sel(rung="joma"), s)
+    found = in_play(runs.implied(s)["implied_logits"].sel(level="joma"), s)
     size = np.abs(z).max()
     return Measurement(
         _velocities(s), in_training("z in training, over its largest", found / size, z / size)
@@ -206,7 +206,7 @@ def joma_several_queries(s: Case) -> Measurement:
         v, v0=v[0], z0=z[0], eta_w=s.eta_y, eta_z=s.eta_z, temperature=model.temperature
     )
     whole, most = z.sum(1), np.abs(z.sum(1)).max()
-    alone, shared = (_errors(s, rung)[-1] for rung in ("joma", "joma-moving"))
+    alone, shared = (_errors(s, level)[-1] for level in ("joma", "joma-moving"))
     return Measurement(
         _velocities(s),
         in_training("each z_m from the whole of v", 0.0, alone, tolerance=PERCENT),

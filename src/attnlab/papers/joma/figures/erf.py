@@ -21,7 +21,7 @@ from attnlab.plots import style
 from attnlab.simulation import Diverged, Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CLOSE = 0.01
 STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
 BEYOND = 10.0  # times t*: how long training with cross entropy is watched
@@ -37,7 +37,7 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return |v_l| over (loss, time over t*, token) of exp attention, and the law beside it.
+    """Return |v_l| over (loss, time over t*, token) of exp attention, and of the law.
 
     The gradient is held as the law asks, or that of cross entropy.
 
@@ -134,7 +134,7 @@ def draw(curves: xr.Dataset) -> Figure:
 
 
 def judge(curves: xr.Dataset) -> Judgement:
-    """Does everything lie on one line, and does the flow end at t*?"""
+    """Judge whether everything lies on one line, and whether the flow ends at t*."""
     off = abs(curves["share"].isel(time=slice(1, None)) - 1).max(["time", "token"])
     collapse, blow_up = float(off.sel(loss="held")), float(curves["blow_up"])
     # those that will not win stand near where they freeze while the winner runs away

@@ -19,7 +19,7 @@ from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 FORMS = ("claimed", "drawn")
 CLOSE = 0.05
 EARLY = 0.5  # of mu: a component has been learnt half

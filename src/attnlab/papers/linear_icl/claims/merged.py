@@ -23,7 +23,7 @@ from ..model import LinearAttention
 from ..predict import OneHead, White
 from ..runs import Results, flow, geometric, half_times, starts_of
 from ..task import InContextRegression
-from .population import PUBLISHED, REGRESSION, TESTS, of_size
+from .population import PUBLISHED, REGRESSION, of_size
 
 TINY = 1e-6 * np.sqrt(31)  # the published start, in our units
 WHITE = InContextRegression((0.25,) * 4)
@@ -81,10 +81,6 @@ def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
     relation=AT_MOST,
     tolerance=1e-5,
     runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
-    code=("drive", "velocity", "optimum"),
-    test=TESTS + "test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
-    number="the drive at the second is {:.0e}",
-    training_number="40 of 40 starts of std 0.5 end at the second, to {:.0e}",
 )
 def two_fixed_points(found: Results) -> Measurement:
     r"""The flow of merged attention has two fixed points in function space, $A = 0$ and $A =
@@ -111,11 +107,6 @@ def two_fixed_points(found: Results) -> Measurement:
     relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
-    code=("drop_times", "growing_start", "tail_rate"),
-    test=TESTS + "test_the_tail_after_the_drop_is_long_unless_the_spectrum_is_even",
-    figure="spectra",
-    number="(t99 - t50)/t50 is 1 where lambda_d ~ d^-{:.2f} (D = 4)",
-    training_number="white inputs: (t99 - t50)/t50 = {:.2f}",
 )
 def one_drop(found: Results) -> Measurement:
     """The loss of merged attention falls in a single abrupt drop, for any spectrum.
@@ -156,11 +147,6 @@ def one_drop(found: Results) -> Measurement:
     tolerance=0.15,
     runs={"descent": partial(of_size, 5000), "flow": random_start},
     hypotheses=(assumed(OneHead(), partial(of_size, 5000)),),
-    code=("escape_rate", "escape_time", "growing_start", "drop_times"),
-    test=TESTS + "test_the_printed_time_depends_on_the_layer",
-    figure="drop",
-    number="by the norm of the value layer: {:.0f} steps",
-    training_number="half of the drop at {:.0f} steps",
 )
 def escape_time(found: Results) -> Measurement:
     r"""The drop comes at about $\lVert\Lambda^2\rVert_F^{-1}\ln(1/w_{init})$, as weights grow at
@@ -204,9 +190,6 @@ def escape_time(found: Results) -> Measurement:
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
     hypotheses=(assumed(White(), aligned),),
-    code=("white_curve",),
-    test=TESTS + "test_white_inputs_follow_a_logistic_curve",
-    training_number="from random starts gamma a is off by {:.0e} at most",
 )
 def white_curve(found: Results) -> Measurement:
     r"""White inputs, balanced start along $I$: $A = a(t) I$, $a = e^s/(\gamma (e^s - 1) +

@@ -14,7 +14,6 @@ from attnlab.theory.relation import BELOW
 
 from ..runs import Results, descent
 from ..task import InContextRegression
-from .population import TESTS
 
 PARTS = (0.2, 0.4, 0.6, 0.8)
 SEEDS, STEPS = 3, 5001
@@ -52,10 +51,6 @@ def passage(run: xr.Dataset) -> xr.Dataset:
     reading="as we know it",
     relation=BELOW,
     runs={f"{p:g}": partial(mixed, p) for p in (0.0, *PARTS, 1.0)},
-    code=("first_gradient",),
-    test=TESTS + "test_in_weight_learning_leads_up_to_four_fifths_of_fresh_tasks",
-    figure="mixture",
-    training_number="at p = 0.4 the in-weight loss falls to {:.2f}, and comes back",
 )
 def in_weight_first(found: Results) -> Measurement:
     """With a share $0 < p < 1$ of fresh tasks in-weight learning comes first, and is transient.

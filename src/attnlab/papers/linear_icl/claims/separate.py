@@ -23,7 +23,7 @@ from ..model import LinearAttention
 from ..predict import Staircase
 from ..runs import Results, flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
-from .population import PUBLISHED, REGRESSION, TESTS, of_size
+from .population import PUBLISHED, REGRESSION, of_size
 
 EIGHT = InContextRegression(tuple((np.arange(8.0, 0.0, -1.0) / 36).tolist()))
 STARTS = 20
@@ -113,10 +113,6 @@ SMALL_START = assumed(Staircase(), staircases)
     relation=ABOVE,
     runs={"flow": staircases},
     hypotheses=(SMALL_START,),
-    code=("plateau_losses", "plateau_matrix", "fixed_points"),
-    test=TESTS + "test_plateaus_are_the_published_ones_with_31_examples_and_not_with_32",
-    figure="staircase",
-    training_number="log time on a level is {:.0f} times that half way between two, at least",
 )
 def levels(found: Results) -> Measurement:
     r"""The loss rests on the plateaus $L(M_m) = \operatorname{tr}\Lambda - \sum_{d \le m} \lambda_d
@@ -151,10 +147,6 @@ def levels(found: Results) -> Measurement:
         "8: 0.005": partial(eight, 0.005, 1e5),
         "8: 0.0002": partial(eight, 2e-4, 5e5),
     },
-    code=("staircase_times",),
-    test=TESTS + "test_components_are_learned_in_order_and_on_time",
-    figure="spectra",
-    training_number="4:3:2:1 in {:.0%} of starts of std 0.01; asymptotic in the start",
 )
 def order(found: Results) -> Measurement:
     """Components are learned in the order of their eigenvalues.
@@ -180,11 +172,6 @@ def order(found: Results) -> Measurement:
     tolerance=1e-7,
     runs={"aligned": one_head, "random": staircases},
     hypotheses=(SMALL_START,),
-    code=("head_curve", "head_time"),
-    test=TESTS + "test_an_aligned_head_follows_the_scalar_equation",
-    figure="staircase",
-    number="to {:.0e} of v, which the solvers take",
-    training_number="heads from random starts end with purity {:.4f} (median)",
 )
 def scalar(found: Results) -> Measurement:
     r"""The head that learns $e_m$ follows $\dot v = \lambda_m^2 v^2 - \lambda_m^2 \gamma_m v^5$
@@ -216,10 +203,6 @@ def scalar(found: Results) -> Measurement:
     in_parts=True,
     runs={"flow": staircases},
     hypotheses=(SMALL_START,),
-    code=("head_time", "staircase_times"),
-    test=TESTS + "test_mean_times_are_those_measured",
-    number="predicted: with 5 heads the fourth takes {:.2f} times what lambda^-2 says",
-    training_number="mean time of the fourth component: {:.0f}",
 )
 def duration(found: Results) -> Measurement:
     r"""The time to learn $e_m$ goes as $\lambda_m^{-2}$.
@@ -270,9 +253,6 @@ def duration(found: Results) -> Measurement:
     relation=AT_MOST,
     tolerance=1e-6,
     runs={f"{heads}": partial(few, heads) for heads in HEADS},
-    code=("plateau_losses",),
-    test=TESTS + "test_fewer_heads_stop_on_their_plateau",
-    training_number="losses at the end are those levels to {:.0e}",
 )
 def heads(found: Results) -> Measurement:
     """With $H < D$ heads of rank 1 the loss ends at $L(M_H)$.
@@ -293,10 +273,6 @@ def heads(found: Results) -> Measurement:
     relation=EQUAL,
     tolerance=0.0,
     runs={f"{rank}": partial(eight, 0.005, 5e4, rank=rank, seeds=4) for rank in RANKS},
-    code=("plateau_losses",),
-    test=TESTS + "test_only_plateaus_that_the_rank_divides_grow_as_the_start_shrinks",
-    figure="ranks",
-    training_number="where R divides m the loss rests for {:.2f} of log time at least",
 )
 def rank(found: Results) -> Measurement:
     """With rank $R$ plateaus are conspicuous only where $m$ divides $R$.
@@ -330,9 +306,6 @@ def rank(found: Results) -> Measurement:
     ours=True,
     runs={"flow": staircases},
     hypotheses=(SMALL_START,),
-    code=("blow_up_times", "staircase_times"),
-    test=TESTS + "test_heads_blow_up_when_their_equation_does",
-    training_number="half of it is learned at {:.3f} of the least t* (mean of 20 starts)",
 )
 def first_escape(found: Results) -> Measurement:
     r"""The first component is learned when the first head blows up, at the least $t^* =
@@ -362,9 +335,6 @@ def first_escape(found: Results) -> Measurement:
     ours=True,
     runs={"separate": partial(staircases, 0.01, 1e5, 5), "merged": partial(of_size, 5000)},
     hypotheses=(SMALL_START,),
-    code=("staircase_curve", "one_head_curve", "population_flow"),
-    test="tests/papers/linear_icl/test_predict.py::test_each_level_comes_nearer",
-    training_number="the worst is {:.3f} as far",
 )
 def theories(found: Results) -> Measurement:
     """Every theory, with nothing fitted, is a tenth as far from training as if nothing moved.

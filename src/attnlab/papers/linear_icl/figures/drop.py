@@ -21,7 +21,7 @@ from ..runs import half_times
 from ..task import InContextRegression
 from . import DescentRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 FAR = 0.1  # largest difference of the two curves that still counts as on top of each other
 ON_TIME = 0.06  # of the predicted time of the drop

@@ -21,7 +21,7 @@ from ..claims.mixture import BACK, LEARNED, passage
 from ..task import InContextRegression
 from . import DescentRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 CURVES = {
     "loss": ("training", style.OUTLINE),

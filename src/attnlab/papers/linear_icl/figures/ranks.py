@@ -23,7 +23,7 @@ from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)

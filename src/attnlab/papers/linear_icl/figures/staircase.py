@@ -22,7 +22,7 @@ from ..model import LinearAttention
 from ..runs import flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 RELEASED_STD = 0.01  # of every weight, in the released code's units
 
 
@@ -108,10 +108,8 @@ def draw(curves: xr.Dataset) -> Figure:
             axes[1].plot(first["time"], said, color=style.ACCENT, linestyle=":", label=label)
         axes[1].legend()
         for ax in axes:
-            ax.set(xscale="log", xlabel="flow time")
-        style.y_labels(axes, ["loss", "$|v_i|$"])
-        seeds = curves.sizes["seed"]
-        style.panel_titles(axes, [f"{seeds} starts; dotted: predicted", "heads of the first start"])
+            ax.set_xscale("log")
+        TEXTS.label(axes, starts=curves.sizes["seed"])
     return figure
 
 

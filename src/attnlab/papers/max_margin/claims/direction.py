@@ -20,7 +20,6 @@ from .. import runs, theory
 from ..predict import LateTraining, MaxMargin, RegularisationPath
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 DIFFERENCE = 1e-5  # of W, for the slope of the loss
 
 
@@ -30,17 +29,7 @@ def levels() -> Simulation:
     return replace(run, record=replace(run.record, what=("attention", "direction")))
 
 
-@claim(
-    "mm-gradient",
-    sources="T24; re-derived",
-    ours=True,
-    relation=EQUAL,
-    tolerance=1e-8,
-    runs={},
-    code=("loss_gradient",),
-    test=TESTS + "test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
-    number="error below {:.0e}",
-)
+@claim("mm-gradient", sources="T24; re-derived", ours=True, relation=EQUAL, tolerance=1e-8, runs={})
 def mm_gradient(found: Found) -> Measurement:
     r"""$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} -
     m_i) x_{it} z_i^\top$.
@@ -65,16 +54,7 @@ def mm_gradient(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-direction",
-    sources="T24",
-    relation=AT_MOST,
-    runs={"local": runs.local},
-    code=("max_margin", "direction_error", "correlation"),
-    test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
-    figure="local",
-    training_number="the correlation after 2,000 steps is {:.4f}",
-)
+@claim("mm-direction", sources="T24", relation=AT_MOST, runs={"local": runs.local})
 def mm_direction(found: Found) -> Measurement:
     r"""$W/\lVert W \rVert_F \to W^{mm}_\alpha/\lVert W^{mm}_\alpha \rVert_F$ for the selected
     tokens $\alpha$.
@@ -102,16 +82,7 @@ def mm_direction(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-saturates",
-    sources="T24",
-    relation=AT_LEAST,
-    runs={"local": runs.local},
-    code=("log_attention",),
-    test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
-    figure="local",
-    training_number="the least of all largest weights is 1 - {:.0e}",
-)
+@claim("mm-saturates", sources="T24", relation=AT_LEAST, runs={"local": runs.local})
 def mm_saturates(found: Found) -> Measurement:
     """Attention of every sequence saturates at one token.
 
@@ -135,9 +106,6 @@ def mm_saturates(found: Found) -> Measurement:
     runs={"levels": levels},
     hypotheses=(assumed(MaxMargin(), levels),),
     ours=True,
-    code=("regularisation_path", "late_training", "max_margin"),
-    test=TESTS + "test_the_regularisation_path_has_the_offset_of_late_training",
-    training_number="attention is off by {:.1%} at most, without a fitted number",
 )
 def mm_levels(found: Found) -> Measurement:
     """Normalised descent from 0 keeps to the regularisation path: its error is below that of the

@@ -17,7 +17,6 @@ from ..model import CrossAttention
 from ..predict import MaxMargin
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 THEOREM = assumed(MaxMargin(), runs.equal_scores)  # the same instances by plain descent
 RATE = 1.0  # of plain descent
 
@@ -37,9 +36,6 @@ def plain() -> Simulation:
     tolerance=0.02,
     runs={"equal": runs.equal_scores},
     hypotheses=(THEOREM,),
-    code=("late_training",),
-    test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
-    training_number="the slope over steps is {:.4f} of the predicted one",
 )
 def mm_sparsify(found: Found) -> Measurement:
     r"""Under normalised descent the weights of other tokens fall exponentially, as $e^{-\eta
@@ -67,10 +63,6 @@ def mm_sparsify(found: Found) -> Measurement:
     relation=AT_MOST,
     runs={"equal": runs.equal_scores},
     hypotheses=(THEOREM,),
-    code=("late_training", "BOUND"),
-    test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
-    figure="arithmetic",
-    training_number="the exponent from 1,000 to 10,000 steps is {:.3f}",
 )
 def mm_rate(found: Found) -> Measurement:
     """Normalised descent reaches the direction at least as fast as $t^{-3/4}$.
@@ -103,9 +95,6 @@ def mm_rate(found: Found) -> Measurement:
     tolerance=0.1,
     runs={"plain": plain},
     hypotheses=(THEOREM,),
-    code=("late_training",),
-    test=TESTS + "test_plain_descent_grows_as_the_log_of_time",
-    training_number="from 1,000 to 10,000 steps the projection grows by {:.3f} of |W_mm| ln 10",
 )
 def mm_gd_slow(found: Found) -> Measurement:
     r"""Plain gradient descent is logarithmic: $\lVert W \rVert \approx \lVert W^{mm} \rVert \ln t$.
@@ -133,10 +122,6 @@ def mm_gd_slow(found: Found) -> Measurement:
     sources=("T24, released figure", "ours: the size"),
     relation=ABOVE,
     runs={"factors": runs.factors, "local": runs.local},
-    code=("factor_gradients",),
-    test=TESTS + "test_the_gradients_of_factors_are_those_of_differences",
-    figure="local",
-    training_number="mean largest weight after 80 steps: {:.3f}",
 )
 def mm_kq_faster(found: Found) -> Measurement:
     r"""Trained $K, Q$ saturate sooner than $W$: $\lVert KQ^\top \rVert_* \approx (\eta t)^2$ where

@@ -24,7 +24,6 @@ from ..predict import MaxMargin
 from ..task import Scores
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 LONGER = 16_000  # steps, where 2,000 leave a selection that is not locally optimal
 MANY = 300  # seeds: one run in a hundred is left like that
 FAR = 10.0  # factor of a start that is far out
@@ -42,17 +41,7 @@ def selecting(scores: Scores, scale: float) -> Simulation:
     return runs.descent(replace(runs.SMALL, scores=scores), model, at=(3000,), seeds=60)
 
 
-@claim(
-    "mm-local",
-    sources="T24",
-    relation=EQUAL,
-    in_parts=True,
-    runs={"many": many},
-    code=("locally_optimal", "support"),
-    test=TESTS + "test_a_selection_that_is_not_locally_optimal_is_left",
-    figure="arithmetic",
-    training_number="{:.2%} of the selections at 2,000 steps",
-)
+@claim("mm-local", sources="T24", relation=EQUAL, in_parts=True, runs={"many": many})
 def mm_local(found: Found) -> Measurement:
     """The selected tokens are locally optimal: no support vector has a higher score.
 
@@ -79,16 +68,7 @@ def mm_local(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-global-not",
-    sources="T24",
-    relation=BELOW,
-    runs={"local": runs.local},
-    code=("max_margin",),
-    test=TESTS + "test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
-    figure="dimension",
-    training_number="in {:.0%} of the runs all six tokens have the highest score",
-)
+@claim("mm-global-not", sources="T24", relation=BELOW, runs={"local": runs.local})
 def mm_global_not(found: Found) -> Measurement:
     """The selection need not be the globally optimal one.
 
@@ -140,9 +120,6 @@ SELECTING = {
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
     hypotheses=(assumed(MaxMargin(), SELECTING["equal", 0.0]),),
-    code=("stays_selected", "pulled_margin"),
-    test=TESTS + "test_not_every_start_leads_to_the_best_tokens",
-    training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
 )
 def mm_equal_scores(found: Found) -> Measurement:
     """If all tokens of a sequence but the best have the same score, every start leads to
@@ -182,10 +159,6 @@ def mm_equal_scores(found: Found) -> Measurement:
     sources="T23, T24",
     relation=ABOVE,
     runs={f"d={d}": partial(runs.wide, d, 100) for d in WIDTHS},
-    code=("locally_optimal",),
-    test=TESTS + "test_feasibility_is_that_of_linear_programming",
-    figure="dimension",
-    training_number="{:.0%} of the runs at d = 32",
 )
 def mm_overparameterised(found: Found) -> Measurement:
     """Larger $d$ is benign: from $W = 0$ training comes to select the best tokens.
@@ -210,16 +183,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-feasible",
-    sources="T23, T24",
-    relation=EQUAL,
-    runs={},
-    code=("sufficient_dimension", "least_distance"),
-    test=TESTS + "test_the_sufficient_dimension_suffices_and_is_not_necessary",
-    figure="dimension",
-    number="where d is far below, at n=10, T=5, d=4, {:.0%} have one",
-)
+@claim("mm-feasible", sources="T23, T24", relation=EQUAL, runs={})
 def mm_feasible(found: Found) -> Measurement:
     r"""The programme has a solution for almost all data if $d \ge \max(T - 1, n)$.
 

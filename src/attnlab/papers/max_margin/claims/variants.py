@@ -22,7 +22,6 @@ from ..runs import compared, factors, ranks
 from ..several import BY, several_tokens, several_tokens_run
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 RANKS = ((5, 5), (10, 10))  # n and d, T = 5
 CERTIFIED = 1e-7  # of the nuclear solution's duality gap
 
@@ -40,16 +39,7 @@ UNUSED = -60.0  # logit of every other output, which leaves two
 TIMES = (1e9, 1e10, 1e11)
 
 
-@claim(
-    "mm-nuclear",
-    sources="T24",
-    relation=ABOVE,
-    runs={"factors": factors},
-    code=("nuclear_margin",),
-    test=TESTS + "test_the_nuclear_programme_is_certified_and_that_of_its_factors",
-    figure="local",
-    training_number="the correlation with the nuclear solution is {:.4f}",
-)
+@claim("mm-nuclear", sources="T24", relation=ABOVE, runs={"factors": factors})
 def mm_nuclear(found: Found) -> Measurement:
     """Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least Frobenius
     norm.
@@ -70,16 +60,7 @@ def mm_nuclear(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-rank",
-    sources="T24, released figure",
-    relation=BELOW,
-    runs={},
-    code=("nuclear_margin", "rank"),
-    test=TESTS + "test_the_nuclear_solution_has_lower_rank_and_norm",
-    figure="dimension",
-    number="at n = d = 10 the mean nuclear rank is {:.2f}",
-)
+@claim("mm-rank", sources="T24, released figure", relation=BELOW, runs={})
 def mm_rank(found: Found) -> Measurement:
     r"""Nuclear solutions have a lower rank than Frobenius ones, whose rank is at most $\min(n, d)$.
 
@@ -112,10 +93,6 @@ def mm_rank(found: Found) -> Measurement:
     sources="T24, released code",
     relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
-    code=("several_tokens",),
-    test=TESTS + "test_several_tokens_are_found_again",
-    figure="several",
-    training_number="1 - correlation is {:.3f} at d = 4",
 )
 def mm_multi(found: Found) -> Measurement:
     r"""With a ReLU head, where several tokens keep weight, $W \approx W^{fin} + R\, W^{mm}$: nearer
@@ -181,9 +158,6 @@ def one_hot(values: str, counts: str) -> Simulation:
         for values in VALUES
         for counts in COUNTS
     },
-    code=("one_hot_margin",),
-    test=TESTS + "test_one_hot_tokens",
-    training_number="1 - cosine of the growth is {:.0e} at most",
 )
 def mm_one_hot(found: Found) -> Measurement:
     """On sequence classes with fixed $Y$ the row of $Z$ grows along the programme's solution,

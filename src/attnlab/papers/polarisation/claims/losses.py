@@ -24,7 +24,6 @@ from ..model import ValueAttention
 from ..task import Regression
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/polarisation/test_theory.py::"
 PAPER = "Polarisation"
 HALF = 0.5  # of attention on one token is called polarised; we know no number of the paper's
 SPREADS = (1e-3, 1e-1)
@@ -61,11 +60,6 @@ def boundary(spreads: tuple[float, ...], seeds: int, n: int = 10) -> NDArray[np.
         "published": partial(runs.regression, 1.0),
     },
     in_parts=True,
-    code=("one_direction", "linear_stage"),
-    test=TESTS + "test_the_boundary_of_the_square_loss",
-    figure="conditioning",
-    number="max sigma passes 1/2 at b = ln(1/spread) + {:.2f}",
-    training_number="at the published sizes max sigma is at most {:.3f} of 0.05",
 )
 def square(found: Found) -> Measurement:
     """The square loss polarises attention.
@@ -118,10 +112,6 @@ CONDITIONS = (1.0, 5.0, 50.0)
         "5, dim 10": partial(runs.regression, 5.0, 20, 10),
     },
     in_parts=True,
-    code=("one_direction",),
-    test=TESTS + "test_the_boundary_of_the_square_loss",
-    figure="conditioning",
-    training_number="kappa = 5: max sigma passes 1/2 where the solution has the norm {:.2f}",
 )
 def condition(found: Found) -> Measurement:
     """Ill-conditioned regression polarises more, and to one token.
@@ -169,9 +159,6 @@ SEEDS = dict.fromkeys(SHARPNESS, runs.SEEDS) | {"5": 2 * runs.SEEDS}  # more at 
     relation=ABOVE,
     runs={name: partial(runs.distribution, of, SEEDS[name]) for name, of in SHARPNESS.items()},
     in_parts=True,
-    code=("cross_entropy_norm", "cross_entropy_clock"),
-    test=TESTS + "test_a_one_hot_target_goes_on",
-    training_number="with a one-hot target max sigma is {:.3f} at t = 10^6",
 )
 def cross_entropy(found: Found) -> Measurement:
     """Cross entropy polarises attention.
@@ -207,10 +194,6 @@ OTHERS = ("square", "l1", "relu", "sum", "sigmoid", "l2")
     relation=ABOVE,
     runs={name: partial(runs.weighting, name) for name in ("softmax", *OTHERS)},
     in_parts=True,
-    code=("attend", "conserved"),
-    test=TESTS + "test_the_flow_conserves_the_sum_or_the_norm",
-    figure="weightings",
-    training_number="squares over their sum put {:.2f} on one token",
 )
 def softmax_only(found: Found) -> Measurement:
     """Softmax polarises attention, other normalisations do not (logistic loss).

@@ -20,7 +20,7 @@ from attnlab.simulation import Simulation, simulate
 from .. import runs, theory
 from ..claims import losses
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +112,9 @@ def draw(found: xr.Dataset) -> Figure:
             axes[1].plot(means["time"], means["attention_slope"], ":", color=colour)
             axes[4].plot(of["norm"], of["top"].isel(time=-1), "o", color=colour, markersize=3)
         for ax in axes[:4]:
-            ax.set(xscale="log", xlabel="flow time")
+            ax.set_xscale("log")
         for ax, least in zip(axes, (1e-6, 1e-4, 1e-3), strict=False):
             ax.set(yscale="log", ylim=(least, None))
-        axes[4].set_xlabel("norm of the solution")
         grid = found["map"]
         shown = axes[5].pcolormesh(
             grid["b"], grid["spread"], grid, cmap="viridis", vmin=0, vmax=1, rasterized=True
@@ -123,32 +122,9 @@ def draw(found: xr.Dataset) -> Figure:
         figure.colorbar(shown, ax=axes[5], label=r"mean $\max\sigma$")
         line = np.exp(float(found["beyond"].mean()) - grid["b"])
         axes[5].plot(grid["b"], line, color="white", linestyle="--")
-        limits = {
-            f"{x}lim": (grid[of].min(), grid[of].max()) for x, of in (("x", "b"), ("y", "spread"))
-        }
-        axes[5].set(yscale="log", xlabel=r"$b=|\beta|$", **limits)
-        style.y_labels(
-            axes,
-            [
-                "square loss",
-                "norm of the gradient of $V$; dotted: $a$",
-                "range of the logits $a$",
-                r"$\max\sigma$",
-                r"$\max\sigma$ at the end",
-                "spread of $a_0$",
-            ],
-        )
-        style.panel_titles(
-            axes,
-            [
-                "loss",
-                "values; dotted: logits",
-                "logits",
-                "largest weight",
-                "at the end",
-                "where it stops",
-            ],
-        )
+        axes[5].set(yscale="log", xlim=grid["b"].values[[0, -1]])
+        axes[5].set_ylim(grid["spread"].values[[0, -1]])
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0])
     return figure
 

@@ -18,7 +18,7 @@ from attnlab.simulation import simulate
 
 from .. import runs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = {"none": "no norm", "l2": r"$\ell_2$ norm (Scan and Snap)"}
 TOKENS = ("common", "common", "distinct, 0.4", "distinct, 0.2")
 COLOURS = (style.COMMON, style.COMMON, style.DISTINCT, style.GREEN)

@@ -20,7 +20,7 @@ from .. import runs
 from ..model import WEIGHTINGS, ValueAttention
 from ..task import Direction, Regression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 DASHED = {"relu": (0, (3, 2))}  # on top of l1, which it equals while logits are positive
 RECORDS = 30
 TASKS = {"logistic": Direction(10), "square": Regression(10)}

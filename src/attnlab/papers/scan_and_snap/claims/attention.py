@@ -229,9 +229,7 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-12", AT_MOST, sources="Theorem 3, Eq. 12", case=WEAK, hypotheses=(*EQ_10,), tolerance=1e-9
-)
+@claim("eq-12", AT_MOST, sources="Theorem 3, Eq. 12", case=WEAK, hypotheses=EQ_10, tolerance=1e-9)
 def eq_12(s: Case) -> Measurement:
     r"""$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z
     \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases.

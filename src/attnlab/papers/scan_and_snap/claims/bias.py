@@ -29,7 +29,7 @@ from .attention import TIMES
     ABOVE,
     sources="Sections 1, 5 (frequency bias, token scanning)",
     case=SYN_SMALL,
-    hypotheses=(*ASSUMPTION_1,),
+    hypotheses=ASSUMPTION_1,
     general=True,
 )
 def frequency_bias(s: Case) -> Measurement:
@@ -198,7 +198,7 @@ def several_common_tokens(s: Case) -> Measurement:
     ABOVE,
     sources="Abstract, Sections 1, 6",
     case=SYN_SMALL,
-    hypotheses=(*ASSUMPTION_1,),
+    hypotheses=ASSUMPTION_1,
 )
 def no_winner_takes_all(s: Case) -> Measurement:
     """Attention "will not collapse to one-hot": it slows down and looks frozen.

@@ -166,12 +166,7 @@ def y_star(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-5",
-    EQUAL,
-    sources="Theorem 5, Eq. 70",
-    case=WEAK,
-    hypotheses=(*DECODER,),
-    tolerance=1e-12,
+    "theorem-5", EQUAL, sources="Theorem 5, Eq. 70", case=WEAK, hypotheses=DECODER, tolerance=1e-12
 )
 def theorem_5(s: Case) -> Measurement:
     r"""$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, \ldots,
@@ -225,12 +220,7 @@ def corollary_1(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-1",
-    EQUAL,
-    sources="Remark 1, Eqs. 40-43",
-    case=WEAK,
-    hypotheses=(*DECODER,),
-    tolerance=1e-6,
+    "remark-1", EQUAL, sources="Remark 1, Eqs. 40-43", case=WEAK, hypotheses=DECODER, tolerance=1e-6
 )
 def remark_1(s: Case) -> Measurement:
     r"""Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) =

@@ -1,4 +1,4 @@
-"""Section 8 and Appendix G: what is said of the experiments, on synthetic data and on WikiText."""
+"""Section 8 and Appendix G: statements about the experiments, on synthetic data and on WikiText."""
 
 from __future__ import annotations
 

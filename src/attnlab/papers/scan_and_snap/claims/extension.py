@@ -105,7 +105,7 @@ def residual_exact(s: Case) -> Measurement:
     within(4.0),
     sources="Section 7, residue connection",
     case=TWO_QUERIES,
-    hypotheses=(*WITH_RESIDUAL,),
+    hypotheses=WITH_RESIDUAL,
 )
 def residual_beta(s: Case) -> Measurement:
     r"""With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) =
@@ -149,7 +149,7 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     ABOVE,
     sources="Section 7, residue connection",
     case=TWO_QUERIES,
-    hypotheses=(*WITH_RESIDUAL,),
+    hypotheses=WITH_RESIDUAL,
 )
 def residual_local_roles(s: Case) -> Measurement:
     r"""With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a
@@ -305,7 +305,7 @@ def heads_as_starts(s: Case) -> Measurement:
     BELOW,
     sources="Section 7, possible future extension to multi-layer cases",
     case=SYN_SMALL,
-    hypotheses=(*ASSUMPTION_1,),
+    hypotheses=ASSUMPTION_1,
 )
 def multilayer_remark(s: Case) -> Measurement:
     """Of 10 relevant tokens self-attention may only pick 1-2 to combine first.

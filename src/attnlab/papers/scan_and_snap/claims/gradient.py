@@ -23,12 +23,7 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
 
 
 @claim(
-    "theorem-1",
-    EQUAL,
-    sources="Theorem 1, Eq. 9",
-    case=WEAK,
-    hypotheses=(*THEOREM_1,),
-    tolerance=1e-12,
+    "theorem-1", EQUAL, sources="Theorem 1, Eq. 9", case=WEAK, hypotheses=THEOREM_1, tolerance=1e-12
 )
 def theorem_1(s: Case) -> Measurement:
     r"""Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' \ne
@@ -174,7 +169,7 @@ def overlapping() -> list[tuple[FloatArray, FloatArray]]:
     return [(E, size) for E, size in sets if size.min() > 0.01]
 
 
-@claim("theorem-1a", ABOVE, sources="Theorem 1(a), Eqs. 91-93", case=WEAK, hypotheses=(*THEOREM_1,))
+@claim("theorem-1a", ABOVE, sources="Theorem 1(a), Eqs. 91-93", case=WEAK, hypotheses=THEOREM_1)
 def theorem_1a(s: Case) -> Measurement:
     r"""$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for every
     class $n$ and all $t$.
@@ -255,7 +250,7 @@ def theorem_1b(s: Case) -> Measurement:
     LEADING,
     sources="after Theorem 1 (Section 4), Remark 1",
     case=WEAK,
-    hypotheses=(*THEOREM_1,),
+    hypotheses=THEOREM_1,
     tolerance=0.1,
 )
 def theorem_1_plain(s: Case) -> Measurement:

@@ -106,8 +106,8 @@ def lemma_1(s: Case) -> Measurement:
 
 @claim("assumption-1", LEADING, sources="Assumption 1", case=SYN_SMALL, tolerance=0.05, ours=True)
 def assumption_1(s: Case) -> Measurement:
-    r"""No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and
-    $\eta_Y/\eta_Z$.
+    r"""Assumption 1 (no positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$) neglects terms of the
+    order of $\frac{1}{T \lVert p \rVert_2^2}$ and of $\eta_Z/\eta_Y$.
 
     Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c) the
     error of Eq. 11, expected to go as eta_Z/eta_Y, with the joint flow at ratios 10 to 1000. The

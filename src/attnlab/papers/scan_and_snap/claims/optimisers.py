@@ -1,4 +1,4 @@
-"""Sections 8 and 9: what is said of Adam, and of spurious tokens in small training sets.
+"""Sections 8 and 9: statements about Adam, and about spurious tokens in small training sets.
 
 The studies `optimizers` and `spurious` (docs/studies/) go further; here is what decides a verdict.
 """

@@ -24,7 +24,7 @@ from .snapping import constant, growth_setting, integrate_theorem_4
     within(10.0),
     sources="poster and slides, Theorem 4",
     case=FIG3,
-    hypotheses=(*SECTION_6,),
+    hypotheses=SECTION_6,
 )
 def poster_quarter(s: Case) -> Measurement:
     r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
@@ -44,7 +44,7 @@ def poster_quarter(s: Case) -> Measurement:
 
 @claim("poster-start", EQUAL, sources="poster and slides, Theorem 3", case=FIG3, tolerance=1e-12)
 def poster_start(s: Case) -> Measurement:
-    r"""$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$).
+    r"""$B_n(0) = 0$, where Eq. 14 has $\frac{1}{4} \ln C_0$.
 
     Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The tolerance
     is rounding.

@@ -171,7 +171,7 @@ def eq_128(s: Case) -> Measurement:
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
-@claim("eq-132", LEADING, sources="Eq. 132", case=FIG3, hypotheses=(*SECTION_6,), tolerance=0.02)
+@claim("eq-132", LEADING, sources="Eq. 132", case=FIG3, hypotheses=SECTION_6, tolerance=0.02)
 def eq_132(s: Case) -> Measurement:
     r"""$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2
     M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -206,7 +206,7 @@ def eq_132(s: Case) -> Measurement:
     ABOVE,
     sources="Appendix F (3), before Eq. 132",
     case=FIG3,
-    hypotheses=(*SECTION_6,),
+    hypotheses=SECTION_6,
 )
 def eq_132_condition(s: Case) -> Measurement:
     r"""Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$.
@@ -236,7 +236,7 @@ def eq_132_condition(s: Case) -> Measurement:
     )
 
 
-@claim("eq-133", within(2.0), sources="Eq. 133", case=FIG3, hypotheses=(*SECTION_6,))
+@claim("eq-133", within(2.0), sources="Eq. 133", case=FIG3, hypotheses=SECTION_6)
 def eq_133(s: Case) -> Measurement:
     r"""$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) -
     \ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed.

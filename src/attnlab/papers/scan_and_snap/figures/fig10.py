@@ -17,7 +17,7 @@ from attnlab.plots import style
 from . import text_runs
 from .text_runs import TextRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MEASURED = ("entropy", "loss", "best_loss")
 COLUMNS = (*(f"{of}_{end}" for of in MEASURED for end in ("mean", "std")), "best_step", "finite")
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged

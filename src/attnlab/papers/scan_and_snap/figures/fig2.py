@@ -1,7 +1,7 @@
 """Fig. 2: the four stages of training, found in real simulations.
 
 The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
-Here they are moments of a run, found by measures, at rates where all can be seen and at
+Here they are steps of a run, found by measures, at rates where all can be seen and at
 eta_Y >> eta_Z.
 """
 
@@ -25,7 +25,7 @@ from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
 
@@ -52,15 +52,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
     suppressed_step, winner_step: when each threshold is passed; half_suppressed, half_won: when
-    half of all that common tokens lose, and the winner gains, has come. A moment that does not come
-    is NaN, and so is what is shown of it.
+    half of all that common tokens lose, and the winner gains, has come. A stage that is not
+    reached is NaN, and so is its attention.
     """
     (both,) = run_apart(recipe, progress=progress, keep=keep)
     single = {dim: 0 for dim in both["loss"].dims if dim not in ("step", "eta_z")}
     result = both.isel(single, drop=True)
     in_play = roles.in_play(result).values
     is_common = roles.is_common(result).values[in_play]
-    runs = [_moments(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
+    runs = [_stages(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
     frames = xr.concat(runs, "eta_z").isel(token=np.flatnonzero(in_play))
     return frames.assign_coords(
         stage=list(STAGES),
@@ -70,7 +70,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     ).assign_attrs(eta_y=float(both["eta_y"].values.flat[0]))
 
 
-def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
+def _stages(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     own = run.isel(sequence_class=recipe.sequence_class)
     attention = own["attention"].transpose("step", "token")
     common = measures.common_mass(run).isel(sequence_class=recipe.sequence_class)
@@ -80,16 +80,16 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     emerged = [_first(won > times * won[0]) for times in recipe.winner]
     snap = measures.snap_time(run)
     snapped = float(snap.isel(sequence_class=recipe.sequence_class))
-    moments = [0.0, suppressed[0], emerged[0], snapped]
+    stage_steps = [0.0, suppressed[0], emerged[0], snapped]
     logits = own["attention_logits"].sel(query=int(own["query_token"]))
     unnormalised = own["probability"] * np.exp(logits.astype(np.float64))
     frames = xr.Dataset({"unnormalised": unnormalised, "attention": attention})
-    frames = frames.reindex(step=moments).rename(step="stage").drop_vars("stage")
+    frames = frames.reindex(step=stage_steps).rename(step="stage").drop_vars("stage")
     kept = frames.transpose("stage", "token").assign(
         probability=own["probability"],
         common_mass=common,
         winner_attention=won,
-        moment=("stage", moments),
+        stage_step=("stage", stage_steps),
         suppressed_step=("suppressed", suppressed),
         winner_step=("times", emerged),
         winner=winner,
@@ -113,8 +113,8 @@ def draw(frames: xr.Dataset) -> Figure:
         for i, ax in enumerate(below):
             _course(ax, frames.isel(eta_z=i))
         titles = [
-            f"{stage}\n{'not reached' if np.isnan(moment) else f'step {moment:g}'}"
-            for stage, moment in zip(STAGES, first["moment"].values, strict=True)
+            f"{stage}\n{'not reached' if np.isnan(stage_step) else f'step {stage_step:g}'}"
+            for stage, stage_step in zip(STAGES, first["stage_step"].values, strict=True)
         ]
         titles += [rf"$\eta_Y/\eta_Z$ = {ratio:g}" for ratio in _ratios(frames)]
         style.panel_titles([*above, *below], titles)
@@ -145,10 +145,10 @@ def _course(ax: Any, run: xr.Dataset) -> None:
     ax.plot(step, run["common_mass"], color=style.COMMON, label="all common tokens")
     winner: Any = {"label": f"the winner (token {int(run['winner'])})", "color": style.DISTINCT}
     ax.plot(step, run["winner_attention"], linestyle=style.DASHES[1], **winner)
-    for letter, moment in zip("abcd", run["moment"].values, strict=True):
-        if np.isfinite(moment):
-            ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
-            style.letter_at(ax, moment, letter, shift=3)
+    for letter, stage_step in zip("abcd", run["stage_step"].values, strict=True):
+        if np.isfinite(stage_step):
+            ax.axvline(stage_step, color=style.OUTLINE, linewidth=0.7, linestyle=":")
+            style.letter_at(ax, stage_step, letter, shift=3)
     # all that happens is early
     ax.set_xscale("symlog", linthresh=10, linscale=1.5)
     ticks = [tick for tick in (0, 5, 10, 20, 50, 100, 200) if tick <= step[-1]]
@@ -163,7 +163,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     start, end = (frames.isel(step=step) for step in (0, -1))
     lose = end["common_mass"] < start["common_mass"]
     wins = (frames["token"].isel(token=likeliest) == frames["winner"]).values
-    passed = frames["moment"].notnull().all("stage")
+    passed = frames["stage_step"].notnull().all("stage")
     first = frames["suppressed_step"] < frames["winner_step"]
     reached = frames["suppressed_step"].notnull() & frames["winner_step"].notnull()
     numbers: dict[str, float] = {}
@@ -180,12 +180,14 @@ def judge(frames: xr.Dataset) -> Judgement:
             "half_won": run["half_won"],
             "suppressed_first": first.isel(eta_z=i).sum(),
             "pairs_reached": reached.isel(eta_z=i).sum(),
-            "snap_step": run["moment"][-1],
+            "snap_step": run["stage_step"][-1],
         }
         values = {name: float(value) for name, value in found.items()}
         numbers |= {f"{name}_{i + 1}": value for name, value in values.items()}
-        at = zip(STAGES, run["moment"].values, strict=True)
-        stages = [f"{stage} ({moment:.0f})" for stage, moment in at if np.isfinite(moment)]
+        at = zip(STAGES, run["stage_step"].values, strict=True)
+        stages = [
+            f"{stage} ({stage_step:.0f})" for stage, stage_step in at if np.isfinite(stage_step)
+        ]
         others: dict[str, Any] = {
             "ratio": ratio,
             "passed": "all" if passed[i] else f"{len(stages)} of",
@@ -216,7 +218,7 @@ def judge(frames: xr.Dataset) -> Judgement:
 
 def _after(run: xr.Dataset) -> str:
     """Say what attention does once it has snapped."""
-    snap, end = float(run["moment"][-1]), float(run["step"][-1])
+    snap, end = float(run["stage_step"][-1]), float(run["step"][-1])
     if np.isnan(snap):
         return TEXTS.part("no_snap", end=end)
     won = run["winner_attention"]

@@ -17,7 +17,7 @@ from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 IMAGE: dict[str, Any] = {
     "aspect": "auto",
     "origin": "lower",

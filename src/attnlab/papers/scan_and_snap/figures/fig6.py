@@ -15,15 +15,15 @@ from matplotlib.lines import Line2D
 from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table, published
 from attnlab.experiments.estimate import count_of
-from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
+from .panels import FEWEST_SEEDS, Agreement, agreement
 from .recall import by_size, size_titles
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 AXES = ("num_last", "eta_z", "ratio")
 PUBLISHED_SEEDS, ROUNDING = 10, 1e-3  # of the published means; the last digit that is given
 # Marks of our cells, and open ones of the published cells.

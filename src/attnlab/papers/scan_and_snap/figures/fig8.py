@@ -19,7 +19,7 @@ from attnlab.plots import style
 from .. import theory
 from . import joint_runs as joint
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
 
 

@@ -18,7 +18,7 @@ from attnlab.plots import style
 from .. import theory
 from . import joint_runs as joint
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 ROUTES = ("printed", "corrected", "training")
 
 

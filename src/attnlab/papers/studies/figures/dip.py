@@ -32,7 +32,7 @@ from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
 from attnlab.simulation import Simulation
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
 RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
 # Learning rate, distance of records and steps of JoMA's released runs (published/dip.csv).
@@ -42,7 +42,7 @@ CYCLE_RATE = 1e-5  # up to which its one-layer runs dip and come back
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train. layers: depths. The others are fields of the training and its model."""
+    """Settings of one training. layers: depths. The others are fields of training and model."""
 
     layers: tuple[int, ...]
     reset_moments: bool = False
@@ -51,8 +51,8 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe, CorpusRecipe):
-    """arms: ways to train by name, the first of which is judged. turn: nats by which entropy must
-    come back for it to have turned."""
+    """arms: settings of training by name, the first of which is judged. turn: nats by which entropy
+    must come back for it to have turned."""
 
     arms: dict[str, Arm]
     turn: float
@@ -234,8 +234,8 @@ def draw(runs: xr.Dataset) -> Figure:
             shallow = runs.sel(arm=main, layers=depths[0], rate=rate).isel(layer=0)
             _line(lower[1], shallow["frequent_mass"], rate, color=colour)
             for (name, label), dashes in zip(ranks.items(), style.DASHES, strict=False):
-                look = {"linestyle": dashes, "label": label if rate == rates[-1] else None}
-                _line(lower[2], shallow[name], rate, color=colour, **look)
+                styles = {"linestyle": dashes, "label": label if rate == rates[-1] else None}
+                _line(lower[2], shallow[name], rate, color=colour, **styles)
         spread = runs.attrs["frequent_share"]
         lower[1].axhline(spread, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         style.y_labels(lower, TEXTS.ylabels)
@@ -258,8 +258,7 @@ def _line(ax: Any, values: xr.DataArray, rate: float, **how: Any) -> None:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """In how many runs does the first layer's entropy dip, bounce and cycle, and where does it
-    turn?"""
+    """Judge in how many runs the first layer's entropy dips, bounces and cycles, and where."""
     arms = [str(name) for name in runs["arm"].values]
     found = {what: turns(runs, what).isel(layer=0) for what in PLACES}
     numbers: dict[str, float | Share | Median] = {}

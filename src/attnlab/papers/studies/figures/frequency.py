@@ -31,7 +31,7 @@ from attnlab.simulation import Flow, Record, simulate
 
 from ..two_outputs import ScoreAttention, TwoOutputs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = ("none", "l2")
 RULES = ("score", "frequency")
 MOST = 0.8  # a rule is right where it names the winner in more than this share of the classes
@@ -129,7 +129,7 @@ def table(runs: xr.Dataset) -> Table:
 
 
 def draw(runs: xr.Dataset) -> Figure:
-    """How often each rule names the winner against the ratio, a panel for each start."""
+    """Draw how often each rule names the winner against the ratio, a panel for each start."""
     places = np.arange(runs.sizes["ratio"])
     looks = {"score": (style.DISTINCT, "o"), "frequency": (style.ACCENT, "s")}
     with style.page(3.0) as figure:
@@ -140,8 +140,8 @@ def draw(runs: xr.Dataset) -> Figure:
                 for rule, (colour, mark) in looks.items():
                     each = [right(cell.isel(ratio=i), rule) for i in places]
                     label = f"{TEXTS.part(rule)}, {TEXTS.part(norm)}"
-                    look = {"color": colour, "linestyle": dash, "marker": mark, "label": label}
-                    draw_estimates(ax, places, each, **look)
+                    styles = {"color": colour, "linestyle": dash, "marker": mark, "label": label}
+                    draw_estimates(ax, places, each, **styles)
             ax.axhline(float(runs["alike"].sel(start=start).mean()), color="0.6", linewidth=0.8)
             ax.set_xticks(places, [f"{ratio:g}" for ratio in runs["ratio"].values])
             ax.set(xlabel=r"$\eta_Y/\eta_Z$ (0: fixed decoder)", ylim=(0, 1.05))
@@ -152,7 +152,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Which rule names the winner, with a fixed and with a trained decoder?"""
+    """Judge which rule names the winner, with a fixed and with a trained decoder."""
     starts = {"small": float(runs["start"].min()), "large": float(runs["start"].max())}
     cells = product(NORMS, {"fixed": 0, "fast": -1}.items(), starts.items(), RULES)
     found: dict[str, Any] = {

@@ -36,7 +36,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, single_common
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NEAR = 0.1  # z is called near its limit at this deviation
 DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
 
@@ -58,7 +58,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe):
-    """classes: several, by a short name, to tell what is general. unused: how many outputs that are
+    """classes: several, by a short name, to find what is general. unused: how many outputs that are
     never used are added, in increasing order. fitted: the law is fitted to the lengths from the
     first to the second; beyond, the seeds' noise is as large as the deviation. turn: settings for
     T*."""
@@ -264,15 +264,15 @@ def draw(runs: xr.Dataset) -> Figure:
     first = runs.isel(classes=0, unused=0).dropna("rank")
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for i, (one, look) in enumerate(style.entries(runs, "classes")):
+        for i, (one, styles) in enumerate(style.entries(runs, "classes")):
             name = one["classes"].item()
             for j, dashes in zip(range(unused.size), style.DASHES, strict=False):
                 label = None if i else f"{unused[j]} unused"
                 axes[0].plot(
-                    length, far[i, j], linewidth=1.0, linestyle=dashes, label=label, **look
+                    length, far[i, j], linewidth=1.0, linestyle=dashes, label=label, **styles
                 )
             ratio = [over_bias(runs, name, outputs) for outputs in unused]
-            draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **look)
+            draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **styles)
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
         style.log_ticks(axes[0], length)
         axes[0].set_yscale("log")
@@ -297,11 +297,11 @@ def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
         found=found, error=(runs["rarest_length"] - 1) * standard_error(runs["rarest"])
     )
     M = runs["M"].values
-    for one, look in style.entries(runs, "common_prob"):
-        dots = {"linestyle": "", "markersize": 4, "capsize": 2, **look}
+    for one, styles in style.entries(runs, "common_prob"):
+        dots = {"linestyle": "", "markersize": 4, "capsize": 2, **styles}
         label = rf"$f_1\cdot f_2 = {float(one['overlap']):.2f}$"
         ax.errorbar(M, one["found"], yerr=one["error"], label=label, **dots)
-        ax.plot(M, one["losing_length"], color=look["color"], linestyle="--", linewidth=1.0)
+        ax.plot(M, one["losing_length"], color=styles["color"], linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
     ax.set(xscale="log", yscale="log")
 
@@ -370,7 +370,7 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 def _law(runs: xr.Dataset) -> tuple[Estimate, dict[str, Estimate | float], str]:
-    """T* at one overlap, beside the law: the exponent of M, all numbers, and the same in words."""
+    """Return T* at one overlap against the law: the exponent of M, all numbers, and in words."""
     lowest = int(runs.attrs["upper_from"])
     rho, outputs, theirs = float(runs["overlap"]), runs["M"].values.tolist(), runs["losing_length"]
     exponent, upper = (outputs_exponent(runs, lowest=M) for M in (0, lowest))

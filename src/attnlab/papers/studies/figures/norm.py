@@ -28,7 +28,7 @@ from attnlab.simulation import Flow, Record, simulate
 
 from ..drawn import DrawnClasses, by_draw
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = {"none": "no norm (polarisation)", "l2": r"$\ell_2$ norm (Scan and Snap)"}
 ALL, LATE = 0.9, 1e-4  # "takes all"; late is from this fraction of the time on
 
@@ -113,8 +113,10 @@ def draw(runs: xr.Dataset) -> Figure:
     with style.page(2.8) as figure:
         axes = figure.subplots(1, 3)
         for (norm, label), dash in zip(NORMS.items(), ("-", ":"), strict=True):
-            for one, look in style.entries(runs.sel(norm=norm).isel(time=slice(1, None)), "ratio"):
-                curve = {"color": look["color"], "linestyle": dash}
+            for one, styles in style.entries(
+                runs.sel(norm=norm).isel(time=slice(1, None)), "ratio"
+            ):
+                curve = {"color": styles["color"], "linestyle": dash}
                 text = rf"{label}, $\eta_Y/\eta_Z$ = {float(one['ratio']):g}"
                 draw_range(axes[0], time, one["top"], label=text, **curve)
                 draw_range(axes[1], time, one["common"], **curve)
@@ -131,7 +133,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Does one token take all without the norm, and not with it?"""
+    """Judge whether one token takes all without the norm, and not with it."""
     ratios = [float(ratio) for ratio in runs["ratio"].values]
     found = {
         f"{name}_{norm}_{ratio:g}": of

@@ -36,7 +36,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import random
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ def right(tokens: xr.Dataset, *, clear: float = 0.0, dynamics: str = "joint") ->
 
 
 def draw(tokens: xr.Dataset) -> Figure:
-    """The map for K = 2, the share that gains, and the signs predicted beside "always loses"."""
+    """Draw the map for K = 2, the share that gains, and the signs predicted by each rule."""
     first = tokens.isel(ratio=0)
     two = first.sel(num_classes=2, concentration=tokens.attrs["quoted"])
     x = two["correlation"].broadcast_like(two["balance"]).values.ravel()
@@ -162,21 +162,21 @@ def draw(tokens: xr.Dataset) -> Figure:
             axes[0].plot(x[grows], y[grows], color=colour, marker=marker, label=label, **dots)
         axes[0].plot([0, 1], [0, 1], color="black", linewidth=1.0, label="(a) criterion")
         axes[0].set(xlim=(0, max(0.05, 1.05 * np.nanmax(x))), ylim=(0, 1.02))
-        for i, (of_size, look) in enumerate(style.entries(first, "num_classes")):
-            K, marker, dashes = of_size["num_classes"].item(), look["marker"], style.DASHES[i]
+        for i, (of_size, styles) in enumerate(style.entries(first, "num_classes")):
+            K, marker, dashes = of_size["num_classes"].item(), styles["marker"], style.DASHES[i]
             for cell, shade in style.entries(of_size, "overlap"):
                 found = [growing(cell.sel(concentration=c)) for c in at]
                 label = f"K = {K}, {cell['overlap'].item():.0%} common"
-                look = {"color": shade["color"], "linestyle": dashes, "marker": marker}
-                draw_estimates(axes[1], at, found, label=label, **look)
+                styles = {"color": shade["color"], "linestyle": dashes, "marker": marker}
+                draw_estimates(axes[1], at, found, label=label, **styles)
             by = [of_size.sel(concentration=c) for c in at]
-            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": marker}
+            styles = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": marker}
             draw_estimates(
-                axes[2], at, [right(some) for some in by], label=f"criterion, K = {K}", **look
+                axes[2], at, [right(some) for some in by], label=f"criterion, K = {K}", **styles
             )
-            look |= {"linestyle": ":", "markerfacecolor": "none"}
+            styles |= {"linestyle": ":", "markerfacecolor": "none"}
             always = [1 - growing(some).value for some in by]
-            axes[2].plot(at, always, label=f"always “loses”, K = {K}", **look)
+            axes[2].plot(at, always, label=f"always “loses”, K = {K}", **styles)
         for ax in axes[1:]:
             style.log_ticks(ax, at)
             ax.legend(fontsize=6)

@@ -27,7 +27,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MEASURES = ("winner", "order", "contrast", "slowed")
 
 
@@ -133,8 +133,8 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, name in zip(axes, MEASURES, strict=False):
             for i, label in enumerate(("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")):
                 values, colour = per_seed[name].isel(how=i), (style.ACCENT, style.DISTINCT)[i]
-                look = {"marker": style.MARKERS[i], "linestyle": style.DASHES[i], "label": label}
-                draw_mean(ax, runs["positions"], values, color=colour, **look)
+                styles = {"marker": style.MARKERS[i], "linestyle": style.DASHES[i], "label": label}
+                draw_mean(ax, runs["positions"], values, color=colour, **styles)
             ax.set(xscale="log", xlim=shown)
         axes[0].set_ylim(-0.03, 1.05)
         axes[4].set_prop_cycle(color=style.ordered(runs.sizes["slope"]))
@@ -156,7 +156,7 @@ def likeness(contrast: xr.DataArray) -> float:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Does a bias change the winner and the order, and is it a shorter sequence?"""
+    """Judge whether a bias changes the winner and the order, and acts as a shorter sequence."""
     biased = runs.sel(how="biased")
     steepest = biased.isel(slope=-1)
     alike = {

@@ -31,7 +31,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,25 +158,25 @@ def draw(runs: xr.Dataset) -> Figure:
     without = limited(runs.isel(prior=0))
     with style.page(4.9) as figure:
         axes = figure.subplots(2, 3).ravel()
-        for i, (one, look) in enumerate(style.entries(first, "prior")):
-            excess, N, look = one["excess"], one["sequences"], {**look, "markersize": 4}
+        for i, (one, styles) in enumerate(style.entries(first, "prior")):
+            excess, N, styles = one["excess"], one["sequences"], {**styles, "markersize": 4}
             shown = {"all": excess.sum("part"), "seen in training": excess.sel(part="seen")}
             for dashes, (part, values) in zip(style.DASHES, shown.items(), strict=False):
                 label = None if i else part
-                draw_mean(axes[0], N, values, linestyle=dashes, label=label, **look)
+                draw_mean(axes[0], N, values, linestyle=dashes, label=label, **styles)
             found = [unseen_part(of_size) for of_size in excess]
-            draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **look)
+            draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **styles)
             for ax, name in ((axes[2], "attention"), (axes[3], "share")):
-                draw_mean(ax, N, one[name], **look)
-        for one, look in style.entries(without, "setting"):
-            look |= {
+                draw_mean(ax, N, one[name], **styles)
+        for one, styles in style.entries(without, "setting"):
+            styles |= {
                 "capsize": 1,
                 "markersize": 3,
                 "linewidth": 0.8,
                 "label": one["setting"].item(),
             }
-            draw_mean(axes[4], one["sequences"], one["excess"].sel(part="seen"), **look)
-            draw_mean(axes[5], one["sequences"], one["attention"], **look)
+            draw_mean(axes[4], one["sequences"], one["excess"].sel(part="seen"), **styles)
+            draw_mean(axes[5], one["sequences"], one["attention"], **styles)
         for ax in axes:
             ax.set_xscale("log")
         axes[0].set_yscale("log")

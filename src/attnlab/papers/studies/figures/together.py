@@ -35,7 +35,7 @@ from attnlab.theory.theory import as_theory
 
 from ..drawn import DrawnClasses, by_draw
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MODELS: Mapping[str, Model] = {
     "l2": Pairwise(),
     "none": Extended(normalization="none"),
@@ -155,8 +155,8 @@ def draw(runs: xr.Dataset) -> Figure:
             own = [name for name in theories if (model, name) in found]
             for name, dash in zip(own, style.DASHES, strict=False):
                 curve = curves.sel(theory=name)
-                look = {"color": colours[name], "linestyle": dash, "label": name}
-                ax.plot(one["time"], curve, **look)
+                styles = {"color": colours[name], "linestyle": dash, "label": name}
+                ax.plot(one["time"], curve, **styles)
             ax.set(xscale="log", ylim=(0, 1.03))
             ax.legend(loc="upper left")
         rows = [key for key in found if key[1] != BASELINES[0]]
@@ -174,7 +174,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Which theories predict better than that nothing moves?"""
+    """Judge which theories predict better than that nothing moves."""
     found = errors(runs)
     by_name = {number_name(f"{model}_{theory}"): of for (model, theory), of in found.items()}
     theories = {key: of for key, of in found.items() if key[1] not in BASELINES}

@@ -101,20 +101,36 @@ function repeatedPair(query, next) {
   return ordered.find(([m, n], at) => at > 0 && ordered[at - 1][0] === m && ordered[at - 1][1] === n)
 }
 
+// words for tokens without names, so that a preset can be read
+const SMALL = "the of and in to a is for on with as by at from or an this that it be are not but all so its one more some other into up out than then now only over also such".split(" ")
+const LAST = "was has will can saw took made gave".split(" ")
+const THEMES = [
+  "won match goal team coach game score league player cup ball",
+  "cold rain wind cloud storm snow frost fog sky ice hail",
+  "cooked soup bread salt oven rice pan cheese onion spoon flour",
+  "sung song choir voice tune band drum note chord stage flute",
+  "healed doctor fever clinic nurse pain pill cough blood heart bone",
+  "sailed boat wave harbour sail coast anchor deck tide crew shore",
+].map((words) => words.split(" "))
+
+/** A word of a list, with a number where the list is at its end. */
+const nth = (words, at) => `${words[at % words.length]}${at < words.length ? "" : ` ${Math.floor(at / words.length) + 1}`}`
+
+/** Tokens as words: small ones are shared, those of a theme tell one kind of sentence from the others. */
 function described(classes) {
-  const letter = (k) => (k < 26 ? String.fromCharCode(65 + k) : `${k + 1}.`)
   const words = new Map()
-  classes.queries.forEach((token, q) => words.set(token, classes.queries.length === 1 ? "last" : `last ${letter(q)}`))
-  classes.next.forEach((token, k) => words.set(token, `next ${letter(k)}`))
+  classes.queries.forEach((token, q) => words.set(token, nth(LAST, q)))
+  classes.next.forEach((token, k) => words.set(token, nth(THEMES.map(([next]) => next), k)))
+  const used = THEMES.map(() => 0)
   let shared = 0
   for (const token of new Set(classes.tokens)) {
-    if (classes.omega[token] > 1) words.set(token, `shared ${++shared}`)
+    if (classes.omega[token] > 1) words.set(token, nth(SMALL, shared++))
   }
   for (let k = 0; k < classes.K; k++) {
-    let own = 0
-    for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) {
-      if (classes.omega[classes.tokens[i]] === 1) words.set(classes.tokens[i], `${letter(k)}${++own}`)
-    }
+    const theme = k % THEMES.length
+    const own = Array.from(classes.tokens.subarray(classes.offsets[k], classes.offsets[k + 1])).filter((token) => classes.omega[token] === 1)
+    // from the likeliest on, which stands first on its card
+    for (const token of own.reverse()) words.set(token, nth(THEMES[theme].slice(1), used[theme]++))
   }
   return words
 }
