@@ -43,7 +43,7 @@ def test_it_fulfils_what_is_asked(name, tmp_path, monkeypatch):
     folder = template_folder() if name == "own_paper" else new_paper(name, out=tmp_path)
     outcomes = [examine(of) for of in requirements(add_folder(folder))]
     assert {of.standing for of in outcomes} == {"passed"}, [of for of in outcomes if not of.passed]
-    assert len(outcomes) == 14
+    assert len(outcomes) == 15
 
 
 def test_every_name_is_the_new_one(tmp_path):

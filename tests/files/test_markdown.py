@@ -44,7 +44,7 @@ def test_a_cell_names_its_column_and_keeps_its_lines():
     assert '<td data-label="what">one<br>line</td>' in shown
 
 
-def test_a_bar_in_a_formula_does_not_end_a_cell():
+def test_a_bar_in_a_formula_does_not_end_a_cell(rendered):
     cell = rendered("{{ a | formulas }}", a="the norm $|x|$")
     assert cell == "the norm $∣x∣$"
     assert f'<td data-label="n">the norm {mathml("|x|")}</td>' in html(

@@ -238,12 +238,12 @@ def run(
     folder = out / experiment.full_name
     claim(out, (folder.relative_to(out).parts[0], RUNS))
     begun = time.perf_counter()
-    make_folder(folder, inside=out)
     with naming(experiment.paper):
         data = experiment.data(recipe, progress=progress, keep=out / RUNS)
         judgement = experiment.judge(data)
         halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
         table = experiment.table(data) if experiment.table else None
+        make_folder(folder, inside=out)
         pictures = _pictures(experiment, data, folder, inside=out)
     written = [*pictures, folder / f"{experiment.name}.nc"]
     about = provenance({"recipe": plain(recipe, defaults=True)})
