@@ -53,7 +53,7 @@ class History:
         self.steps: list[int] = []
         self._last: Snapshot | None = None  # None where its attention weights are gone
         self._kinds: dict[str, str] = {}  # of all layers, in their order
-        self._min_keys = 0
+        self._about: dict[str, Any] = {}  # attributes: how rows are chosen and measured
         self.words: dict[str, str] = {}  # attributes: modules not seen, weights not recognised
         self._start: xr.DataArray | None = None  # attention received by keys of the first layer
         self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer; also of weights
@@ -94,7 +94,7 @@ class History:
         self._kinds = dict.fromkeys(names, "self") | self._kinds
         for group in snapshot.groups:
             self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
-            self._min_keys = group.labels.min_keys
+            self._about = {"min_keys": group.labels.min_keys, "kernel": group.labels.kernel}
         self.steps.append(step)
         means = _by_layer(snapshot.groups, list(map(means_over_sequences, snapshot.groups)))
         weights = snapshot.weights.values
@@ -168,7 +168,7 @@ class History:
         return self._labelled(self._of_layers(-1), ())
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
-        return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
+        return labelled(values, self._kinds, before).assign_attrs(self._about)
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Return everything so far, over (step, layer, head).

@@ -76,11 +76,12 @@ class Labels:
     """Labels that the layers of a group share.
 
     kind: "self" or "cross". tokens: of the keys. row_query: the queries of the rows of `attention`;
-    -1 where there is none.
+    -1 where there is none. kernel: whether a fused program measured, see `attnlab.observing.kernels`.
     """
 
     kind: str
     min_keys: int
+    kernel: str
     tokens: Int[NDArray[Any], "sequence key"] | None = None
     row_query: Int[NDArray[Any], "sequence row"] | None = None
 
@@ -128,7 +129,8 @@ class LayerStatistics:
         coords["kind"] = labels.kind
         if labels.tokens is not None:
             coords["token"] = (("sequence", "key"), labels.tokens)
-        return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
+        attrs = {"min_keys": labels.min_keys, "kernel": labels.kernel}
+        return xr.Dataset(variables, coords, attrs)
 
 
 def means_over_sequences(group: LayerStatistics) -> Arrays:
