@@ -76,7 +76,7 @@ class Labels:
     """Labels that the layers of a group share.
 
     kind: "self" or "cross". tokens: of the keys. row_query: the queries of the rows of `attention`;
-    -1 where there is none. kernel: whether a fused program measured, see `attnlab.observing.kernels`.
+    -1 where there is none. kernel: `attnlab.observing.kernels.note`.
     """
 
     kind: str

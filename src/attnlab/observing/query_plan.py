@@ -628,7 +628,7 @@ class QueryPlan:
 
     @property
     def chance(self) -> Float[Array, "#batch #head row sum"]:
-        """What even attention gives to the sums of all chosen rows; NaN where there is no target."""
+        """Sums of all chosen rows under even attention; NaN where there is no target."""
 
         def make() -> Array:
             part = CallPart.of(self.call, slice(None))

@@ -14,7 +14,7 @@ import importlib.util
 import logging
 import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -117,9 +117,9 @@ def chosen_rows(plan: QueryPlan, heads: Heads, by_torch: Array) -> dict[str, Arr
         return {"columns": columns, "totals": totals}
     _wrong.append(f"it was off by {off:.1g} on this machine")
     warnings.warn(
-        f"the Triton program's statistics of attention are off by {off:.1g}, where {TOLERANCE:g} is "
-        f"allowed; torch measures instead from now on. Please report it; {VARIABLE}=torch leaves "
-        "the program out",
+        f"the Triton program's statistics of attention are off by {off:.1g}, where "
+        f"{TOLERANCE:g} is allowed; torch measures instead from now on. Please report it; "
+        f"{VARIABLE}=torch leaves the program out",
         stacklevel=2,
     )
     return None
@@ -153,6 +153,6 @@ def _distance(plan: QueryPlan, columns: Array, totals: Array, by_torch: Array) -
 
 
 def _off(values: Array, wanted: Array) -> Array:
-    """Return the distance of values; 0 where both are NaN, NaN where one is."""
-    same = (values == wanted) | (values.isnan() & wanted.isnan())
+    """Return the distance of values; 0 where nothing is wanted: logits that are NaN."""
+    same = (values == wanted) | wanted.isnan()
     return (values - wanted).abs().div(1 + wanted.abs()).masked_fill(same, 0.0)

@@ -38,8 +38,10 @@ def chosen_rows(
     position = plan.chosen.index + (keys - call.shape[2])
     seen, tokens = call.span(position), plan.visibility.tokens
     own, sinks = not call.cross, heads.sinks is not None
+    packed = bool(np.ptp(np.where(there, start, start[:, :1]), axis=1).any())
     last = np.minimum(seen[1], position - places.LOCAL) if own else seen[1]
-    plain = None if call.mask is not None else (np.maximum(seen[0], start + FIRST), last)
+    # a row's own text begins after the first key of a tile: what it follows is another's
+    plain = None if call.mask is not None else (np.maximum(seen[0], start + (start > 0)), last)
 
     shared = _shared(call, query, key) | {"position_at": made("position", lambda: position)}
     columns = len(("entropy", "mean_log", "logit_norm", "largest_logit", "norm", "whole")) + FIRST
@@ -56,7 +58,7 @@ def chosen_rows(
         lse_at=lse,
         there_at=made("there", lambda: there),
         start_at=made("start", lambda: start),
-        tokens_at=made("tokens", lambda: _codes(tokens)),
+        tokens_at=made("tokens", lambda: _codes(tokens, None if packed else start[:, :1])),
         common_at=made(
             "common", lambda: plan.counts[1] > 1 if plan.counts is not None else 0, float
         ),
@@ -66,6 +68,7 @@ def chosen_rows(
         SINKS=sinks,
         OWN=own,
         TOKENS=tokens is not None,
+        PACKED=packed,
     )
     totals = query.new_empty(batch, count, 2, keys, dtype=torch.float32)
     size, masked = _tile("keys", query), call.mask is not None
@@ -174,11 +177,12 @@ def _maker(plan: QueryPlan) -> Callable[..., Tensor]:
     return made
 
 
-def _codes(tokens: NDArray[Any] | None) -> NDArray[Any]:
-    """Return small numbers in place of tokens."""
+def _codes(tokens: NDArray[Any] | None, start: NDArray[Any] | None) -> NDArray[Any]:
+    """Return small numbers in place of tokens, -1 for those before `start`."""
     if tokens is None:
         return np.zeros(1)
-    return np.unique(tokens, return_inverse=True)[1].reshape(tokens.shape)
+    codes = np.unique(tokens, return_inverse=True)[1].reshape(tokens.shape)
+    return codes if start is None else np.where(np.arange(tokens.shape[1]) < start, -1, codes)
 
 
 def _in_rows(array: Tensor) -> Tensor:

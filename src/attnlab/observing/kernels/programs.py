@@ -12,62 +12,114 @@ out there; `bounds` says which they are.
 import triton
 import triton.language as tl
 
-from attnlab.measures.places import LOCAL as _LOCAL
+from attnlab.measures import places
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 LOW = tl.constexpr(-1e30)
-LOCAL = tl.constexpr(_LOCAL)
+N_NONE = tl.constexpr(2**31 - 1)  # beyond all keys
+LOCAL = tl.constexpr(places.LOCAL)
+FIRST = tl.constexpr(max(places.FIRST))
 
 
 @triton.jit
-def _logits(q, k, scale, softcap, SOFTCAP: tl.constexpr, UPCAST: tl.constexpr, DOT: tl.constexpr):
-    """Return logits over ln 2. scale: over ln 2; with a softcap, 2 / (softcap ln 2)."""
-    if UPCAST:
-        q, k = q.to(tl.float32), k.to(tl.float32)
-    x = tl.dot(q, k, input_precision=DOT) * scale
+def _capped(x, scale, softcap, SOFTCAP: tl.constexpr):
+    """Return logits over ln 2 of products. scale: over ln 2; with a softcap, 2 / (softcap ln 2)."""
+    x = x * scale
     if SOFTCAP:  # tanh z = 1 - 2 / (exp 2z + 1)
         x = softcap * (1.0 - 2.0 / (tl.exp2(x) + 1.0))
     return x
 
 
 @triton.jit
+def _logits(q, k, scale, softcap, SOFTCAP: tl.constexpr, UPCAST: tl.constexpr, DOT: tl.constexpr):
+    """Return the logits of a tile, without bias."""
+    if UPCAST:
+        q, k = q.to(tl.float32), k.to(tl.float32)
+    return _capped(tl.dot(q, k, input_precision=DOT), scale, softcap, SOFTCAP)
+
+
+@triton.jit
+def _span(position, there, N, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+    """Return the first and the last key that rows may see without a mask; -1 where none."""
+    first, last = position * 0, position * 0 + N - 1
+    if WINDOW:
+        first, last = position - window + 1, tl.minimum(position + window - 1, N - 1)
+    if CAUSAL:
+        last = tl.minimum(position, N - 1)
+    return first, tl.where(there, last, -1)
+
+
+@triton.jit
 def _seen(
     x,
     n,
-    N,
-    position,
-    there,
+    first,
+    last,
+    query,
     mask,
     mask_q,
     mask_k,
     floor,
     floor_q,
-    window,
-    offset,
-    CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
     MASK: tl.constexpr,
 ):
-    """Return logits with their bias, and which of them are visible.
+    """Return logits with their bias, and which are visible, of keys n for rows that broadcast.
 
     MASK: 0 without a mask, 1 if it is bool, 2 if it is added and hides entries up to `floor`.
     """
-    seen = there[:, None] & (n < N)[None, :]
-    if CAUSAL:
-        seen = seen & (n[None, :] <= position[:, None])
+    seen = n <= last
     if WINDOW:
-        seen = seen & (tl.abs(position[:, None] - n[None, :]) < window)
+        seen = seen & (n >= first)
     if MASK:
-        query = (position - offset).to(tl.int64)
-        entry = tl.load(mask + query[:, None] * mask_q + n[None, :] * mask_k, mask=seen, other=0)
+        entry = tl.load(mask + query * mask_q + n * mask_k, mask=seen, other=0)
         if MASK == 1:
             seen = seen & (entry != 0)
         else:
             entry = entry.to(tl.float32)
-            seen = seen & (entry > tl.load(floor + query * floor_q, mask=there, other=0)[:, None])
+            seen = seen & (entry > tl.load(floor + query * floor_q))
             x = x + tl.where(seen, entry, 0.0) * LOG2E
     return x, seen
+
+
+@triton.jit
+def _attention(
+    q,
+    k_at,
+    k_n,
+    d,
+    n,
+    shift,
+    first,
+    last,
+    query,
+    mask,
+    mask_q,
+    mask_k,
+    floor,
+    floor_q,
+    scale,
+    softcap,
+    WINDOW: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    MASK: tl.constexpr,
+    D: tl.constexpr,
+):
+    """Return the attention of each row to one key of its own, n. shift: of the denominator."""
+    there = (n >= 0) & (n <= last)
+    at = k_at + tl.where(there, n, 0).to(tl.int64)[:, None] * k_n + d[None, :]
+    k = tl.load(at, mask=there[:, None] & (d < D)[None, :], other=0.0)
+    x = _capped(tl.sum(q.to(tl.float32) * k.to(tl.float32), 1), scale, softcap, SOFTCAP)
+    n = tl.where(there, n, N_NONE)
+    x, seen = _seen(x, n, first, last, query, mask, mask_q, mask_k, floor, floor_q, WINDOW, MASK)
+    return tl.where(seen, tl.exp2(x - shift), 0.0)
+
+
+@triton.jit
+def _above_0(x):
+    """Return 0 in place of what rounding left below; NaN stays."""
+    return tl.where(x < 0.0, 0.0, x)
 
 
 @triton.jit
@@ -114,6 +166,7 @@ def rows(
     SINKS: tl.constexpr,
     OWN: tl.constexpr,
     TOKENS: tl.constexpr,
+    PACKED: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -125,7 +178,8 @@ def rows(
     logarithm of the softmax's denominator.
 
     bounds: first key, first and last key of plain tiles, last key. OWN: queries and keys are of one
-    sequence. TOKENS: tokens are known.
+    sequence. TOKENS: tokens are known. PACKED: rows of a sequence differ in their first key; where
+    they do not, tokens before it are -1.
     """
     tiles = tl.cdiv(R, BLOCK_M)
     pid = tl.program_id(0)
@@ -137,8 +191,9 @@ def rows(
     position = tl.load(position_at + b * R + row, mask=inside, other=0)
     there = tl.load(there_at + b * R + row, mask=inside, other=0) != 0
     start = tl.load(start_at + b * R + row, mask=inside, other=0)
-    place = position.to(tl.float32)
-    if TOKENS:
+    first, last = _span(position, there, N, window, CAUSAL, WINDOW)
+    query = tl.maximum(position - offset, 0).to(tl.int64)  # for the mask
+    if TOKENS and OWN:
         known = inside & (position >= 0) & (position < N)
         token = tl.load(tokens_at + b * N + position, mask=known, other=-2)
     q = tl.load(
@@ -150,19 +205,14 @@ def rows(
     mask += b * mask_b + h * mask_h
     floor += b * floor_b + h * floor_h
 
-    top = tl.full([BLOCK_M], LOW, tl.float32)  # the largest logit so far; sums are relative to it
+    # the largest logit so far, to which sums are relative; above LOW, which has no weight then
+    top = tl.full([BLOCK_M], 0.5 * LOW, tl.float32)
     mass = tl.zeros([BLOCK_M], tl.float32)
     heat = tl.zeros([BLOCK_M], tl.float32)  # sum of e^t t
     square = tl.zeros([BLOCK_M], tl.float32)
     number = tl.zeros([BLOCK_M], tl.float32)
     mean = tl.zeros([BLOCK_M], tl.float32)
     spread = tl.zeros([BLOCK_M], tl.float32)  # squared distances from the mean
-    first_0 = tl.zeros([BLOCK_M], tl.float32)
-    first_1 = tl.zeros([BLOCK_M], tl.float32)
-    first_2 = tl.zeros([BLOCK_M], tl.float32)
-    first_3 = tl.zeros([BLOCK_M], tl.float32)
-    itself = tl.zeros([BLOCK_M], tl.float32)
-    before = tl.zeros([BLOCK_M], tl.float32)
     far = tl.zeros([BLOCK_M], tl.float32)
     local = tl.zeros([BLOCK_M], tl.float32)
     induction = tl.zeros([BLOCK_M], tl.float32)
@@ -180,34 +230,37 @@ def rows(
             visits = left + (end - plain_end) // BLOCK_N
         for i in range(0, visits):
             if PLAIN:
-                n = plain_begin + i * BLOCK_N + tl.arange(0, BLOCK_N)
+                n_0 = plain_begin + i * BLOCK_N
             else:
-                jump = tl.where(i < left, begin, plain_end - left * BLOCK_N)
-                n = jump + i * BLOCK_N + tl.arange(0, BLOCK_N)
+                n_0 = tl.where(i < left, begin, plain_end - left * BLOCK_N) + i * BLOCK_N
+            n = n_0 + tl.arange(0, BLOCK_N)
             k_in = (n < N)[None, :] & (d < D)[:, None]
             k = tl.load(k_at + n[None, :] * k_n + d[:, None], mask=k_in, other=0.0)
             x = _logits(q, k, scale, softcap, SOFTCAP, UPCAST, DOT)
             if PLAIN:
-                higher = tl.maximum(top, tl.max(x, 1))
-                t = x - higher[:, None]
-                e = tl.exp2(t)
                 more = number * 0.0 + BLOCK_N
                 middle = tl.sum(x, 1) / BLOCK_N
                 off = x - middle[:, None]
             else:
                 x, seen = _seen(
-                    x, n, N, position, there, mask, mask_q, mask_k, floor, floor_q, window, offset,
-                    CAUSAL, WINDOW, MASK,
+                    x, n[None, :], first[:, None], last[:, None], query[:, None],
+                    mask, mask_q, mask_k, floor, floor_q, WINDOW, MASK,
                 )  # fmt: skip
-                higher = tl.maximum(top, tl.max(tl.where(seen, x, LOW), 1))
-                t = tl.where(seen, x - higher[:, None], 0.0)
-                e = tl.where(seen, tl.exp2(t), 0.0)
-                more = tl.sum(seen.to(tl.float32), 1)
+                if MASK:
+                    more = tl.sum(seen.to(tl.float32), 1)
+                else:
+                    run = tl.minimum(last, n_0 + BLOCK_N - 1) - tl.maximum(first, n_0) + 1
+                    more = tl.maximum(run, 0).to(tl.float32)
                 middle = tl.sum(tl.where(seen, x, 0.0), 1) / tl.maximum(more, 1.0)
                 off = tl.where(seen, x - middle[:, None], 0.0)
+                x = tl.where(seen, x, LOW)
+            higher = tl.maximum(top, tl.max(x, 1))
+            t = x - higher[:, None]
+            e = tl.exp2(t)
             less = tl.exp2(top - higher)
+            here = tl.sum(e, 1)
             heat = less * (heat + mass * (top - higher)) + tl.sum(e * t, 1)
-            mass = less * mass + tl.sum(e, 1)
+            mass = less * mass + here
             square = less * less * square + tl.sum(e * e, 1)
             top = higher
             # mean and squared distances of two sets, merged
@@ -218,35 +271,32 @@ def rows(
             mean += apart * part
             number = both
             if OWN:
-                away = tl.abs(place[:, None] - n.to(tl.float32)[None, :])
-                far = less * far + tl.sum(e * away, 1)
-                local, itself, before = less * local, less * itself, less * before
-                if not PLAIN:
-                    own = n[None, :] - position[:, None]
-                    local += tl.sum(tl.where(tl.abs(own) < LOCAL, e, 0.0), 1)
-                    itself += tl.sum(tl.where(own == 0, e, 0.0), 1)
-                    before += tl.sum(tl.where(own == -1, e, 0.0), 1)
-            first_0, first_1 = less * first_0, less * first_1
-            first_2, first_3 = less * first_2, less * first_3
-            if not PLAIN:
-                after = n[None, :] - start[:, None]
-                first_0 += tl.sum(tl.where(after == 0, e, 0.0), 1)
-                first_1 += tl.sum(tl.where(after == 1, e, 0.0), 1)
-                first_2 += tl.sum(tl.where(after == 2, e, 0.0), 1)
-                first_3 += tl.sum(tl.where(after == 3, e, 0.0), 1)
+                begun = (position - n_0).to(tl.float32)  # distance of the tile's first key
+                steps = tl.arange(0, BLOCK_N).to(tl.float32)
+                local = less * local
+                if PLAIN:  # as far from the row as the tile is long, or farther
+                    far = less * far + (begun * here - tl.sum(e * steps[None, :], 1))
+                else:
+                    away = tl.abs(begun[:, None] - steps[None, :])
+                    far = less * far + tl.sum(e * away, 1)
+                    local += tl.sum(tl.where(away < LOCAL, e, 0.0), 1)
             if TOKENS:
                 shared = tl.load(common_at + b * N + n, mask=n < N, other=0.0)
                 common = less * common + tl.sum(e * shared[None, :], 1)
-            if TOKENS and OWN:
-                same = tl.load(tokens_at + b * N + n, mask=n < N, other=-1)
-                previous = tl.load(tokens_at + b * N + n - 1, mask=(n > 0) & (n < N), other=-1)
-                repeats = token[:, None] == same[None, :]
-                follows = token[:, None] == previous[None, :]
-                if not PLAIN:
-                    repeats = repeats & (own < 0) & (after >= 0)
-                    follows = follows & (own < 0) & (after >= 1)
-                induction = less * induction + tl.sum(tl.where(follows, e, 0.0), 1)
-                duplicate = less * duplicate + tl.sum(tl.where(repeats, e, 0.0), 1)
+                if OWN:
+                    same = tl.load(tokens_at + b * N + n, mask=n < N, other=-1)
+                    previous = tl.load(tokens_at + b * N + n - 1, mask=(n > 0) & (n < N), other=-1)
+                    repeats = token[:, None] == same[None, :]
+                    follows = token[:, None] == previous[None, :]
+                    if not PLAIN:
+                        if not CAUSAL:
+                            earlier = n[None, :] < position[:, None]
+                            repeats, follows = repeats & earlier, follows & earlier
+                        if PACKED:
+                            repeats = repeats & (n[None, :] >= start[:, None])
+                            follows = follows & (n[None, :] > start[:, None])
+                    induction = less * induction + tl.sum(tl.where(follows, e, 0.0), 1)
+                    duplicate = less * duplicate + tl.sum(tl.where(repeats, e, 0.0), 1)
 
     # relative to the larger of the largest logit and a learnable sink's
     lower = tl.zeros([BLOCK_M], tl.float32)
@@ -260,8 +310,9 @@ def rows(
     shift = lower - tl.log2(whole)  # top minus the logarithm of the denominator
     unit = tl.exp2(lower) / whole
     some = number > 0
+    lse = tl.where(some, top - shift, float("inf"))
     at = out + head * R + row
-    tl.store(lse_at + head * R + row, tl.where(some, top - shift, float("inf")), mask=inside)
+    tl.store(lse_at + head * R + row, lse, mask=inside)
     # a NaN is lost in a maximum
     tl.store(at, unit * (heat + mass * shift) * LN2, mask=inside)
     tl.store(at + plane, tl.where(some, (mean - top + shift) * LN2, 0.0), mask=inside)
@@ -272,21 +323,42 @@ def rows(
         tl.store(at, (sink - higher - tl.log2(whole)) * LN2, mask=inside)
         at += plane
     tl.store(at, unit * tl.sqrt(square), mask=inside)
-    tl.store(at + plane, unit * first_0, mask=inside)
-    tl.store(at + 2 * plane, unit * first_1, mask=inside)
-    tl.store(at + 3 * plane, unit * first_2, mask=inside)
-    tl.store(at + 4 * plane, unit * first_3, mask=inside)
-    at += 5 * plane
+    at += plane
+    for i in tl.static_range(FIRST):
+        p = _attention(
+            q, k_at, k_n, d, start + i, lse, first, last, query, mask, mask_q, mask_k,
+            floor, floor_q, scale, softcap, WINDOW, SOFTCAP, MASK, D,
+        )  # fmt: skip
+        tl.store(at, p, mask=inside)
+        at += plane
     if OWN:
-        tl.store(at, unit * itself, mask=inside)
-        tl.store(at + plane, unit * before, mask=inside)
+        itself = _attention(
+            q, k_at, k_n, d, position, lse, first, last, query, mask, mask_q, mask_k,
+            floor, floor_q, scale, softcap, WINDOW, SOFTCAP, MASK, D,
+        )  # fmt: skip
+        before = _attention(
+            q, k_at, k_n, d, position - 1, lse, first, last, query, mask, mask_q, mask_k,
+            floor, floor_q, scale, softcap, WINDOW, SOFTCAP, MASK, D,
+        )  # fmt: skip
+        tl.store(at, itself, mask=inside)
+        tl.store(at + plane, before, mask=inside)
         tl.store(at + 2 * plane, unit * far, mask=inside)
         tl.store(at + 3 * plane, unit * local, mask=inside)
         at += 4 * plane
-    if TOKENS and OWN:
-        tl.store(at, unit * induction, mask=inside)
-        tl.store(at + plane, unit * duplicate, mask=inside)
-        at += 2 * plane
+        if TOKENS:
+            induction, duplicate = unit * induction, unit * duplicate
+            if CAUSAL:  # the row's own key was summed too
+                earlier = tl.load(
+                    tokens_at + b * N + position - 1, mask=known & (position > 0), other=-1
+                )
+                duplicate = _above_0(duplicate - itself)
+                follows_own = earlier == token
+                if PACKED:
+                    follows_own = follows_own & (position > start)
+                induction = _above_0(induction - tl.where(follows_own, itself, 0.0))
+            tl.store(at, induction, mask=inside)
+            tl.store(at + plane, duplicate, mask=inside)
+            at += 2 * plane
     tl.store(at, unit * mass, mask=inside)
     if TOKENS:
         tl.store(at + plane, unit * common, mask=inside)
@@ -380,9 +452,11 @@ def keys(
             lse = tl.load(lse_at + head * R + row, mask=inside, other=float("inf"))
             if not PLAIN:
                 position = tl.load(position_at + b * R + row, mask=inside, other=0)
+                first, last = _span(position, inside, N, window, CAUSAL, WINDOW)
+                query = tl.maximum(position - offset, 0).to(tl.int64)
                 x, seen = _seen(
-                    x, n, N, position, inside, mask, mask_q, mask_k, floor, floor_q, window, offset,
-                    CAUSAL, WINDOW, MASK,
+                    x, n[None, :], first[:, None], last[:, None], query[:, None],
+                    mask, mask_q, mask_k, floor, floor_q, WINDOW, MASK,
                 )  # fmt: skip
                 x = tl.where(seen, x, -float("inf"))
             p = tl.exp2(x - lse[:, None])
@@ -475,9 +549,11 @@ def largest(
             k = tl.load(k_at + n[None, :] * k_n + d[:, None], mask=k_in, other=0.0)
             x = _logits(q, k, scale, softcap, SOFTCAP, UPCAST, DOT)
             if not PLAIN:
+                first, last = _span(position, there, N, window, CAUSAL, WINDOW)
+                query = tl.maximum(position - offset, 0).to(tl.int64)
                 x, seen = _seen(
-                    x, n, N, position, there, mask, mask_q, mask_k, floor, floor_q, window, offset,
-                    CAUSAL, WINDOW, MASK,
+                    x, n[None, :], first[:, None], last[:, None], query[:, None],
+                    mask, mask_q, mask_k, floor, floor_q, WINDOW, MASK,
                 )  # fmt: skip
                 x = tl.where(seen, x, LOW)
             top = tl.maximum(top, x, propagate_nan=tl.PropagateNan.ALL)
