@@ -1,7 +1,10 @@
 """The README's Python runs as printed, and its links lead somewhere."""
 
+import json
 import re
 from pathlib import Path
+
+from attnlab.cli.papers import papers_verb
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,3 +34,14 @@ def test_links_and_pictures_are_there():
         for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_table_of_papers_has_their_recorded_verdicts(capsys):
+    papers_verb(as_json=True)
+    recorded = {of["name"]: of["claims"] for of in json.loads(capsys.readouterr().out)["papers"]}
+    rows = re.findall(r"^\| \[(\w+)\]\(src.* \| (.*) \|$", (ROOT / "README.md").read_text(), re.M)
+    shown = {
+        name: {word: int(number) for number, word in re.findall(r"(\d+) ([^,]+)", verdicts)}
+        for name, verdicts in rows
+    }
+    assert shown == recorded

@@ -8,17 +8,3 @@ BATCH_SIZE = 128
 ETA_Y, ETA_Z = 1.0, 1.0
 STEPS = 100
 MOMENTUM = 0.9  # of sgd that takes steps; the flow has none
-
-
-def theory() -> str:
-    """Return the theory that predicts a run unless another is named.
-
-    It is the last level of the first paper that comes with attnlab. Papers from elsewhere do not
-    change it, whatever their year.
-    """
-    from attnlab.shelf import shelf
-
-    ladders = (
-        paper.theories for paper in shelf().papers if paper.package.startswith("attnlab.papers.")
-    )
-    return list(next(filter(None, ladders)))[-1]

@@ -10,12 +10,15 @@ QUICK = ("--gradient", "population", "--steps", "20")
 
 
 def test_a_table_with_times_and_assumptions(call, tmp_path):
-    code, out, err = call("predict", "syn-small", *QUICK, "--out", "p.nc", cwd=tmp_path)
+    code, out, err = call("predict", "syn-small", *QUICK, "--theory", "corrected", cwd=tmp_path)
     assert code == 0, err
     assert "theory: corrected" in out and "t0_prime" in out
+    code, out, err = call("predict", "syn-small", *QUICK, "--out", "p.nc", cwd=tmp_path)
+    assert code == 0, err
+    assert "theory: sgd" in out
     assert "eta_Y >> eta_Z: their ratio" in out and ">= 30" in out
     predicted = attnlab.load(tmp_path / "p.nc")
-    assert predicted.attrs["theory"] == "corrected"
+    assert predicted.attrs["theory"] == "sgd"
     assert attnlab.Simulation.of(predicted).last == 20
 
 
@@ -75,8 +78,8 @@ def test_what_is_wrong_is_named(call, tmp_path):
     for options, words in (
         (("--theory", "prited"), "did you mean 'printed'"),
         (("--at", "1.5"), "at: optimizer steps are whole"),
-        (("--eta-y", "0"), "eta_y"),
-        (("--model", "joint"), "the theory is about the paper's model"),
+        (("--eta-y", "0", "--theory", "corrected"), "eta_y"),
+        (("--model", "joint", "--theory", "sgd"), "the theory is about the paper's model"),
         (("--residual",), "the theory is about the paper's model"),
         (("--theory", "joma"), "give model=Joint"),
         (("--model", "joint:activation=gleu"), "did you mean 'gelu'"),

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab import defaults
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, print_table, say_written
@@ -23,7 +22,7 @@ ROW_DIMS = ("eta_y", "eta_z", "sequence_class")
 def predict_verb(
     given: str,
     *,
-    theory: str = defaults.theory(),
+    theory: str | None = None,
     prior: str | None = None,
     seed: int | None = None,
     out: Path | None = None,
@@ -50,7 +49,7 @@ def predict_verb(
     Theory
     ------
     theory
-        Name of a theory.
+        Name of a theory; by default the last that covers the run.
 
     Output
     ------
@@ -78,13 +77,13 @@ def predict_verb(
 
         simulated = simulate(run, progress=False if as_json else "auto")
         save_picture(compare(simulated, predicted, **shown), plot)
-    times = _times(predicted, as_theory(theory).times)
+    times = _times(predicted, as_theory(predicted.attrs["theory"]).times)
     summary = _summary(predicted, run.sets[0], times)
     if as_json:
         print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
         return
     console = wide_console()
-    console.print(f"{in_a_line(run)}; theory: {theory}", soft_wrap=True)
+    console.print(f"{in_a_line(run)}; theory: {predicted.attrs['theory']}", soft_wrap=True)
     print_summary(console, summary, run.clock, times)
     console.print()
     _print_assumptions(console, predicted)

@@ -4,7 +4,7 @@ from attnlab.theory.case import Case
 from attnlab.theory.comparison import Check, Trained, shortfall
 from attnlab.theory.facts import Facts
 from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.named import as_theory, theories_about
+from attnlab.theory.named import as_theory, theories_about, usual_theory
 from attnlab.theory.prediction import predict
 from attnlab.theory.relation import Reading, Relation
 from attnlab.theory.theory import ClassTheory, Theory
@@ -23,4 +23,5 @@ __all__ = [
     "predict",
     "shortfall",
     "theories_about",
+    "usual_theory",
 ]

@@ -39,6 +39,34 @@ def as_theory(theory: str | Theory) -> Theory:
     return made
 
 
+def usual_theory(run: Simulation) -> Theory:
+    """Return the theory that predicts a run unless another is named: the last that covers it.
+
+    Each level of a paper assumes less than the one before, and so errs less where assumptions fail.
+    Papers that come with attnlab are asked first, so that adding a paper changes no prediction.
+
+    Parameters
+    ----------
+    run : Simulation
+        The run.
+
+    Returns
+    -------
+    Theory
+        The theory.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> from attnlab.theory import usual_theory
+    >>> usual_theory(attnlab.Simulation("syn-small")).name
+    'sgd'
+    """
+    covering = theories_about(run)
+    ours = [theory for theory in covering if type(theory).__module__.startswith("attnlab.")]
+    return (ours or covering)[-1]
+
+
 def theories_about(run: Simulation) -> tuple[Theory, ...]:
     """Return the theories of the shelf that cover a run, in the shelf's order.
 

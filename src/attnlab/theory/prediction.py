@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab import defaults, measures
+from attnlab import measures
 from attnlab.files.provenance import provenance
 from attnlab.formulas import attention_weights, momentum_steps, momentum_time
 from attnlab.simulation.labels import label, of_one_set
@@ -25,7 +25,7 @@ from attnlab.theory.answers import BLOW_UP, OF_CLASSES, STATISTICS, Schema, assu
 from attnlab.theory.case import cases_of
 from attnlab.theory.facts import facts_of
 from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.named import as_theory
+from attnlab.theory.named import as_theory, usual_theory
 from attnlab.theory.theory import ClassTheory, Labelled, Theory
 
 
@@ -48,8 +48,8 @@ def predict(
         A `Simulation`, which explains every field, or its task.
     theory : str or Theory, optional
         The name of a theory that a paper offers (`attnlab.shelf.offered("theories")`), or a
-        `Theory`. By default `attnlab.defaults.theory()`, which is "corrected": Eq. 10 of "Scan and
-        Snap" with our corrections.
+        `Theory`. By default the last that covers the run (`attnlab.theory.usual_theory`), which the
+        attribute `theory` of the result names.
     at : array_like, optional
         Steps, or flow times; by default those that the run records. The last may be infinite where
         the theory says so (`Theory.infinite`).
@@ -74,7 +74,7 @@ def predict(
     True
     """
     run = as_simulation(simulation, **settings)
-    chosen = as_theory(defaults.theory() if theory is None else theory)
+    chosen = usual_theory(run) if theory is None else as_theory(theory)
     chosen.check(run)
     records = _records(run, chosen, at)
     if isinstance(chosen, ClassTheory):

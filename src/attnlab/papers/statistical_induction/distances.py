@@ -52,6 +52,7 @@ class HeldOut:
     @property
     def kl(self) -> dict[str, float]:
         """KL(true row || rule) by rule."""
+        assert self.row is not None, "n-grams of a mixture of orders have no one true row"
         return {
             name: float(theory.divergence(self.row, np.log(rule)).mean())
             for name, rule in self.rules.items()

@@ -49,8 +49,10 @@ def preset(
                     numbers[name] = float(value)
             if "queries" in numbers:
                 number_of_queries(numbers["queries"], numbers["classes"])
-            name = construction.__name__.replace("_", "-")
-            return construction(**numbers).with_origin(origin_text(name, **numbers))
+            classes = construction(*given.args, **given.kwargs)
+            return classes.with_origin(
+                origin_text(construction.__name__.replace("_", "-"), **numbers)
+            )
 
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -180,7 +181,7 @@ def drain(found: Found) -> Measurement:
         beta = np.random.default_rng(seed).normal(size=V)
         rate = theory.drain_rate(P, pi, alpha=6.0, visible=N)
         t = np.array([12.0, 14.0, 16.0, 18.0, 20.0, 40.0]) / rate
-        start = {"alpha": np.full(V, 6.0), "beta": beta, "visible": N}
+        start: dict[str, Any] = {"alpha": np.full(V, 6.0), "beta": beta, "visible": N}
         path = theory.joint_flow(t, P, pi, W, rates=(0.0, 1.0), rtol=1e-11, atol=1e-14, **start)
         end = theory.concentrated_value(6.0, W, mean=float(beta.mean()))
         left = np.linalg.norm(path.values - end, axis=1)
@@ -213,7 +214,8 @@ def stationary(found: Found) -> Measurement:
     for seed in range(CHAINS):
         P, pi, W = chain(seed)
         for alpha in (-1.0, 2.0, 7.0):
-            of = {"beta": theory.concentrated_value(alpha, W, mean=0.3), "visible": N}
+            beta = theory.concentrated_value(alpha, W, mean=0.3)
+            of: dict[str, Any] = {"beta": beta, "visible": N}
             equal = np.full(V, alpha)
             zero.append(np.ravel(theory.gradient(P, pi, W, alpha=equal, **of)))
             zero.append(np.full(2 * V, theory.excess_loss(P, pi, W, alpha=equal, **of)))
@@ -254,7 +256,8 @@ def end(found: Found) -> Measurement:
     kept = np.stack(
         [
             theory.conserved(
-                *(trained[f"parameters.{name}"].values[i] for name in ("sink", "value")),
+                trained["parameters.sink"].values[i],
+                trained["parameters.value"].values[i],
                 of.data["W"][0],
                 visible=N,
             )
@@ -362,7 +365,7 @@ def spread(found: Found) -> Measurement:
     """
     powers = []
     t = np.append(0.0, np.geomspace(1e4, 1e9, 31))
-    start = {"alpha": np.zeros(V), "beta": np.zeros(V), "visible": N}
+    start: dict[str, Any] = {"alpha": np.zeros(V), "beta": np.zeros(V), "visible": N}
     for seed in range(CHAINS):
         P, pi, W = chain(seed, 4)
         times = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -50,7 +51,7 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return measures of one layer along seed and step, attention to <s> of ReLU attention, and
     published values; runs that are on file are read from there."""
-    settings = {"at": recipe.at, "seeds": recipe.seeds, "batch": recipe.batch}
+    settings: dict[str, Any] = {"at": recipe.at, "seeds": recipe.seeds, "batch": recipe.batch}
     relu = replace(recipe.model, attention="relu")
     found = []
     for (model, rate), report in in_turn(

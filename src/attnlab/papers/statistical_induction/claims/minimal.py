@@ -321,6 +321,7 @@ def minimal_end(found: Found) -> Measurement:
     for k, result in found.items():
         run = Simulation.of(result)
         w, of = end_weight(run.task), HeldOut.of(int(k), runs.T, "dirichlet")
+        assert of.row is not None
         end = theory.logits(of.tokens, w * np.eye(int(k)), theory.lag_one(runs.T))[:, -1]
         logs = end - np.log(np.exp(end).sum(-1, keepdims=True))
         said = float(theory.divergence(of.row, logs).mean())

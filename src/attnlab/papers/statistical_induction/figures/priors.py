@@ -27,7 +27,7 @@ COLOURS: dict[runs.Prior, str] = {
     "unigram": "0.45",
 }
 NAMES = {"dirichlet": "Dirichlet", "doubly": "doubly stochastic", "unigram": "unigram"}
-SURVEYED = ("dirichlet", "doubly")  # of the transformer
+SURVEYED: tuple[runs.Prior, ...] = ("dirichlet", "doubly")  # of the transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +79,9 @@ def draw(found: xr.Dataset) -> Figure:
     """Draw lag-1 attention of both models, and KL of the transformer, all seeds."""
     with style.page(2.6) as figure:
         axes = figure.subplots(1, 3)
-        for prior, colour in COLOURS.items():
-            of = found["minimal"].sel(prior=prior)
-            look = {"color": colour, "linewidth": 0.9, "label": NAMES[prior]}
-            draw_seeds(axes[0], found["step"], of, **look)
+        for drawn, colour in COLOURS.items():
+            of = found["minimal"].sel(prior=drawn)
+            draw_seeds(axes[0], found["step"], of, label=NAMES[drawn], color=colour, linewidth=0.9)
         for ax, name in zip(axes[1:], ("previous", "kl"), strict=True):
             for prior in SURVEYED:
                 of = found[name].sel(shown=prior).transpose("transformer_step", "run")

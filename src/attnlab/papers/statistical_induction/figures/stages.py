@@ -100,8 +100,9 @@ def draw(found: xr.Dataset) -> Figure:
             "layer 1: lag 1": (of["previous"], style.GREEN, "--"),
         }
         for label, (values, colour, dash) in looks.items():
-            look = {"color": colour, "linestyle": dash, "linewidth": 0.9, "label": label}
-            draw_seeds(axes[2], of["step"], values, **look)
+            draw_seeds(
+                axes[2], of["step"], values, label=label, color=colour, ls=dash, linewidth=0.9
+            )
         axes[2].legend(loc="upper left")
         axes[2].set(xlabel="step", xlim=(of["step"][0], of["step"][-1]))
         style.y_labels(axes, ["KL(rule || model)", "", "attention"])
