@@ -75,37 +75,88 @@ def test_lightning_by_either_name(monkeypatch):
     assert observer.history.steps == [0, 2, 3]
 
 
+class SummaryWriter:
+    def __init__(self):
+        self.told, self.drawn = [], []
+
+    def add_scalar(self, name, value, step):
+        self.told.append((step, name, value))
+
+    def add_figure(self, name, figure, step):
+        self.drawn.append((step, name, figure.axes[0].images[0].get_array().data))
+
+
+class Run:
+    def __init__(self):
+        self.told = []
+
+    def log(self, values):
+        step = values.pop("attention/step")
+        self.told += [(step, name, value) for name, value in values.items()]
+
+
+class Mlflow:
+    def __init__(self):
+        self.told = []
+
+    def log_metrics(self, values, *, step):
+        self.told += [(step, name, value) for name, value in values.items()]
+
+
+class Function(list):
+    def __call__(self, values, step):
+        self += [(step, name, value) for name, value in values.items()]
+
+    @property
+    def told(self):
+        return list(self)
+
+
 def test_trackers_get_few_numbers_by_name():
-    class Recorded:
-        def __init__(self):
-            self.told = []
-
-        def add_scalar(self, name, value, step):
-            self.told.append((step, name, value))
-
-        def log(self, values):
-            step = values.pop("attention/step")
-            self.told += [(step, name, value) for name, value in values.items()]
-
-        def log_metrics(self, values, *, step):
-            self.told += [(step, name, value) for name, value in values.items()]
-
-    told = []
-    for adapter in (
-        attnlab.observing.tensorboard,
-        attnlab.observing.wandb,
-        attnlab.observing.mlflow,
-    ):
-        tracker = Recorded()
-        model = NanoGPT()
-        observer = attnlab.observe(model, probe=PROBE, log=adapter(tracker), **FEW)
-        observer.step(0)
-        told.append(tracker.told)
-    assert told[0] == told[1] == told[2]
+    trackers = [SummaryWriter(), Run(), Mlflow(), Function()]
+    model = NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, log=trackers[0], **FEW)
+    for tracker in trackers[1:]:
+        assert observer.attach(tracker) is observer
+    observer.step(0)
+    told = [tracker.told for tracker in trackers]
+    assert told[0] == told[1] == told[2] == told[3]
     values = {name: value for _, name, value in told[0]}
-    assert len(values) == 16  # eight of each layer
-    wanted = observer.result().entropy.isel(step=0, layer=1).mean()
-    assert values["attention/entropy/layer_01"] == pytest.approx(float(wanted))
+    assert len([name for name in values if "layer_" in name]) == 18  # nine of each layer
+    result = observer.result().isel(step=0)
+    wanted = float(result.entropy.isel(layer=1).mean())
+    assert values["attention/entropy/layer_01"] == pytest.approx(wanted)
+    assert values["attention/max_logit/max"] == pytest.approx(float(result.max_logit.max()))
+    roles = sum(value for name, value in values.items() if name.startswith("attention/role/"))
+    assert roles == (result.head_role >= 0).sum()
+
+
+def test_heat_maps_go_to_trackers_that_take_figures():
+    writer, model = SummaryWriter(), NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, every=1, **FEW).attach(writer, maps_every=2)
+    for step in range(3):
+        observer.step(step)
+    assert [step for step, _, _ in writer.drawn] == [0, 2]
+    entropy = observer.result().relative_entropy.isel(step=0)
+    assert writer.drawn[0][2] == pytest.approx(entropy.values)
+
+
+def test_a_trainer_logs_attention_beside_its_loss(tmp_path):
+    pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
+    from transformers import Trainer, TrainingArguments
+
+    model = small_model("gpt2").train()
+    rows = [{"input_ids": row, "labels": row} for row in tokens(8, seed=4)]
+    settings = {"max_steps": 4, "report_to": [], "disable_tqdm": True, "save_strategy": "no"}
+    arguments = TrainingArguments(tmp_path, use_cpu=True, logging_steps=2, **settings)
+    trainer = Trainer(model, arguments, train_dataset=rows)
+    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW).attach(trainer)
+    trainer.train()
+    name = "attention/entropy/layer_01"
+    logged = {one["step"]: one[name] for one in trainer.state.log_history if name in one}
+    assert list(logged) == observer.history.steps == [0, 2, 4]
+    mean = observer.result().entropy.isel(layer=1).mean("head").values
+    assert list(logged.values()) == pytest.approx(mean)
 
 
 def test_of_replicas_one_is_measured_or_all_together(tmp_path):

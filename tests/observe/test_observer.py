@@ -17,6 +17,7 @@ from small_models import LENGTH, NanoGPT, small_model, tokens
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
+from whole_maps import over_sequences
 
 import attnlab
 from attnlab.files.errors import InputError
@@ -24,7 +25,6 @@ from attnlab.observing.probe import make_probe
 from attnlab.observing.snap import SNAPPED, STOPPED, UNKNOWN
 from attnlab.observing.snapshot import take_snapshot
 from attnlab.observing.sources import SOURCES, capturing
-from attnlab.observing.statistics import over_sequences
 from attnlab.observing.training import LearningRateSum, sums_of_checkpoints
 from attnlab.observing.words import in_words
 
@@ -513,10 +513,13 @@ def test_partly_captured_models_warn():
     "probe, message",
     [
         (None, "probe: nothing to measure on"),
-        (torch.zeros(0, 8, dtype=torch.long), "probe: nothing in it"),
+        (torch.zeros(0, 8, dtype=torch.long), "probe: is empty"),
         (torch.zeros(2, 1, dtype=torch.long), "probe: sequences of 1 token"),
         (tokens(1, 65), r"probe: 65 tokens are longer than the model's context of 64"),
-        (torch.full((1, 8), 97), "probe: token ids from 97 to 97, where the model knows 0 to 96"),
+        (
+            torch.full((1, 8), 97),
+            "probe: token ids from 97 to 97, but the model's vocabulary is 0 to 96",
+        ),
         ("text", "probe: expected token ids, got str"),
         ([[1, 2], [3]], "probe: expected numbers in rows of one length"),
         ({"input_ids": PROBE, "attention_mask": torch.zeros_like(PROBE)}, "is all padding"),
@@ -535,13 +538,13 @@ def test_wrong_models_and_settings_are_refused():
         attnlab.observe("gpt2", probe=PROBE)
     with pytest.raises(InputError, match="every: expected a whole number"):
         attnlab.observe(NanoGPT(), probe=PROBE, every=0)
-    with pytest.raises(InputError, match="log: expected a function of a step and a dataset"):
+    with pytest.raises(InputError, match="log: expected a trainer, a tracker or a function"):
         attnlab.observe(NanoGPT(), probe=PROBE, log="tensorboard")
     model = NanoGPT()
     for wrong in ({"min_keys": 0}, {"min_keys": "few"}, {"rows": 1}, {"rows": "all"}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))}: expected a whole number"):
             attnlab.observe(model, probe=PROBE, **(FEW | wrong)).step(0)
-    with pytest.raises(InputError, match="probe: live=True looks at"):
+    with pytest.raises(InputError, match="probe: live=True measures"):
         attnlab.observe(NanoGPT(), probe=PROBE, live=True)
     with pytest.raises(InputError, match="step: nothing was measured yet"):
         attnlab.observe(NanoGPT(), probe=PROBE).result()

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from whole_maps import of_caches, of_keys, of_row, value_norm_ratio, whole_maps
+from whole_maps import of_caches, of_keys, of_row, over_sequences, value_norm_ratio, whole_maps
 
 from attnlab.files.errors import InputError
 from attnlab.observing import kv_cache
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.layer_statistics import LABELS
-from attnlab.observing.statistics import over_sequences, record, statistics
+from attnlab.observing.statistics import record, statistics
 
 B, H, T, D = 2, 4, 70, 8
 SCALE = 0.4

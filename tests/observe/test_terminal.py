@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from rich.console import Console
 
-from attnlab.observing.training import table, terminal
+from attnlab.observing.trackers import numbers, table, terminal
 
 
 def moment(entropy):
@@ -31,8 +31,8 @@ def test_the_table_has_layers_now_and_at_first():
 def test_without_a_terminal_each_measurement_is_a_line():
     out = io.StringIO()
     log = terminal(Console(file=out, width=40))
-    log(0, moment(0.5))
-    log(100, moment(0.25))
+    log.log(0, moment(0.5), 0)
+    log.log(100, moment(0.25), 0)
     assert out.getvalue().splitlines() == [
         "step 0: entropy 0.50 0.50; keys for 95 % 15 35",
         "step 100: entropy 0.25 0.25; keys for 95 % 15 35",
@@ -40,12 +40,10 @@ def test_without_a_terminal_each_measurement_is_a_line():
 
 
 def test_of_the_largest_logit_the_largest_head_is_shown():
-    from attnlab.observing.training import numbers
-
     one = moment(0.5)
     one["max_logit"] = (("layer", "head"), np.array([[3.0, 651.0], [4.0, 2.0]]))
     out = io.StringIO()
-    terminal(Console(file=out, width=80))(0, one)
+    terminal(Console(file=out, width=80)).log(0, one, 0)
     assert "largest logit 651.00 4.00" in out.getvalue()
     assert numbers(one)["attention/max_logit/layer_00"] == 651
 
@@ -53,5 +51,5 @@ def test_of_the_largest_logit_the_largest_head_is_shown():
 @pytest.mark.filterwarnings("error")
 def test_missing_statistics_of_a_layer_are_dashes():
     out = io.StringIO()
-    terminal(Console(file=out, width=80))(0, moment([[0.5, 0.5], [np.nan, np.nan]]))
+    terminal(Console(file=out, width=80)).log(0, moment([[0.5, 0.5], [np.nan, np.nan]]), 0)
     assert "entropy 0.50 -;" in out.getvalue()

@@ -160,3 +160,22 @@ def _kept(policy, share, p, seen, *, heavy, window):
     votes, recent = (heavy, m // 2) if policy == "heavy_recent" else (window, min(32, m // 2))
     latest = set(there[n - recent :])
     return latest | best(votes, m - recent, [j for j in there if j not in latest])
+
+
+def over_sequences(dataset):
+    """Return means over sequences of the result of `statistics`, the largest of `max_logit`,
+    without variables that belong to one sequence.
+
+    Standard errors are those of sampling rows: the distance from the mean of all rows. For those of
+    other texts, see the bootstrap over sequences (`attnlab.observing.snap`).
+    """
+    kept = dataset.drop_dims(["row", "key"])
+    means = kept.mean("sequence", keep_attrs=True)
+    for name in (str(name) for name in kept.data_vars if str(name).endswith("_se")):
+        errors = kept[name]
+        number = errors.notnull().sum("sequence")
+        error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
+        means[name] = error.assign_attrs(errors.attrs)
+    if "max_logit" in kept:
+        means["max_logit"] = kept["max_logit"].max("sequence", keep_attrs=True)
+    return means

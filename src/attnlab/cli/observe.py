@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from attnlab.cli import options
 from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
-from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written
+from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written, show
 from attnlab.cli.summary import about
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
@@ -293,6 +293,61 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     say_written(page)
 
 
+def compare_verb(
+    first: Path,
+    second: Path,
+    *,
+    match: Literal["similarity", "number"] = "similarity",
+    html: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Compare two saved observations: which heads do the same, and what differs?
+
+    FIRST and SECOND are datasets of two trainings, of two seeds or learning rates, as for
+    `attnlab observe report`. Heads are matched by their roles and scores at the last step.
+
+    \b
+    Examples:
+      attnlab observe compare seed0.nc seed1.nc
+      attnlab observe compare before.nc after.nc --match number --html compared.html
+
+    Options
+    -------
+    first : FILE
+        A saved dataset (.nc).
+    second : FILE
+        Another one.
+    match
+        similarity, or number: layer by layer and head by head.
+    html
+        A page of it all (.html).
+    """
+    check_writable(html, PAGES, "html")
+    from attnlab.files.netcdf import load
+    from attnlab.observing.comparison import compare, comparison_page, comparison_text
+
+    names = (str(first), str(second)) if first.name == second.name else (first.stem, second.stem)
+    found = compare(load(first), load(second), match=match)
+    if html is not None:
+        comparison_page(found, html, names)
+    if as_json:
+        values = found.to_dict()
+        document = {name: values["coords"][name]["data"] for name in ("side", "statistic")}
+        document |= {name: _finite(one["data"]) for name, one in values["data_vars"].items()}
+        document |= {"first": str(first), "second": str(second), **values["attrs"]}
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    show(comparison_text(found, names))
+    say_written(html)
+
+
+def _finite(values: Any) -> Any:
+    """Return nested lists for JSON, with None for NaN."""
+    if isinstance(values, list):
+        return [_finite(one) for one in values]
+    return finite(values) if isinstance(values, float) else values
+
+
 def _write_page(found: xr.Dataset, html: Path | None) -> None:
     if html is not None:
         from attnlab.observing import report
@@ -358,6 +413,8 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
                 row[name] = finite(float(one[name]))
         if "snap_state" in one:
             row["snap_state"] = STATES[int(one["snap_state"])]
+        if "head_role" in one:
+            row |= _role(one)
         if "retained_mass" in one:
             kept = one["retained_mass"]
             row["retained_mass"] = {
@@ -371,11 +428,22 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     return rows
 
 
+def _role(one: xr.Dataset) -> dict[str, Any]:
+    """Return the role of a head, the scores of all roles, and the steps since which it has them."""
+    names, index = one["role"].values.tolist(), int(one["head_role"])
+    found: dict[str, Any] = {"role": names[index] if index >= 0 else None}
+    for name in ("role_score", "role_onset", "role_onset_low", "role_onset_high"):
+        if name in one:
+            values = one[name].isel(step=-1) if "step" in one[name].dims else one[name]
+            found[name] = dict(zip(names, map(finite, values.values.tolist()), strict=True))
+    return found
+
+
 def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
     if not heads:  # of a step at which the training has diverged
         say("no head of the last step has attention that is a finite number")
         return
-    columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
+    columns = ["layer", "head", "role", *COLUMNS.values(), *(["snap"] if snap else [])]
     cells = []
     for row in heads:
         entropy = or_dash(row["entropy"], ".2f")
@@ -383,7 +451,8 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
             entropy = f"{or_dash(row['entropy_start'], '.2f')} → {entropy}"
         values = [entropy if name == "entropy" else or_dash(row[name], ".2f") for name in COLUMNS]
         layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
-        cells.append([layer, str(row["head"]), *values, *([_snap(row)] if snap else [])])
+        role = str(row.get("role") or "-")
+        cells.append([layer, str(row["head"]), role, *values, *([_snap(row)] if snap else [])])
     console = plain_console()
     print_table(console, columns, cells, right=columns)
     console.print(
@@ -418,5 +487,6 @@ for name, verb in (
     ("checkpoints", checkpoints_verb),
     ("lint", lint_verb),
     ("report", report_verb),
+    ("compare", compare_verb),
 ):
     options.add(app, name, verb)

@@ -86,12 +86,11 @@ def require_match(layer: str, kind: str, wrong: float, bound: float) -> None:
     """Refuse a layer if rounding does not explain the difference of its output from ours."""
     if not (wrong == 0 or wrong <= bound):  # both may be NaN
         raise InputError(
-            f"model: {layer} ({kind}) makes something else of its queries, keys and "
-            "mask than softmax attention to the keys that the mask shows (an additive mask "
-            f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
-            f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
-            "inside the module, before it attends, call "
-            "attnlab.observing.record(query, key, value, mask=...) with what it really uses"
+            f"model: the output of {layer} ({kind}) is not softmax attention of its queries, keys "
+            f"and mask (an additive mask hides keys below a drop of {DROP:g}): it differs by "
+            f"{wrong:.2g}, and rounding explains {bound:.2g}; statistics would be wrong, so call "
+            "attnlab.observing.record(query, key, value, mask=...) inside the module, before it "
+            "attends, with what its softmax uses"
         )
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import math
 import os
 import re
 import reprlib
-import subprocess
-import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import regex
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -43,13 +42,6 @@ MOST_PATTERN = 1000  # characters
 PATTERN_SECONDS = 10.0  # for all names; a pattern can take exponential time
 _COMMIT = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")  # content of a ref: a folder's name
 MOST_REF = 1000  # bytes
-# Run in another process, because a match cannot be interrupted from within.
-_MATCH = """
-import json, re, sys
-pattern, names = json.load(sys.stdin)
-found = [re.search(pattern, name) for name in names]
-json.dump([match and [match[0], match[1]] for match in found], sys.stdout)
-"""
 _REPOSITORY = "models--"  # prefix of repositories in the Hugging Face cache
 _KINDS = (
     "a folder with checkpoint-N folders, a repository of the Hugging Face cache with revisions "
@@ -227,8 +219,8 @@ def _within(place: Path, inner: Path) -> Path:
 
 def _check_pattern(pattern: str) -> None:
     try:
-        groups = re.compile(pattern).groups if len(pattern) <= MOST_PATTERN else None
-    except (re.error, OverflowError, RecursionError) as problem:
+        groups = regex.compile(pattern).groups if len(pattern) <= MOST_PATTERN else None
+    except (regex.error, OverflowError, RecursionError) as problem:
         raise InputError(f"pattern: {pattern!r} is not a regular expression ({problem})") from None
     if groups is None:
         raise InputError(f"pattern: longer than {MOST_PATTERN} characters; write step(\\d+)")
@@ -241,19 +233,17 @@ def _steps(names: Sequence[str], pattern: str | None) -> list[int | None]:
     if pattern is None:
         found = map(STEP.search, names)
         return [m and _step(m[0], m[1], THOUSANDS[m[2].lower()]) for m in found]
-    asked, command = json.dumps([pattern, names]), [sys.executable, "-I", "-S", "-c", _MATCH]
-    options: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
+    expression, end = regex.compile(pattern), time.monotonic() + PATTERN_SECONDS
     try:
-        done = subprocess.run(command, input=asked, timeout=PATTERN_SECONDS, **options)
-    except subprocess.TimeoutExpired:
+        matches = [
+            expression.search(name, timeout=max(1e-3, end - time.monotonic())) for name in names
+        ]
+    except TimeoutError:
         raise InputError(
             f"pattern: {pattern!r} is not done with {len(names)} names after "
             f"{PATTERN_SECONDS:g} seconds; write a plainer one, such as step(\\d+)"
         ) from None
-    except subprocess.CalledProcessError as problem:
-        last = problem.stderr.strip().splitlines()[-1:]
-        raise InputError(f"pattern: {pattern!r} cannot be matched ({''.join(last)})") from None
-    return [match and _step(*match) for match in json.loads(done.stdout)]
+    return [match and _step(match[0], match[1]) for match in matches]
 
 
 def _step(whole: str, digits: str | None, unit: int = 1) -> int:

@@ -27,6 +27,7 @@ from attnlab.observing.layer_statistics import (
     labelled,
     means_over_sequences,
 )
+from attnlab.observing.roles import with_roles
 from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
 from attnlab.observing.snapshot import Snapshot
 
@@ -163,9 +164,9 @@ class History:
             self._held[now - 1] = _attention(before[now - 1])
         self._held = {index: groups for index, groups in self._held.items() if index in still}
 
-    def latest(self) -> xr.Dataset:
-        """Return the means of the last snapshot, over (layer, head)."""
-        return self._labelled(self._of_layers(-1), ())
+    def means(self, index: int = -1) -> xr.Dataset:
+        """Return the means of a snapshot, by default of the last, over (layer, head)."""
+        return with_roles(self._labelled(self._of_layers(index), ()))
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         return labelled(values, self._kinds, before).assign_attrs(self._about)
@@ -177,8 +178,8 @@ class History:
         """
         if not self.steps:
             raise InputError(
-                "step: nothing was measured yet; call step(0), or train a while (of processes that "
-                "train together only the first has results)"
+                "step: nothing was measured yet; call step(0), or train a while (in distributed "
+                "training only the first process has results)"
             )
         steps = np.asarray(self.steps)
         values = _stacked([self._of_layers(index) for index in range(steps.size)])
@@ -198,7 +199,7 @@ class History:
         else:
             whole["snap_step"] = xr.full_like(whole["entropy"].isel(step=0, drop=True), np.nan)
         whole.attrs = attrs
-        return whole
+        return with_roles(whole)
 
     def _spans(self, steps: NDArray[Any], faulty: Collection[int]) -> Spans:
         """Return the equal spans that decide about a snap: of learning rate, or else of steps."""

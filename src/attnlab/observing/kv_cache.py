@@ -157,7 +157,7 @@ def retained(
     xp = namespace(maps)
     cache = Cache(limits, maps[..., None, :], heavy[..., None, :], window[..., None, :])
     whole = xp.sum(maps, axis=-1)[..., None]
-    output = None if value is None else _output(cache.maps, value)
+    output = None if value is None else output_of(cache.maps, value)
     masses, errors = [], []
     for policy in POLICIES.values():
         left = xp.where(policy(cache), cache.maps, 0.0)  # many head row budget key
@@ -165,7 +165,7 @@ def retained(
         masses.append(mass)
         if output is not None:
             total = mass if sink is None else mass + sink[..., None]
-            anew = _output(left, value) / xp.where(total > 0, total, 1.0)[..., None]
+            anew = output_of(left, value) / xp.where(total > 0, total, 1.0)[..., None]
             errors.append(_norm(output - anew))
     share = xp.concat(masses, axis=-1) / whole
     return share, None if output is None else xp.concat(errors, axis=-1) / _norm(output)
@@ -184,7 +184,7 @@ def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     return table[[*columns, *names]].to_dict("records")
 
 
-def _output(maps: Any, value: Any) -> Any:
+def output_of(maps: Any, value: Any) -> Any:
     """Return the output of attention weights (many head row kept key)."""
     *many, head, rows, held, keys = maps.shape
     merged = maps.reshape(*many, value.shape[-3], -1, keys)

@@ -28,6 +28,7 @@ COORDS: dict[str, list[Any]] = {
     "budget": list(kv_cache.BUDGETS),
 }
 OF_SEQUENCES = "_sequence_se"  # suffix of the standard error over sequences
+WITH_ERROR = ("position_only", "output_norm")  # that have one beside the means over rows
 Arrays = dict[str, NDArray[Any]]
 DEVICE_BYTES = 2**28  # of arrays over keys that stay on a device until the next measurement
 HEAVY = "heavy"  # which keys are heavy hitters, for comparison with the next snapshot
@@ -37,8 +38,8 @@ class Label(NamedTuple):
     """A row of statistics.csv, which has all statistics in the order of a report.
 
     group: "row" (means over rows), "call" (of all rows together, or of the last ones), "weights",
-    or "history". dims: beside layer, sequence and step. title, entry: in a report, the title and
-    the entry of other dims; no title, not shown.
+    "history" or "role". dims: beside layer, sequence and step. title, entry: in a report, the title
+    and the entry of other dims; no title, not shown.
     """
 
     name: str
@@ -163,7 +164,7 @@ def means_over_sequences(group: LayerStatistics) -> Arrays:
             continue
         shape = (first[0], *arrays[name].shape[2:])
         found[name] = mean[..., begun:end].reshape(shape)
-        if f"{name}_se" in arrays:  # a mean over rows
+        if f"{name}_se" in arrays or name in WITH_ERROR:
             found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
     return found
 
@@ -237,19 +238,20 @@ def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, .
 
 def dims_and_attrs(name: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the dims of a variable of one layer, and the attributes that explain it."""
-    label = _label(name)
+    label = label_of(name)
     if name.endswith("_se"):
         of = name.removesuffix("_se")
         label = label._replace(meaning=f"standard error of {of}, of sampling rows")
     return ("sequence", *label.dims), label.attrs
 
 
-def _label(name: str) -> Label:
-    return LABELS[name.removesuffix("_se")]
+def label_of(name: str) -> Label:
+    """Return the label of a statistic or of its standard error."""
+    return LABELS[name.removesuffix(OF_SEQUENCES).removesuffix("_se")]
 
 
 def _is_of_keys(name: str) -> bool:
-    return name == HEAVY or "key" in _label(name).dims
+    return name == HEAVY or "key" in label_of(name).dims
 
 
 def _device_bytes(values: Array) -> int:

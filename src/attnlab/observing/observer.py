@@ -26,13 +26,15 @@ from attnlab.files.errors import InputError, require_whole
 from attnlab.files.numerics import numerics
 from attnlab.files.provenance import provenance
 from attnlab.observing import snapshot as snapshots
-from attnlab.observing import training
+from attnlab.observing import trackers, training
+from attnlab.observing.alerts import Alert, Alerts
 from attnlab.observing.call import listening
 from attnlab.observing.capture import Capture, follow, in_forward, trains
 from attnlab.observing.history import History
 from attnlab.observing.probe import Probe, batch_of, make_probe
 from attnlab.observing.sources import capturing
 from attnlab.observing.statistics import MIN_KEYS
+from attnlab.observing.trackers import Terminal, Tracker
 from attnlab.observing.weights import WeightCapture
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Observer:
     every : int, optional
         Measure the first step that reaches each multiple of this.
     live : bool, optional
-        Look at the training's own batches instead of a probe. Each measurement then has other
+        Measure the training's own batches instead of a probe. Each measurement then has other
         tokens, so that the motion of attention is left out; processes are put together.
     rows : int, optional
         Number of queries to sample, of all sequences together; None measures all.
@@ -80,9 +82,11 @@ class Observer:
         The learning rate of the attention, or a function of the step (0 for the first) that returns
         it. By default it is read from the torch optimizers that train the attention's parameters.
         A snap is judged by it, so that the end of a schedule does not count as one.
-    log : callable, optional
-        Called with the step and the means over (layer, head) of each measurement;
-        `attnlab.observing.tensorboard`, `wandb` and `mlflow` make such functions.
+    log : optional
+        Where the numbers of each measurement go, as for `attach`.
+    alert : Alerts, callable or bool, optional
+        Thresholds of alerts, or a function that is called with each `Alert`; by default each is a
+        warning. False switches them off.
     out : path, optional
         A folder in which each measurement is kept while the model trains, and the result at the
         end. A later observer with the same settings and the same folder resumes from them.
@@ -111,7 +115,8 @@ class Observer:
         min_keys: int = MIN_KEYS,
         repeated: bool = False,
         learning_rate: training.LearningRate | None = None,
-        log: training.Log | None = None,
+        log: Any = None,
+        alert: Alerts | Callable[[Alert], object] | bool = True,
         out: str | Path | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -121,25 +126,24 @@ class Observer:
             )
         require_whole("every", every, 1)
         if live and probe is not None:
-            raise InputError("probe: live=True looks at the training's own batches; leave it out")
+            raise InputError("probe: live=True measures the training's own batches; leave it out")
         if live and repeated:
-            raise InputError("repeated: live=True runs nothing of its own; leave it out")
+            raise InputError("repeated: live=True makes no forward pass of its own; leave it out")
         if not live and probe is None:
             raise InputError(
                 "probe: nothing to measure on; give token ids (sequence, position), or live=True "
-                "to look at the training's own batches"
+                "to measure the training's own batches"
             )
-        if log is not None and not callable(log):
+        if not (isinstance(alert, Alerts | bool) or callable(alert)):
             raise InputError(
-                f"log: expected a function of a step and a dataset, got {type(log).__name__}; "
-                "attnlab.observing.tensorboard(writer), wandb and mlflow make one"
+                f"alert: expected Alerts(...), a function or False, got {type(alert).__name__}"
             )
         inner = snapshots.unwrapped(model)
         snapshots.refuse_partitioned(inner)
         if live and (snapshots.is_compiled(model) or snapshots.is_compiled(inner)):
             raise InputError(
-                "live: the model is compiled, and its forward runs nothing that could be seen; "
-                "give a probe instead, which runs the model uncompiled beside the training"
+                "live: the model is compiled, and attention in compiled code cannot be captured; "
+                "give a probe instead, on which the model runs uncompiled"
             )
         self.every, self.live, self.min_keys = every, live, min_keys
         self._sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys}
@@ -153,7 +157,13 @@ class Observer:
         if repeated and self._probe is not None:
             self._repeated = snapshots.random_twice(inner, self._probe)
         self._repeated_cache = snapshots.SnapshotCache(same_probe=True)
-        self._log = log
+        self._trackers: list[Tracker | Terminal] = []
+        if log is not None:
+            self.attach(log)
+        self.alerts: list[Alert] = []
+        known = isinstance(alert, Alerts | bool)
+        self._alert = alert if isinstance(alert, Alerts) else Alerts(call=None if known else alert)
+        self._alerting = alert is not False
         self._rates = training.LearningRateSum(learning_rate)
         self._attention: set[int] = set()  # ids of the parameters whose learning rate counts
         self._hook: Callable[[], object] | None = None  # ends the following of optimizers
@@ -210,8 +220,8 @@ class Observer:
         if not (self._counter.number or self._by_hand):
             self._warn(
                 "steps",
-                f"no step of a torch optimizer that trains this {self._name} was seen, so that "
-                "the start alone was measured; call observer.step(n) after each training step",
+                f"no step of a torch optimizer that trains this {self._name} was seen, so only "
+                "the start was measured; call observer.step(n) after each training step",
             )
         assert self._last is not None
         self._end(self._last)
@@ -236,6 +246,20 @@ class Observer:
                 self._rates.rewind(number, 0.0)
                 self._last = None
         return self._at(number)
+
+    def attach(self, target: Any, *, maps_every: int = 0) -> Observer:
+        """Send the numbers of each measurement to a trainer or a tracker.
+
+        target: the Trainer of transformers or of Lightning, which then calls the observer and logs
+        to its own trackers; a SummaryWriter, a run of wandb or trackio, the module mlflow;
+        `attnlab.observing.terminal()`; or a function of a mapping of numbers and the step. Names
+        are attention/<statistic>/layer_NN, means over the heads of a layer, and
+        attention/<statistic>/max. maps_every: send a heat map of the entropy, layer by head, every
+        so many measurements, to trackers that take figures. Returns the observer.
+        """
+        require_whole("maps_every", maps_every, 0)
+        self._trackers.append(trackers.attach(self, target, maps_every))
+        return self
 
     def callback(self) -> Any:
         """Return a callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
@@ -358,8 +382,8 @@ class Observer:
         if training.in_backward() and not ended:
             self._warn(
                 "backward",
-                "optimizers step inside a backward pass that is inside another, where nothing can "
-                "be measured; call observer.step(n) after each backward()",
+                "optimizers step inside a nested backward pass, where nothing can be measured; "
+                "call observer.step(n) after each backward()",
             )
             return
         due, self._due = self._due, None
@@ -407,8 +431,8 @@ class Observer:
             self._measured = None
             self._warn(
                 "rollback",
-                f"step {number} after {last}: the training goes on from an earlier step, so that "
-                f"measurements from step {number} on are forgotten",
+                f"step {number} after {last}: the training goes on from an earlier step; "
+                f"measurements from step {number} on are dropped",
             )
         if number < last or (steps and number <= steps[-1]):
             spent = self.history.spent_at(number, last=last, spent=self._rates.spent)
@@ -484,14 +508,14 @@ class Observer:
         if not snapshot.order:
             warnings.warn(
                 f"step {number}: no query of the training's batch sees {self.min_keys} keys, so "
-                "that it is not measured; a smaller min_keys would",
+                "nothing is measured; give a smaller min_keys",
                 stacklevel=5,
             )
             return
         kinds = ", ".join(sorted(set(snapshot.unseen.values())))
         if snapshot.unseen and not self.history.steps:
             warnings.warn(
-                f"only some layers of {self._name} are seen; nothing is known of "
+                f"only some layers of {self._name} are measured; nothing is known of "
                 f"{', '.join(sorted(snapshot.unseen))} ({kinds})",
                 stacklevel=5,
             )
@@ -505,9 +529,26 @@ class Observer:
             words = f"step {number}: not written to {self._kept.folder}"
             about = {"learning_rate_sum": spent}
             self._trying("out", words, self._kept.write, number, snapshot, about)
-        if self._log is not None:
-            words = f"step {number}: log failed"
-            self._trying("log", words, self._log, number, self.history.latest())
+        if self._alerting or self._trackers:
+            measured = self.history.means()
+            before = len(self.alerts)
+            words = f"step {number}: an alert failed"
+            self._trying("alert", words, self._give_alerts, number, measured)
+            for tracker in self._trackers:
+                words, new = f"step {number}: log failed", len(self.alerts) - before
+                self._trying("log", words, tracker.log, number, measured, new)
+
+    def _give_alerts(self, number: int, measured: xr.Dataset) -> None:
+        """Give each alert that no earlier measurement gave."""
+        known = {(one.kind, one.layer) for one in self.alerts}
+        now, first = measured.expand_dims(step=[number]), self.history.means(0)
+        for one in self._alert.found(now, first) if self._alerting else ():
+            if (one.kind, one.layer) not in known:
+                self.alerts.append(one)
+                if self._alert.call is not None:
+                    self._alert.call(one)
+                else:
+                    warnings.warn(f"attention at step {number}: {one.words}", stacklevel=2)
 
     def _go_on(self, folder: Path, probe: Any) -> None:
         """Read the measurements of an earlier observer with the same settings."""
@@ -555,7 +596,7 @@ class Observer:
 
         with opened:
             opened.callback(follow(take, model))
-            weights = WeightCapture(model, opened, self._cache.layout, guard)
+            weights = WeightCapture(model, opened, self._cache.orders, guard)
             builder = snapshots.SnapshotBuilder(
                 lambda: batch[0], weights, self._cache, live=True, **self._sample
             )

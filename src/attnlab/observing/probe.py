@@ -1,4 +1,4 @@
-"""Probe: a fixed batch on which attention is measured, again and again."""
+"""Probe: the fixed batch on which attention is measured at every step."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ class Probe:
         tokens = [side.tokens for side in (self.side, self.decoder) if side.tokens is not None]
         if len({tuple(one.shape) for one in tokens}) < 2:
             warnings.warn(
-                f"{layer}: its name does not tell whether it reads the encoder's tokens or the "
-                "decoder's; statistics of tokens are left out",
+                f"{layer}: cannot tell from its name whether it attends to encoder or decoder "
+                "tokens; token statistics are left out",
                 stacklevel=2,
             )
             return Side()
@@ -231,16 +231,16 @@ def _for_transformers(model: Any, probe: Probe) -> Probe:
 def _check_size(probe: Probe) -> None:
     first = probe.first
     if first.numel() == 0:
-        raise InputError("probe: nothing in it; give at least one sequence of two tokens")
+        raise InputError("probe: is empty; give at least one sequence of two tokens")
     if first.ndim >= 2 and first.shape[1] < LEAST and probe.side.tokens is not None:
         raise InputError(
-            f"probe: sequences of {first.shape[1]} token; a query needs keys to choose from, "
-            "give sequences of at least two"
+            f"probe: sequences of {first.shape[1]} token, too short to choose between keys; give "
+            "sequences of at least two"
         )
     if probe.kwargs.get("past_key_values") is not None:
         raise InputError(
-            "probe: past_key_values: every forward adds to it, and no two would be alike; leave it "
-            "out, and give the tokens that it holds before the others"
+            "probe: past_key_values: every forward pass would change it; leave it out, and give "
+            "its tokens as part of the sequence"
         )
     if probe.side.real is not None and not bool(probe.side.real.any(-1).all()):
         raise InputError("probe: a sequence is all padding; leave it out")
@@ -263,8 +263,8 @@ def _check_context(model: nn.Module, probe: Probe) -> None:
     size = getattr(embeddings, "num_embeddings", None)
     if isinstance(size, int) and not 0 <= int(tokens.min()) <= int(tokens.max()) < size:
         raise InputError(
-            f"probe: token ids from {int(tokens.min())} to {int(tokens.max())}, where "
-            f"the model knows 0 to {size - 1}; use the tokenizer of this model"
+            f"probe: token ids from {int(tokens.min())} to {int(tokens.max())}, but the model's "
+            f"vocabulary is 0 to {size - 1}; use the tokenizer of this model"
         )
 
 

@@ -107,7 +107,7 @@ def find_visibility(
     if not eligible.any():
         raise TooShort(
             f"min_keys: no query sees {min_keys} keys (the most is {counts.max()}); "
-            "give longer sequences, or a smaller min_keys"
+            "give longer sequences or a smaller min_keys"
         )
     if starts is None:
         starts = np.broadcast_to(seen.argmax(axis=1)[:, None], (batch, queries))

@@ -23,11 +23,16 @@ from attnlab.measures.arrays import alone, exactly, on_processor
 from attnlab.observing import statistics
 from attnlab.observing.call import AttentionCall, Heads, concat_heads
 from attnlab.observing.capture import Capture, CapturedCall, require_match
-from attnlab.observing.layer_statistics import LayerStatistics, concat_sequences, to_host
+from attnlab.observing.layer_statistics import (
+    OF_SEQUENCES,
+    LayerStatistics,
+    concat_sequences,
+    to_host,
+)
 from attnlab.observing.probe import Probe, make_probe
 from attnlab.observing.query_plan import QueryPlan, TooShort
 from attnlab.observing.sources import capturing
-from attnlab.observing.weights import ModelLayout, WeightCapture, WeightStatistics
+from attnlab.observing.weights import Order, WeightCapture, WeightStatistics
 
 # Attributes that every module has; only buffers and the mode are restored of these.
 _TORCHS_OWN = frozenset(vars(nn.Module()))
@@ -72,8 +77,8 @@ def refuse_partitioned(model: nn.Module) -> None:
     process would wait for the others for ever."""
     if any(hasattr(p, "ds_id") or hasattr(p, "ds_status") for p in model.parameters()):
         raise InputError(
-            "model: its weights are partitioned by DeepSpeed ZeRO-3, with which nothing can be "
-            "measured while it trains; use ZeRO-2 or FSDP, or measure its checkpoints with "
+            "model: its weights are partitioned by DeepSpeed ZeRO-3, which cannot be measured "
+            "during training; use ZeRO-2 or FSDP, or measure its checkpoints with "
             "attnlab.observing.observe_checkpoints"
         )
 
@@ -260,11 +265,11 @@ class SnapshotCache:
     """Values that a snapshot keeps for the next: those that do not change with the weights.
 
     same_probe: whether all snapshots use one probe; then their plans are kept too.
-    layout: structure of the model. number: snapshots so far. layers: number of layers.
+    orders: layouts of fused weights, by module. number: snapshots so far. layers: number of layers.
     """
 
     same_probe: bool = False
-    layout: ModelLayout = field(default_factory=ModelLayout)
+    orders: dict[str, Order] = field(default_factory=dict)
     plans: dict[Hashable, QueryPlan] = field(default_factory=dict)
     number: int = 0
     layers: int = 1
@@ -365,8 +370,8 @@ class SnapshotBuilder:
         if heads == 1 and number > sequences and number % sequences == 0:
             warnings.warn(
                 f"{captured.layer or 'the model'}: {number} sequences of one head, where the batch "
-                f"has {sequences}: heads or windows folded into them count as sequences, so that "
-                "errors over sequences are over those too",
+                f"has {sequences}; heads or windows that are folded into the batch are counted as "
+                "sequences, also by standard errors",
                 stacklevel=2,
             )
         self._order.append(captured.layer)
@@ -400,20 +405,20 @@ class SnapshotBuilder:
         if capture.foreign:
             kinds = ", ".join(sorted(capture.foreign))
             warnings.warn(
-                f"{type(capture.model).__name__}: its forward calls another model that attends "
-                f"({kinds}), which is not measured: none of its weights are among the model's; "
-                "if it is a part of the model, register it (nn.ModuleList instead of a list)",
+                f"{type(capture.model).__name__}: another model inside its forward pass ({kinds}) "
+                "is not measured, because their weights have nothing in common; register it "
+                "(nn.ModuleList instead of a list) if it is a part of the model",
                 stacklevel=2,
             )
         if self._too_short:
             return Snapshot((), (), unseen)
         if not self._order:
             kinds = ", ".join(sorted(set(unseen.values())))
-            why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"
+            why = f"computes it in code of its own ({kinds})" if unseen else "has none to capture"
             raise InputError(
                 f"model: no attention of {type(capture.model).__name__} was seen: it {why}; "
                 f"{_ways_out(capture.model)}, or inside it call "
-                "attnlab.observing.record(query, key, value, mask=...) with what its softmax uses"
+                "attnlab.observing.record(query, key, value, mask=...) before its softmax"
             )
         for group in self._waiting.values():
             with exactly(group.plan.call.query):
@@ -444,7 +449,7 @@ def take_snapshot(
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     there, cache = probe.on(device), cache or SnapshotCache()
     with undisturbed(model), ExitStack() as opened:
-        weights = WeightCapture(model, opened, cache.layout)
+        weights = WeightCapture(model, opened, cache.orders)
         builder = SnapshotBuilder(lambda: there, weights, cache, rows=rows, min_keys=min_keys)
         with capturing(model, builder.add) as capture:
             there.run(model)
@@ -511,7 +516,7 @@ def random_twice(model: nn.Module, probe: Probe) -> Probe:
     tokens = probe.side.tokens
     if tokens is None:
         raise InputError(
-            "repeated: the probe has no token ids from which some could be drawn; leave it out"
+            "repeated: the probe has no token ids to draw random tokens from; leave it out"
         )
     real = tokens if probe.side.real is None else tokens[probe.side.real.to(tokens.device)]
     words = np.unique(real.cpu().numpy())
@@ -542,9 +547,10 @@ def with_repeated(
     weights = snapshot.weights
     values = {layer: dict(found) for layer, found in weights.values.items()}
     for layer, found in other.layers.items():
-        values.setdefault(layer, {}).update(
-            (name, found[variable].mean("sequence").values)
-            for variable, name in REPEATED.items()
-            if variable in found
-        )
+        for variable, name in REPEATED.items():
+            if variable in found:
+                of_head, number = found[variable], found.sizes["sequence"]
+                error = of_head.std("sequence", ddof=1).values / number**0.5
+                values.setdefault(layer, {})[name] = of_head.mean("sequence").values
+                values[layer][f"{name}{OF_SEQUENCES}"] = error
     return replace(snapshot, weights=WeightStatistics(values, weights.unrecognised))

@@ -147,8 +147,8 @@ class ScaledDotProduct(Source):
                         name,
                         "its keys are made from another tensor than its queries, and the model "
                         "reads one sequence",
-                        "if it is self-attention (positions added to one of them), give a probe of "
-                        "several sequences, or measure it with attnlab.observing.record",
+                        "if it is self-attention, give a probe of several sequences, or measure it "
+                        "with attnlab.observing.record",
                     )
                 q, k, v = map(unfold, (query, key, value))
                 about: dict[str, Any] = {"name": name, "appended": capture.appended}
@@ -165,8 +165,8 @@ def torch_call(
     """Return the call that torch's function makes of these arguments; others: of `make_call`."""
     if query.is_nested:
         raise InputError(
-            "probe: makes nested tensors, whose rows have lengths of their own; give sequences of "
-            "one length, or padded ones with their mask"
+            "probe: nested tensors cannot be measured; give sequences of one length, or padded "
+            "ones with their mask"
         )
     queries, keys = query.shape[-2], key.shape[-2]
     if mask is not None and query.ndim == 4:
@@ -209,9 +209,8 @@ def make_call(
         if own is None:
             _warn_cross(
                 name,
-                f"{queries} queries and {keys} keys, and no causal mask that tells where the "
-                "queries stand among them",
-                "attnlab.observing.record measures them as they are",
+                f"{queries} queries and {keys} keys, without a causal mask that aligns them",
+                "to measure it as self-attention, call attnlab.observing.record",
             )
         settings, cross = settings | (own or {}), own is None
     scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -274,7 +273,7 @@ def _causal_keys(query: Tensor, key: Tensor, mask: Tensor | None) -> int | None:
 def _warn_cross(name: str, why: str, remedy: str) -> None:
     """Warn of a layer that counts as cross-attention without being known to be."""
     warnings.warn(
-        f"{name or 'the model'}: {why}: taken for cross-attention, so that statistics of "
+        f"{name or 'the model'}: {why}. It is taken for cross-attention: statistics of "
         f"positions, induction and caches are left out; {remedy}",
         stacklevel=3,
     )
@@ -388,7 +387,9 @@ class Softmax(Source):
                         if hasattr(owner, name):
                             self._replace(owner, name, note)
             if (flex := sys.modules.get(FLEX)) is not None:
-                self._replace(flex, "flex_attention", _note_flex)
+                self._replace(
+                    flex, "flex_attention", lambda capture, *_: capture.note_unsupported()
+                )
         self.replace_by_name(capture, self._by_name)
 
     def _replace(self, owner: Any, name: str, note: Note) -> None:
@@ -423,10 +424,6 @@ def _note_exponential(capture: Capture, name: str, args: tuple[Any, ...], made: 
     is_square = name == "softmax" and made.shape[-1] == made.shape[-2]
     if is_square or (capture.current, tuple(made.shape)) in capture.products:
         capture.note_unsupported()
-
-
-def _note_flex(capture: Capture, *_: Any) -> None:
-    capture.note_unsupported()
 
 
 def _is_weight(value: Any) -> bool:
@@ -507,17 +504,8 @@ def huggingface_call(
     }
     keys = seen.pop("keys")
     mask = _with_bias(seen.pop("mask"), kwargs.get("position_bias"), keys)
-    about: dict[str, Any] = {
-        "layer": layer,
-        "cross": cross,
-        "name": name,
-        "scale": kwargs.get("scaling"),
-    }
-    return make_call(query, key[:, :, :keys], value[:, :, :keys], mask, **about, **seen)
-
-
-def _eager(*_: Any) -> dict[str, Any]:
-    return {}
+    seen |= {"layer": layer, "cross": cross, "name": name, "scale": kwargs.get("scaling")}
+    return make_call(query, key[:, :, :keys], value[:, :, :keys], mask, **seen)
 
 
 def _sdpa(
@@ -550,8 +538,7 @@ def _flash(
 ) -> dict[str, Any]:
     if kwargs.get("block_table") is not None:
         raise InputError(
-            "model: attends to a paged cache, whose keys are elsewhere; observe a forward without "
-            "a cache"
+            "model: attends to a paged cache, which cannot be measured; observe it without a cache"
         )
     asked = kwargs.get("is_causal")
     causal = bool(module.is_causal if asked is None else asked)
@@ -565,7 +552,7 @@ def _flash(
     return {"mask": mask, "causal": causal, "window": window}
 
 
-_READERS = {"eager": _eager, "sdpa": _sdpa, "flex_attention": _flex}
+_READERS = {"eager": lambda *_: {}, "sdpa": _sdpa, "flex_attention": _flex}
 
 
 def _packed(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:

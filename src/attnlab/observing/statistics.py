@@ -38,7 +38,12 @@ from attnlab.observing.call import (
     is_taken,
     joined,
 )
-from attnlab.observing.layer_statistics import LABELS, MAXIMA, LayerStatistics
+from attnlab.observing.layer_statistics import (
+    LABELS,
+    LayerStatistics,
+    labelled,
+    means_over_sequences,
+)
 from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_mean
 
 MIN_KEYS = 16
@@ -270,11 +275,13 @@ def summarize_layers(
     xp = namespace(largest)
     found["max_logit"] = xp.where(largest <= LOW, xp.nan, largest)  # NaN: no key is visible
     found["attention"] = all_of("fixed")
+    found["position_only"] = _position_only(plan, found["attention"])
     value = None
     if values[0] is not None:
         value = arrays.precise(_stacked(values))
         values.clear()
         found["value_norm_ratio"] = _value_norm_ratio(plan, value)
+        found["output_norm"] = _output_norm(plan, found["attention"], value)
     if plan.caches:
         sink = None if measurements[0].sink is None else all_of("sink")
         found |= _caches(plan, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
@@ -440,6 +447,39 @@ def _value_norm_ratio(
     return xp.repeat(ratio, plan.call.shape[1] // norm.shape[2], axis=2)
 
 
+def _position_only(
+    plan: QueryPlan, fixed: Float[Array, "layer batch head row key"]
+) -> Float[Array, "layer batch head"]:
+    """Return the share of attention that is at the same positions in the mean of the other
+    sequences; NaN where their fixed rows are at other positions."""
+    rows, others = plan.fixed, fixed.shape[1] - 1
+    starts = plan.visibility.at("starts", rows.index)
+    same = all((one == one[:1]).all() for one in (rows.index, rows.weight, starts))
+    if not others or not same:
+        return arrays.double(fixed[..., 0, 0]) * np.nan
+    xp, number, found = namespace(fixed), int((rows.weight[0] > 0).sum()), []
+    for layer in fixed:  # one at a time, because these are large
+        own = layer[:, :, :number]
+        rest = (xp.sum(own, axis=0, keepdims=True) - own) / others
+        shared = xp.sum(xp.minimum(own, rest), axis=-1) / xp.sum(own, axis=-1)
+        found.append(xp.mean(shared, axis=-1))
+    return arrays.double(xp.stack(found))
+
+
+def _output_norm(
+    plan: QueryPlan,
+    fixed: Float[Array, "layer batch head row key"],
+    value: Float[Array, "layer batch kv_head key width"],
+) -> Float[Array, "layer batch head"]:
+    """Return the norm of each head's output in the fixed rows, over the mean of the layer's."""
+    output = kv_cache.output_of(fixed[..., None, :], value)[..., 0, :]
+    xp = namespace(output)
+    weight = plan.made(output, "weight of fixed", lambda: plan.fixed.weight[:, None, :])
+    norm = arrays.double(xp.sum(xp.linalg.vector_norm(output, axis=-1) * weight, axis=-1))
+    mean = xp.mean(norm, axis=-1, keepdims=True)
+    return norm / xp.where(mean > 0, mean, xp.nan)
+
+
 def _caches(
     plan: QueryPlan,
     later: Float[Array, "layer batch head row key"],
@@ -578,27 +618,8 @@ def record(
         return xr.Dataset()
     sample: dict[str, Any] = {"rows": rows, "min_keys": min_keys, "seed": seed}
     given: dict[str, Any] = {"tokens": tokens, "present": present, "starts": starts}
-    found = statistics(call, budget_bytes=budget_bytes, **sample, **given)
+    group = measure_call(call, budget_bytes=budget_bytes, **sample, **given)
+    found = labelled(means_over_sequences(group), {str(layer): group.labels.kind}, ())
+    found = found.drop_vars(["module", "kind"]).assign_coords(layer=[layer])
     about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
-    made_of = {**about, "shape": call.shape, **sample}
-    means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
-    return means.assign_attrs(provenance(made_of))
-
-
-def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
-    """Return means over sequences of the result of `statistics`, and the largest of MAXIMA, without
-    variables that belong to one sequence.
-
-    Standard errors are those of sampling rows: the distance from the mean of all rows. For those of
-    other texts, see the bootstrap over sequences (`attnlab.observing.snap`).
-    """
-    kept = dataset.drop_dims(["row", "key"])
-    means = kept.mean("sequence", keep_attrs=True)
-    for name in (str(name) for name in kept.data_vars if str(name).endswith("_se")):
-        errors = kept[name]
-        number = errors.notnull().sum("sequence")
-        error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
-        means[name] = error.assign_attrs(errors.attrs)
-    for name in (name for name in MAXIMA if name in kept):
-        means[name] = kept[name].max("sequence", keep_attrs=True)
-    return means
+    return found.assign_attrs(provenance({**about, "shape": call.shape, **sample}))

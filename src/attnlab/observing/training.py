@@ -1,4 +1,4 @@
-"""A training seen by an observer: steps, learning rates, callbacks of trainers, and logs.
+"""A training seen by an observer: steps, learning rates, and callbacks of trainers.
 
 Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
 per learning rate distinguish the two.
@@ -6,7 +6,6 @@ per learning rate distinguish the two.
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import itertools
 import json
@@ -19,42 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from attnlab.files.errors import InputError
-from attnlab.observing.layer_statistics import MAXIMA
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from attnlab.observing.observer import Observer
 
 LearningRate = float | Callable[[int], float]
 TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
 MOST_BYTES = 2**26  # of that file
-Log = Callable[[int, xr.Dataset], None]
-# logged for each layer: means over heads, and the largest of MAXIMA
-LOGGED: tuple[str, ...] = (
-    "entropy",
-    "relative_entropy",
-    "effective_tokens",
-    "self_mass",
-    "previous_mass",
-)
-LOGGED += ("mean_distance", "sink_rate", *MAXIMA)
-# columns of the table in the terminal: a statistic, and the entry of its other dim
-COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "entropy": ("relative_entropy", {}),
-    "keys for 95 %": ("keys_for", {"mass": 0.95}),
-    "strongest key": ("top_mass", {"k": 1}),
-    "first key": ("sink_mass", {"first": 1}),
-    "previous": ("previous_mass", {}),
-    "induction": ("induction_mass", {}),
-    "largest logit": ("max_logit", {}),
-}
 
 
 class StepCounter:
@@ -327,144 +301,3 @@ def lightning_callback(observer: Observer) -> Any:
 
 def _missing(what: str, package: str) -> InputError:
     return InputError(f"{what}: needs {package}, which is not installed; pip install {package}")
-
-
-def tensorboard(writer: Any) -> Log:
-    """Log to a `SummaryWriter`.
-
-    Parameters
-    ----------
-    writer : SummaryWriter
-        Of torch.utils.tensorboard, or any object with `add_scalar`.
-
-    Returns
-    -------
-    callable
-        For `attnlab.observe(..., log=...)`.
-    """
-
-    def log(step: int, snapshot: xr.Dataset) -> None:
-        for name, value in numbers(snapshot).items():
-            writer.add_scalar(name, value, step)
-
-    return log
-
-
-def wandb(run: Any) -> Log:
-    """Log to a run of Weights & Biases.
-
-    Parameters
-    ----------
-    run : Run or module
-        The run, or the module `wandb` itself.
-
-    Returns
-    -------
-    callable
-        For `attnlab.observe(..., log=...)`.
-    """
-
-    # not as its own step, which counts the training's logs and may be ahead
-    return lambda step, snapshot: run.log({**numbers(snapshot), "attention/step": step})
-
-
-def mlflow(module: Any) -> Log:
-    """Log to the active run of MLflow.
-
-    Parameters
-    ----------
-    module : module
-        The module `mlflow`.
-
-    Returns
-    -------
-    callable
-        For `attnlab.observe(..., log=...)`.
-    """
-
-    return lambda step, snapshot: module.log_metrics(numbers(snapshot), step=step)
-
-
-def numbers(snapshot: xr.Dataset) -> dict[str, float]:
-    """Return a measurement as a few numbers: attention/entropy/layer_00 and so on, over heads."""
-    found = {
-        f"attention/{name}/layer_{int(layer):02d}": over_heads(name, values.sel(layer=layer))
-        for name, values in ((name, snapshot[name]) for name in LOGGED if name in snapshot)
-        for layer in snapshot["layer"].values
-    }
-    return {name: value for name, value in found.items() if np.isfinite(value)}
-
-
-def over_heads(name: str, values: xr.DataArray) -> float:
-    """Return the mean over heads, or the largest of MAXIMA."""
-    return float(values.max() if name in MAXIMA else values.mean())
-
-
-def terminal(console: Console | None = None) -> Log:
-    """Show one table in the terminal that is updated in place.
-
-    Each cell has the mean over a layer's heads (the largest for logits) now and at the first
-    measurement. Output of the training goes above it. Without a terminal, print a line for each
-    measurement.
-
-    Parameters
-    ----------
-    console : Console, optional
-        A console of rich; standard error by default.
-
-    Returns
-    -------
-    callable
-        For `attnlab.observe(..., log=...)`.
-    """
-    from rich.console import Console
-    from rich.live import Live
-
-    shown = console or Console(stderr=True)
-    live = Live(console=shown, auto_refresh=False)
-    first: list[xr.Dataset] = []
-
-    def log(step: int, snapshot: xr.Dataset) -> None:
-        if not first:
-            first.append(snapshot)
-        if not shown.is_terminal:
-            parts = (f"{title} {' '.join(cells)}" for title, cells in _cells(snapshot).items())
-            line = f"step {step:,}: " + "; ".join(parts)
-            shown.print(line, highlight=False, soft_wrap=True)
-            return
-        if not live.is_started:
-            live.start()
-            atexit.register(live.stop)  # the last table stays visible
-        live.update(table(step, snapshot, first[0]), refresh=True)
-
-    return log
-
-
-def table(step: int, snapshot: xr.Dataset, first: xr.Dataset) -> Table:
-    """Return a table of the layers now beside those of the first snapshot."""
-    from rich import box
-    from rich.table import Table
-
-    now, before = _cells(snapshot), _cells(first)
-    made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
-    for title in ("layer", *now):
-        made.add_column(title, justify="right")
-    for i, layer in enumerate(snapshot["layer"].values):
-        made.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
-    return made
-
-
-def _cells(snapshot: xr.Dataset) -> dict[str, list[str]]:
-    """Return the text of each column, layer by layer."""
-
-    def text(name: str, value: float) -> str:
-        if np.isnan(value):
-            return "-"  # no meaning where keys belong to another sequence
-        return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
-
-    cells = {}
-    for title, (name, entry) in COLUMNS.items():
-        if name in snapshot:
-            layers = snapshot[name].sel(entry).transpose("layer", ...)
-            cells[title] = [text(name, over_heads(name, one)) for one in layers]
-    return cells

@@ -32,7 +32,7 @@ from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.measures.received import heavy_hitters
 from attnlab.observing.checkpoints import Checkpoint, Lint, find_checkpoints, lint
 from attnlab.observing.history import History
-from attnlab.observing.layer_statistics import HEAVY, LABELS, Labels, LayerStatistics
+from attnlab.observing.layer_statistics import HEAVY, Labels, LayerStatistics, label_of
 from attnlab.observing.model_files import as_input_error, load_model, some_of
 from attnlab.observing.probe import make_probe
 from attnlab.observing.report_page import expected
@@ -84,9 +84,8 @@ class SnapshotFolder:
         found = read_checkpoint(self._path(step))
         if found.spec.get("key") != json.loads(json.dumps({**self._key, **key})):
             raise InputError(
-                f"out: {self.folder} holds another observation of step {step} (of another model, "
-                "of other weights, or with another probe or other options); give another folder, "
-                "or what was given before to go on"
+                f"out: {self.folder} holds another observation of step {step} (another model, "
+                "weights, probe or options); give another folder, or the settings from before"
             )
         return found
 
@@ -159,7 +158,9 @@ def unpack(spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Snapshot:
     values = {}
     for i, layer in enumerate(spec["order"]):  # a number alone is kept as a list of one
         found = folders[f"weights/{i}"]
-        values[layer] = {n: v.reshape(v.shape if LABELS[n].dims else ()) for n, v in found.items()}
+        values[layer] = {
+            n: v.reshape(v.shape if label_of(n).dims else ()) for n, v in found.items()
+        }
     weights = WeightStatistics(values, dict(spec["unrecognised"]))
     return Snapshot(tuple(groups), tuple(spec["order"]), dict(spec["unseen"]), weights)
 
@@ -224,7 +225,7 @@ def observe_model(
         )
     history = History()
     history.add(0, snapshot)
-    found = history.latest()
+    found = history.means()
     spec = {"model": path.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
     found.attrs = provenance(spec, torch=TORCH) | history.words | _theory(found, text, names)
     return found

@@ -32,12 +32,11 @@ TOKENS = 8  # tokens for which a projection's output is compared with the querie
 NEAR = 0.02  # relative difference of norms that count as equal; other layouts differ far more
 
 Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width model']"]
-Names = tuple[str, ...]  # of the modules of an MLP, its output the last; empty if there is none
 Sizes = tuple[int, int, int]  # heads, KV heads, width
 Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # gives queries and keys of a fused matrix
 UNITS_TOKENS = 256  # tokens of the probe, evenly spread, whose active units are counted
 AT_ONCE = 2**26  # bytes of matrices whose ranks are computed together,
-UNITS_AT_ONCE = 20 * 2**20  # and of units that are counted together
+UNITS = 20 * 2**20  # and of units that are counted together
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,27 +118,13 @@ def queries_and_keys(
     return None
 
 
-def find_mlp(model: nn.Module, name: str, known: dict[str, Names]) -> Mlp | None:
+def find_mlp(model: nn.Module, name: str) -> Mlp | None:
     """Find the MLP of the block around the attention module of this name.
 
     The block is the smallest part of the model around it that has linear layers outside of
     attention. These must be one or two that make the hidden units, then one that reads them;
-    a mixture of experts has more. known: the MLPs found before, by the names of attention modules;
-    added to.
+    a mixture of experts has more.
     """
-    if name not in known:
-        found = _search_mlp(model, name)
-        names = {id(module): other for other, module in model.named_modules()}
-        parts = () if found is None else (*found.inputs, found.output)
-        known[name] = tuple(names[id(one)] for one in parts)
-        return found
-    modules = [model.get_submodule(one) for one in known[name]]
-    if not modules or any(matrix(one) is None for one in modules):
-        return None
-    return Mlp(tuple(modules[:-1]), modules[-1])
-
-
-def _search_mlp(model: nn.Module, name: str) -> Mlp | None:
     while name:
         inner, name = name, name.rpartition(".")[0]
         block = model.get_submodule(name)
@@ -232,39 +217,67 @@ class WeightStatistics:
     unrecognised: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class ModelLayout:
-    """Layout of a model's weights, found by earlier snapshots, by the names of its modules.
+class _Batches:
+    """Tensors that wait until several of one shape can be measured in one operation.
 
-    orders: layout of fused weights. mlps: modules of the MLP beside each attention module.
+    measure: returns one number (or row of numbers) for each entry of the first dim. most: bytes
+    that may wait.
     """
 
-    orders: dict[str, Order] = field(default_factory=dict)
-    mlps: dict[str, Names] = field(default_factory=dict)
+    def __init__(self, measure: Callable[[Tensor], Tensor], most: int) -> None:
+        self._measure, self._most = measure, most
+        self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
+        self._owners: list[list[tuple[str, str, int]]] = []
+        self._results: list[Tensor] = []
+
+    def add(self, layer: str, name: str, tensor: Tensor) -> None:
+        waiting = self._waiting[tensor.shape[1:], tensor.dtype, tensor.device]
+        waiting.append((layer, name, tensor))
+        if sum(one.nbytes for _, _, one in waiting) > self._most:
+            self._flush(waiting)
+
+    def results(self) -> list[Tensor]:
+        """Return all results, on the device."""
+        for waiting in filter(None, self._waiting.values()):
+            self._flush(waiting)
+        return self._results
+
+    def by_owner(self, results: Sequence[NDArray[Any]]) -> Iterator[tuple[str, str, NDArray[Any]]]:
+        """Yield layer, name and its part of the results, in numpy."""
+        for owners, numbers in zip(self._owners, results, strict=True):
+            ends = np.cumsum([size for _, _, size in owners])[:-1]
+            for (layer, name, _), part in zip(owners, np.split(numbers, ends), strict=True):
+                yield layer, name, part
+
+    def _flush(self, waiting: list[tuple[str, str, Tensor]]) -> None:
+        self._owners.append([(layer, name, len(one)) for layer, name, one in waiting])
+        self._results.append(self._measure(torch.cat([one for _, _, one in waiting])))
+        waiting.clear()
 
 
 class WeightCapture:
     """Measures the weights and the MLP of layers whose calls are captured.
 
-    opened: to be closed when the forward pass has ended. layout: of earlier snapshots; added to.
-    guard: as for `Capture`.
+    opened: to be closed when the forward pass has ended. orders: layouts of fused weights that
+    earlier snapshots found, by module; added to. guard: as for `Capture`.
     """
 
     def __init__(
-        self, model: nn.Module, opened: ExitStack, layout: ModelLayout, guard: Guard = nullcontext
+        self,
+        model: nn.Module,
+        opened: ExitStack,
+        orders: dict[str, Order],
+        guard: Guard = nullcontext,
     ) -> None:
-        self._model, self._layout, self._guard = model, layout, guard
+        self._model, self._orders, self._guard = model, orders, guard
         self._opened = opened.enter_context(ExitStack())  # added to until it is closed
         self._made: dict[int, Tensor] = {}  # outputs of fused layers for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
-        self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
-        self._counted: list[tuple[list[tuple[str, int]], Tensor]] = []
+        self._ranks, self._units = _Batches(numbers_of_gram, AT_ONCE), _Batches(units_of, UNITS)
+        self._widths: dict[str, int] = {}  # hidden units of each layer whose MLP has run
         self._tokens: dict[tuple[int, torch.device], Tensor] = {}
-        self._used: set[str] = set()  # layers whose MLP has run
         self._unrecognised: dict[str, str] = {}
-        self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
-        self._ranked: list[tuple[list[tuple[str, str, int]], Tensor]] = []
-        if not layout.orders:
+        if not orders:
             for module in fused(model):
                 opened.callback(follow(self._begin_fused, module))
 
@@ -273,40 +286,31 @@ class WeightCapture:
         layer = captured.layer
         name = layer.partition("#")[0]
         self._found[layer] = {}
-        module = self._model.get_submodule(name)
-        pair = queries_and_keys(
-            module, captured.call, self._made, orders=self._layout.orders, name=name
-        )
+        module, made = self._model.get_submodule(name), self._made
+        pair = queries_and_keys(module, captured.call, made, orders=self._orders, name=name)
         if pair is None:
             self._without(layer, f"W_Q and W_K of {captured.kind}")
         else:
-            self._wait(layer, "qk_stable_rank", product(*pair))
-        mlp = find_mlp(self._model, name, self._layout.mlps)
+            self._ranks.add(layer, "qk_stable_rank", product(*pair))
+        mlp = find_mlp(self._model, name)
         if mlp is None:
             self._without(layer, f"the MLP beside {captured.kind}")
             return
-        self._wait(layer, "mlp_stable_rank", gram(mlp.matrix)[None])
-        take = partial(self._take_units, layer, real)
-        self._opened.callback(follow(take, mlp.output))
+        self._ranks.add(layer, "mlp_stable_rank", gram(mlp.matrix)[None])
+        self._opened.callback(follow(partial(self._take_units, layer, real), mlp.output))
 
     def waiting(self) -> list[Tensor]:
         """Return the tensors on the device that `result` needs."""
-        for waiting in self._waiting.values():
-            self._rank(waiting)
-        for hidden in self._hidden.values():
-            self._count(hidden)
-        return [*(made for _, made in self._ranked), *(made for _, made in self._counted)]
+        return [*self._ranks.results(), *self._units.results()]
 
     def result(self, here: Sequence[NDArray[Any]]) -> WeightStatistics:
         """Return the statistics. here: the tensors of `waiting`, in numpy."""
-        for (of_layers, _), numbers in zip(self._ranked, here, strict=False):
-            ranks = stable_rank_of_numbers(numbers)
-            ends = np.cumsum([number for _, _, number in of_layers])[:-1]
-            for (layer, name, _), some in zip(of_layers, np.split(ranks, ends), strict=True):
-                self._found[layer][name] = some if LABELS[name].dims else some[0]
-        for (layers, _), numbers in zip(self._counted, here[len(self._ranked) :], strict=True):
-            for (layer, width), number in zip(layers, numbers, strict=True):
-                self._found[layer] |= {"mlp_units": number, "mlp_units_share": number / width}
+        number = len(self._ranks.results())
+        ranks = [stable_rank_of_numbers(one) for one in here[:number]]
+        for layer, name, values in self._ranks.by_owner(ranks):
+            self._found[layer][name] = values if LABELS[name].dims else values[0]
+        for layer, name, (units,) in self._units.by_owner(here[number:]):
+            self._found[layer] |= {name: units, "mlp_units_share": units / self._widths[layer]}
         values = {
             layer: {name: np.asarray(value, np.float64) for name, value in found.items()}
             for layer, found in self._found.items()
@@ -320,20 +324,6 @@ class WeightCapture:
         before = self._unrecognised.get(layer)
         self._unrecognised[layer] = what if before is None else f"{before}; {what}"
 
-    def _wait(self, layer: str, name: str, made: Tensor) -> None:
-        """Hold a matrix: those of one size are measured together, to synchronise only once."""
-        waiting = self._waiting[made.shape[-1], made.dtype, made.device]
-        waiting.append((layer, name, made))
-        if sum(one.nbytes for _, _, one in waiting) > AT_ONCE:
-            self._rank(waiting)
-
-    def _rank(self, waiting: list[tuple[str, str, Tensor]]) -> None:
-        if not waiting:
-            return
-        numbers = numbers_of_gram(torch.cat([one for _, _, one in waiting]))
-        self._ranked.append(([(layer, name, len(one)) for layer, name, one in waiting], numbers))
-        waiting.clear()
-
     def _begin_fused(self, module: nn.Module, *_: Any) -> Callable[[Any], None]:
         return partial(self._take_made, id(module))
 
@@ -345,19 +335,15 @@ class WeightCapture:
     def _take_units(
         self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...], *__: Any
     ) -> None:
-        if layer in self._used or not given:  # a second run belongs to another layer
+        if layer in self._widths or not given:  # a second run belongs to another layer
             return
-        self._used.add(layer)
         with self._guard(), torch.no_grad():
             hidden = given[0].detach()
+            self._widths[layer] = hidden.shape[-1]
             rows = hidden.reshape(-1, hidden.shape[-1])
             if real is not None and real.numel() == len(rows):
                 rows = rows[real.reshape(-1).to(rows.device)]
-            taken = rows[self._spread(len(rows), rows.device)]
-            waiting = self._hidden[taken.shape, taken.dtype, taken.device]
-            waiting.append((layer, taken))
-            if (len(waiting) + 1) * taken.nbytes > UNITS_AT_ONCE:
-                self._count(waiting)
+            self._units.add(layer, "mlp_units", rows[self._spread(len(rows), rows.device)][None])
 
     def _spread(self, rows: int, device: torch.device) -> Tensor:
         """Return the tokens whose active units are counted; moved to the device once."""
@@ -365,10 +351,3 @@ class WeightCapture:
             some = torch.linspace(0, rows - 1, min(rows, UNITS_TOKENS))
             self._tokens[rows, device] = some.round().long().to(device)
         return self._tokens[rows, device]
-
-    def _count(self, waiting: list[tuple[str, Tensor]]) -> None:
-        if not waiting:
-            return
-        numbers = units_of(torch.stack([taken for _, taken in waiting]))
-        self._counted.append(([(layer, taken.shape[-1]) for layer, taken in waiting], numbers))
-        waiting.clear()

@@ -20,7 +20,9 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
 from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.observing.alerts import Alerts
 from attnlab.observing.layer_statistics import COORDS, LABELS
+from attnlab.observing.roles import ROLES
 from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKNOWN
 
 MOST_HEADS = 2**17  # of all layers together, because a page has a number for each
@@ -30,6 +32,9 @@ SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
 # a variable, and another that always comes with it
 _BESIDE = (
     ("attention_speed", "snap_step"),
+    ("head_role", "role_score"),
+    ("role_onset", "role_onset_high"),
+    ("role_onset", "role_onset_low"),
     ("snap_low", "snap_high"),
     ("received_start", "received_end"),
     ("received_end", "token"),
@@ -42,10 +47,11 @@ _DIMS = {
     **dict.fromkeys(("received_start", "received_end", "token"), _OF_KEYS),
     "module": ("layer",),
 }
-_WITHOUT_STEP = re.compile("snap_|received_|token$|module$")
+_WITHOUT_STEP = re.compile("snap_|received_|token$|module$|head_role$|role_onset")
 _ERRORS = re.compile("_sequence_se$|_se$")
 # the entry of each dim that the page and its words name
-_NAMED = {"mass": 0.95, "k": 1, "first": 1, "budget": 0.1, "policy": "oracle"}
+_NAMED = {"mass": 0.95, "k": 1, "first": 1, "budget": 0.1, "policy": "oracle", "role": "sink"}
+_FLAGS = {"snap_state": (0, len(STATES)), "head_role": (-1, len(ROLES))}  # whole numbers
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
 INDUCTION = 0.1  # above chance
 _INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
@@ -88,10 +94,11 @@ def _problems(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
     for name, other in _BESIDE:
         if name in dataset and other not in dataset.variables:
             yield other, f"is missing beside {name}"
-    if "snap_state" in dataset:
-        states = dataset["snap_state"]
-        if states.dtype.kind not in "iu" or not bool(states.isin(range(len(STATES))).all()):
-            yield "snap_state", f"expected whole numbers from 0 to {len(STATES) - 1}"
+    for name, (first, end) in _FLAGS.items():
+        if name in dataset:
+            flags = dataset[name]
+            if flags.dtype.kind not in "iu" or not bool(flags.isin(range(first, end)).all()):
+                yield name, f"expected whole numbers from {first} to {end - 1}"
     for dim in ("step", *_OF_HEADS):
         if dataset.sizes.get(dim, 1) < 1:
             yield dim, "has no entries"
@@ -109,7 +116,9 @@ def _problems(dataset: xr.Dataset) -> Iterator[tuple[str, str]]:
     for dim, entry in _NAMED.items():
         if dim in dataset.dims:
             values = dataset[dim].values.tolist() if dim in dataset.indexes else []
-            strange = dim == "policy" and (len(values) < 2 or set(values) - set(COORDS[dim]))
+            strange = dim == "role" and values != list(ROLES)
+            if dim == "policy":
+                strange = len(values) < 2 or not set(values) <= set(COORDS[dim])
             if entry not in values or len(set(values)) < len(values) or strange:
                 yield dim, f"expected {shown(entry)} among different entries, got {values[:6]}"
     for name, is_right in _ATTRIBUTES.items():
@@ -194,11 +203,13 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     dataset = with_steps(dataset)
     there = dataset["entropy"].notnull().any(("layer", "head")).values
     known = dataset.isel(step=there)
-    topics = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
+    topics = [_sparsity, _keys, _roles, _onsets, _sinks, _snaps, _induction, _caches]
+    topics = topics if there.any() else []
     if not there.all():  # NaN does not come to rest
         topics = [topic for topic in topics if topic is not _snaps]
     sentences = [sentence for topic in topics for sentence in topic(known)]
-    return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
+    told = [*_measured(dataset), *_diverged(dataset, there), *_alerts(known)]
+    return [*told, *sentences, *_left_out(dataset)]
 
 
 def with_steps(dataset: xr.Dataset) -> xr.Dataset:
@@ -216,8 +227,8 @@ def _diverged(dataset: xr.Dataset, there: NDArray[np.bool_]) -> Iterator[str]:
         steps = dataset["step"].values[~there]
         yield (
             f"At {_count(steps.size, 'step')}, the first of them {steps[0]:,}, attention is not a "
-            "number: the model has diverged. What follows is of the other steps, and no snap is "
-            "claimed."
+            "number: the model has diverged. What follows describes the other steps, and no snap "
+            "is claimed."
         )
 
 
@@ -230,6 +241,17 @@ def _measured(dataset: xr.Dataset) -> Iterator[str]:
     model = json.loads(dataset.attrs.get("spec", "{}")).get("model", "The training")
     layers = _count(dataset.sizes["layer"], "layer")
     yield f"{model} was measured {when}: {heads} heads in {layers}."
+
+
+def _alerts(dataset: xr.Dataset) -> Iterator[str]:
+    if not dataset.sizes["step"] or "sink_mass" not in dataset:
+        return
+    found = [one for one in Alerts().found(dataset) if one.kind != "nan"]
+    if found:
+        some = "; ".join(f"at step {one.step:,} {one.words}" for one in found[:MOST_NAMED])
+        more = len(found) - MOST_NAMED
+        end = f"; and {more} more." if more > 0 else "."
+        yield f"{_count(len(found), 'alert')}: {some}{end}"
 
 
 def _sparsity(dataset: xr.Dataset) -> Iterator[str]:
@@ -271,6 +293,46 @@ def _keys(dataset: xr.Dataset) -> Iterator[str]:
         f"a query sees {seen:.0f} on average."
     )
     yield words
+
+
+def _roles(dataset: xr.Dataset) -> Iterator[str]:
+    if "head_role" not in dataset:
+        return
+    role, score = dataset["head_role"].values, _last(dataset, "role_score")
+    there = np.isfinite(_last(dataset, "entropy"))
+    parts = [
+        f"{_count(int(some.sum()), 'head')} {name} ({_named(some, score[..., i])})"
+        for i, name in enumerate(ROLES)
+        if (some := role == i).any()
+    ]
+    none = int(((role < 0) & there).sum())
+    parts += [f"{_count(none, 'head')} without a role"] if none else []
+    yield f"Roles at the end: {'; '.join(parts)}."
+
+
+def _onsets(dataset: xr.Dataset) -> Iterator[str]:
+    """Say when each role with a path of its own formed: previous tokens, induction, sinks."""
+    if "role_onset" not in dataset or dataset.sizes["step"] < 2:
+        return
+    steps = dataset["step"].values
+    for name in ("previous token", "induction", "sink"):
+        one = dataset.sel(role=name)
+        onset = one["role_onset"].values
+        formed = onset > steps[0]
+        if not formed.any():
+            continue
+        layer, head = _order(formed, -onset)[0]
+        low, high = (one[f"role_onset_{end}"].values[layer, head] for end in ("low", "high"))
+        between = ""
+        if np.isfinite([low, high]).all():
+            between = f" (between {low:,.0f} and {high:,.0f} for other sequences)"
+        rise = np.nanmax(one["role_score"].where(formed).diff("step").values, axis=(1, 2))
+        at = int(np.nanargmax(rise))
+        yield (
+            f"Attention of the role {name} formed first in {_head(layer, head)}, at step "
+            f"{onset[layer, head]:,.0f}{between}; {_count(int(formed.sum()), 'head')} formed it "
+            f"by the end, and it rose most between steps {steps[at]:,} and {steps[at + 1]:,}."
+        )
 
 
 def _sinks(dataset: xr.Dataset) -> Iterator[str]:
@@ -438,10 +500,10 @@ def _left_out(dataset: xr.Dataset) -> Iterator[str]:
 def _no_history(dataset: xr.Dataset) -> str:
     steps = dataset.sizes["step"]
     if "attention_speed" in dataset:
-        return "this file is of an older attnlab, whose snaps could be the schedule's."
+        return "this file was written by an older attnlab that did not know the learning rate."
     if steps > 1:
-        return "each measurement is of other tokens, so that maps cannot be said to move."
-    return "there is one measurement alone."
+        return "each measurement is of other tokens, so the motion of attention is not known."
+    return "there is only one measurement."
 
 
 def _snap_words(dataset: xr.Dataset, layer: int, head: int) -> str:

@@ -1,0 +1,110 @@
+"""Alerts: what goes wrong with attention while a model trains, found at each measurement.
+
+An alert never stops a training. It is given once for each kind and layer, at the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import xarray as xr
+
+from attnlab.files.errors import InputError
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert about heads of one layer.
+
+    Parameters
+    ----------
+    step : int
+        The step at which it was measured first.
+    kind : {"nan", "logits", "entropy", "dead", "sink"}
+        What is wrong.
+    layer : int
+        The layer.
+    heads : tuple of int
+        The heads, the worst first.
+    words : str
+        Description.
+    """
+
+    step: int
+    kind: str
+    layer: int
+    heads: tuple[int, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """Thresholds of alerts; None switches one off. Attention that is not a number always alerts.
+
+    Parameters
+    ----------
+    logit : float, optional
+        Largest logit of a head. QK-clip, with which Kimi K2 was trained, acts at 100.
+    entropy : float, optional
+        Entropy of a head, of the largest possible one, below which it has collapsed, if it was
+        twice as large at the first measurement.
+    output : float, optional
+        Norm of a head's output, over the mean of its layer, below which the head is dead.
+    sink : float, optional
+        Attention to the first key from which on a head sinks, if it was less at the first
+        measurement.
+    call : callable, optional
+        Called with each `Alert` during a training; by default each is a warning.
+    """
+
+    logit: float | None = 100.0
+    entropy: float | None = 0.05
+    output: float | None = 0.1
+    sink: float | None = 0.3
+    call: Callable[[Alert], object] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("logit", "entropy", "output", "sink"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value > 0):
+                raise InputError(f"alert: {name}: expected a number above 0 or None, got {value!r}")
+
+    def found(self, dataset: xr.Dataset, first: xr.Dataset | None = None) -> Iterator[Alert]:
+        """Yield the alerts of measurements over (step, layer, head).
+
+        first: the first measurement of the training; by default that of the dataset.
+        """
+        first = dataset.isel(step=0) if first is None else first
+        entropy, seen = dataset["entropy"], dataset["visible_keys"]
+        # where queries see too few keys, nothing was measured
+        wrong = {"nan": (seen.notnull() & entropy.isnull(), entropy, "attention is not a number")}
+        if self.logit is not None and "max_logit" in dataset:
+            value = dataset["max_logit"]
+            words = f"the largest logit is {{:.3g}} (QK-clip acts at {self.logit:g})"
+            wrong["logits"] = value > self.logit, value, words
+        if self.entropy is not None:
+            value, before = dataset["relative_entropy"], first["relative_entropy"]
+            words = "entropy has collapsed to {:.2g} of the largest possible"
+            wrong["entropy"] = (value < self.entropy) & (before >= 2 * value), -value, words
+        if self.output is not None and "output_norm" in dataset:
+            value = dataset["output_norm"]
+            words = "the head is dead, its output has {:.2g} of the mean norm of its layer"
+            wrong["dead"] = value < self.output, -value, words
+        if self.sink is not None:
+            value, before = (one["sink_mass"].sel(first=1) for one in (dataset, first))
+            words = "a sink has formed, with {:.2f} of the attention on the first key"
+            wrong["sink"] = (value > self.sink) & (before <= self.sink), value, words
+        order = ("step", "layer", "head")
+        for kind, (where, badness, words) in wrong.items():
+            bad, values = (one.transpose(*order).values for one in (where, badness))
+            for layer in np.flatnonzero(bad.any(axis=(0, 2))):
+                at = int(bad[:, layer].any(axis=1).argmax())
+                worst = np.argsort(-values[at, layer], kind="stable")
+                heads = tuple(int(head) for head in worst if bad[at, layer, head])
+                more = f" and {len(heads) - 1} more" if len(heads) > 1 else ""
+                number, step = int(dataset["layer"][layer]), int(dataset["step"][at])
+                said = words.format(abs(values[at, layer, heads[0]]))
+                words_of_it = f"layer {number} head {heads[0]}{more}: {said}"
+                yield Alert(step, kind, number, heads, words_of_it)

@@ -1,0 +1,222 @@
+"""Trackers: where the numbers of each measurement go while a model trains.
+
+They get means over the heads of each layer and the largest value of all heads, never a number for
+each head: a model of 32 x 32 heads would fill a tracker with 8,000 curves.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.observing.layer_statistics import MAXIMA
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+    from rich.table import Table
+
+    from attnlab.observing.observer import Observer
+
+Send = Callable[[dict[str, float], int], object]  # numbers by name, and the step
+Draw = Callable[["Figure", int], object]
+# Statistics that trackers get
+LOGGED = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass")
+LOGGED += ("mean_distance", "sink_rate", "induction_mass", *MAXIMA)
+MAP = "attention/relative_entropy/layer_by_head"
+# columns of the table in the terminal: a statistic, and the entry of its other dim
+COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "entropy": ("relative_entropy", {}),
+    "keys for 95 %": ("keys_for", {"mass": 0.95}),
+    "strongest key": ("top_mass", {"k": 1}),
+    "first key": ("sink_mass", {"first": 1}),
+    "previous": ("previous_mass", {}),
+    "induction": ("induction_mass", {}),
+    "largest logit": ("max_logit", {}),
+}
+
+
+class Tracker:
+    """Sends measurements to a tracker.
+
+    send: called with numbers by name and the step. draw: called with a figure and the step, at
+    every `maps_every`-th measurement; None if the tracker takes no figures.
+    """
+
+    def __init__(self, send: Send, draw: Draw | None = None, maps_every: int = 0) -> None:
+        self._send, self._draw, self._maps_every = send, draw, maps_every
+        self._number = 0
+
+    def log(self, step: int, measured: xr.Dataset, alerts: int) -> None:
+        """Send a measurement: means over (layer, head), and the number of its alerts."""
+        self._send({**numbers(measured), "attention/alerts": float(alerts)}, step)
+        if self._draw is not None and self._maps_every and self._number % self._maps_every == 0:
+            self._draw(heat_map(measured, step), step)
+        self._number += 1
+
+
+def attach(observer: Observer, target: Any, maps_every: int) -> Tracker | Terminal:
+    """Return the tracker for a target, and give a trainer the observer's callback."""
+    if isinstance(target, Terminal):
+        return target
+    if hasattr(target, "add_callback") and hasattr(target, "log"):  # the Trainer of transformers
+        target.add_callback(observer.callback())
+        return Tracker(lambda values, _: target.log(values))  # which reaches all of `report_to`
+    if hasattr(target, "callbacks") and hasattr(target, "loggers"):  # Lightning's
+        target.callbacks.append(observer.lightning())
+
+        def send(values: dict[str, float], step: int) -> None:
+            for logger in target.loggers:
+                logger.log_metrics(values, step)
+
+        return Tracker(send)
+    if hasattr(target, "add_scalar"):  # a SummaryWriter
+
+        def add(values: dict[str, float], step: int) -> None:
+            for name, value in values.items():
+                target.add_scalar(name, value, step)
+
+        draw = getattr(target, "add_figure", None)
+        return Tracker(
+            add, draw and (lambda figure, step: draw(MAP, figure, step)), maps_every=maps_every
+        )
+    if hasattr(target, "log_metrics"):  # mlflow
+        draw = getattr(target, "log_figure", None)
+        return Tracker(
+            lambda values, step: target.log_metrics(values, step=step),
+            draw and (lambda figure, step: draw(figure, f"{MAP}/{step}.png")),
+            maps_every,
+        )
+    if hasattr(target, "log"):  # wandb, trackio
+        # not as its own step, which counts the training's logs and may be ahead
+        return Tracker(
+            lambda values, step: target.log({**values, "attention/step": step}),
+            lambda figure, step: target.log({MAP: _image(figure), "attention/step": step}),
+            maps_every,
+        )
+    if callable(target):
+        return Tracker(target)
+    raise InputError(
+        f"log: expected a trainer, a tracker or a function of numbers by name and the step, got "
+        f"{type(target).__name__}; give a Trainer, a SummaryWriter, a run of wandb or the module "
+        "mlflow"
+    )
+
+
+def numbers(measured: xr.Dataset) -> dict[str, float]:
+    """Return a measurement as numbers by name: attention/entropy/layer_00, attention/entropy/max,
+    and the number of heads with each role, attention/role/induction."""
+    found = {}
+    for name in (name for name in LOGGED if name in measured):
+        for layer in measured["layer"].values:
+            of_layer = over_heads(name, measured[name].sel(layer=layer))
+            found[f"attention/{name}/layer_{int(layer):02d}"] = of_layer
+        found[f"attention/{name}/max"] = float(measured[name].max())
+    if "head_role" in measured:
+        for index, role in enumerate(measured["role"].values):
+            word = str(role).replace(" ", "_")
+            found[f"attention/role/{word}"] = float((measured["head_role"] == index).sum())
+    return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+def over_heads(name: str, values: xr.DataArray) -> float:
+    """Return the mean over heads, or the largest of MAXIMA."""
+    return float(values.max() if name in MAXIMA else values.mean())
+
+
+def heat_map(measured: xr.Dataset, step: int, name: str = "relative_entropy") -> Figure:
+    """Draw a statistic of each head at one step, layer by head."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    axes = figure.subplots()
+    drawn = axes.imshow(measured[name].transpose("layer", "head").values, aspect="auto")
+    axes.set(xlabel="head", ylabel="layer", title=f"{name} at step {step:,}")
+    figure.colorbar(drawn)
+    return figure
+
+
+def _image(figure: Figure) -> Any:
+    import wandb
+
+    return wandb.Image(figure)
+
+
+class Terminal:
+    """Shows one table in the terminal that is updated in place: see `terminal`."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = console or Console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._first: xr.Dataset | None = None
+
+    def log(self, step: int, measured: xr.Dataset, alerts: int) -> None:
+        """Show a measurement."""
+        self._first = measured if self._first is None else self._first
+        if not self._console.is_terminal:
+            parts = (f"{title} {' '.join(cells)}" for title, cells in _cells(measured).items())
+            line = f"step {step:,}: " + "; ".join(parts)
+            self._console.print(line, highlight=False, soft_wrap=True)
+            return
+        if not self._live.is_started:
+            self._live.start()
+            atexit.register(self._live.stop)  # the last table stays visible
+        self._live.update(table(step, measured, self._first), refresh=True)
+
+
+def terminal(console: Console | None = None) -> Terminal:
+    """Show one table in the terminal that is updated in place.
+
+    Each cell has the mean over a layer's heads (the largest for logits) now and at the first
+    measurement. Output of the training goes above it. Without a terminal, print a line for each
+    measurement.
+
+    Parameters
+    ----------
+    console : Console, optional
+        A console of rich; standard error by default.
+
+    Returns
+    -------
+    Terminal
+        For `attnlab.observe(..., log=...)`.
+    """
+    return Terminal(console)
+
+
+def table(step: int, measured: xr.Dataset, first: xr.Dataset) -> Table:
+    """Return a table of the layers now beside those of the first measurement."""
+    from rich import box
+    from rich.table import Table
+
+    now, before = _cells(measured), _cells(first)
+    made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
+    for title in ("layer", *now):
+        made.add_column(title, justify="right")
+    for i, layer in enumerate(measured["layer"].values):
+        made.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
+    return made
+
+
+def _cells(measured: xr.Dataset) -> dict[str, list[str]]:
+    """Return the text of each column, layer by layer."""
+
+    def text(name: str, value: float) -> str:
+        if np.isnan(value):
+            return "-"  # no meaning where keys belong to another sequence
+        return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
+
+    cells = {}
+    for title, (name, entry) in COLUMNS.items():
+        if name in measured:
+            layers = measured[name].sel(entry).transpose("layer", ...)
+            cells[title] = [text(name, over_heads(name, one)) for one in layers]
+    return cells
