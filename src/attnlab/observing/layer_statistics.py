@@ -82,9 +82,9 @@ class Labels:
 
     kind: str
     min_keys: int
-    kernel: str
     tokens: Int[NDArray[Any], "sequence key"] | None = None
     row_query: Int[NDArray[Any], "sequence row"] | None = None
+    kernel: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -587,7 +587,7 @@ class QueryPlan:
         """Labels of the results of such calls."""
         visible, kind = self.visibility, "cross" if self.call.cross else "self"
         queries = np.where(self.fixed.weight > 0, self.fixed.index, -1)
-        return Labels(kind, visible.min_keys, kernels.note(self), visible.tokens, queries)
+        return Labels(kind, visible.min_keys, visible.tokens, queries, kernels.note(self))
 
     @cached_property
     def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
