@@ -622,4 +622,5 @@ def record(
     found = labelled(means_over_sequences(group), {str(layer): group.labels.kind}, ())
     found = found.drop_vars(["module", "kind"]).assign_coords(layer=[layer])
     about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
-    return found.assign_attrs(provenance({**about, "shape": call.shape, **sample}))
+    made_by = provenance({**about, "shape": call.shape, **sample})
+    return found.assign_attrs(made_by, kernel=group.labels.kernel)
