@@ -33,6 +33,7 @@ DTYPES = ("bfloat16", "float32")  # float16 takes the tiles of bfloat16
 PROGRAMS = ("rows", "keys", "largest")
 WORKERS = 8
 NEAR = 1e-3
+DEVICE = "cuda"
 RANKED = ("top_mass", "keys_for", "keys_share")  # of sampled rows
 
 
@@ -52,11 +53,11 @@ def call_of(length: int, heads: int, width: int, dtype: str, **options: Any) -> 
     from attnlab.observing.call import AttentionCall
 
     kv_heads, batch = options.pop("kv_heads", heads), options.pop("batch", 1)
-    made = torch.Generator("cuda").manual_seed(0)
+    made = torch.Generator(DEVICE).manual_seed(0)
 
     def drawn(count: int) -> Any:
         shape = (batch, count, length, width)
-        return torch.randn(shape, generator=made, device="cuda").to(getattr(torch, dtype))
+        return torch.randn(shape, generator=made, device=DEVICE).to(getattr(torch, dtype))
 
     settings = {"causal": True} | options
     return AttentionCall(drawn(heads), drawn(kv_heads), None, 1.5 * width**-0.5, 0, **settings)
@@ -71,7 +72,7 @@ def check(quick: bool) -> list[str]:
     from attnlab.observing.statistics import statistics as measured
 
     batch, heads, length = 2, 4, 300 if quick else 1100
-    device = torch.device("cuda")
+    device = torch.device(DEVICE)
     there = torch.arange(length, device=device) >= torch.tensor([[0], [77]], device=device)
     bias = torch.randn(1, heads, length, length, device=device)
     cases: dict[str, dict[str, Any]] = {
@@ -241,20 +242,18 @@ def goals(quick: bool) -> None:
 
     print("kernels: goals, GPT-2 small in bfloat16 with random weights, all rows")
     for sequences, length in ((2, 256),) if quick else ((8, 2048), (1, 8192)):
-        model = gpt2(12, 12, 768, VOCABULARY, length, "cuda").to(torch.bfloat16).eval()
+        model = gpt2(12, 12, 768, VOCABULARY, length, DEVICE).to(torch.bfloat16).eval()
         ids = torch.randint(0, VOCABULARY, (sequences, length))
-        there, found = ids.to("cuda"), {}
+        there, found = ids.to(DEVICE), {}
         for kernel in ("torch", "triton"):
             os.environ[kernels.VARIABLE] = kernel
             observer = attnlab.observe(model, probe=ids, every=1)
             observer.step(0)
             observer.step(1)
-            found[kernel] = cost(lambda i, o=observer: o.step(2 + i), "cuda")
-        used = observer.dataset().attrs["kernel"]
-        with torch.no_grad():
-            for _ in range(2):
-                model(there, logits_to_keep=1, use_cache=False)
-            forward, _ = cost(lambda _: model(there, logits_to_keep=1, use_cache=False), "cuda")
+            found[kernel] = cost(lambda i, o=observer: o.step(2 + i), DEVICE)
+        used = observer.result().attrs["kernel"]
+        _forward(model, there)
+        forward, _ = cost(lambda _, m=model, ids=there: _forward(m, ids), DEVICE)
         (before, memory_before), (taken, memory) = found["torch"], found["triton"]
         print(
             f"  {sequences} x {length:,}: forward {1e3 * forward:.1f} ms; by torch "
@@ -282,15 +281,15 @@ def goals(quick: bool) -> None:
         goal(f"rows and keys, {name}", (took["rows"] + took["keys"]) / flash, 3.0, "times flash")
         goal(f"largest logit alone, {name}", took["largest"] / flash, 0.6, "times flash")
         measure = _measurement(call)
-        whole = statistics.median(seconds(measure, "cuda") for _ in range(3))
+        whole = statistics.median(seconds(measure, DEVICE) for _ in range(3))
         print(f"  {name}: one layer measured whole, with torch's rows: {1e3 * whole:.1f} ms")
 
-    model = gpt2(12, 12, 768, VOCABULARY, 1024, "cuda").train()
+    model = gpt2(12, 12, 768, VOCABULARY, 1024, DEVICE).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    ids = torch.randint(0, VOCABULARY, (12, 1024), device="cuda")
+    ids = torch.randint(0, VOCABULARY, (12, 1024), device=DEVICE)
 
     def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             loss = model(ids, labels=ids).loss
         loss.backward()
         optimizer.step()
@@ -300,9 +299,9 @@ def goals(quick: bool) -> None:
     for number in range(3):
         step()
         observer.step(number)
-    steps = statistics.median(seconds(step, "cuda") for _ in range(10))
+    steps = statistics.median(seconds(step, DEVICE) for _ in range(10))
     probing = statistics.median(
-        seconds(lambda n=n: observer.step(3 + n), "cuda") for n in range(10)
+        seconds(lambda n=n: observer.step(3 + n), DEVICE) for n in range(10)
     )
     print(f"  a step of 12,288 tokens {1e3 * steps:.1f} ms, a probe {1e3 * probing:.1f} ms")
     goal("a probe of 8 x 512 every 10 steps", 100 * probing / (10 * steps), 4.0, "%")
@@ -313,6 +312,13 @@ def _chosen(program: str, call: Any) -> Callable[[], None]:
     from attnlab.observing.kernels import launch
 
     return launch_of(program, call, launch._tile(program, call.query))
+
+
+def _forward(model: Any, ids: Any) -> None:
+    import torch
+
+    with torch.no_grad():
+        model(ids, logits_to_keep=1, use_cache=False)
 
 
 def _flash(call: Any) -> None:

@@ -158,6 +158,29 @@ def test_the_largest_logit_of_all_rows_where_rows_are_sampled(fused, monkeypatch
 
 
 @interpreted
+def test_layers_of_a_model_are_measured_together(fused, monkeypatch):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    import attnlab
+
+    sizes = {"n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 48, "vocab_size": 50}
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, attn_implementation="sdpa")).eval()
+    ids = torch.randint(0, 50, (1, 48))
+    found = {}
+    for kernel in ("triton", "torch"):
+        monkeypatch.setenv(kernels.VARIABLE, kernel)
+        observer = attnlab.observe(model, probe=ids, every=1)
+        observer.step(0)
+        found[kernel] = observer.result()
+    assert found["triton"].attrs["kernel"].startswith("triton; top_mass")
+    for name in ("entropy", "max_logit", "induction_mass", "heavy_mass", "retained_mass"):
+        mine, expected = (found[kernel][name] for kernel in ("triton", "torch"))
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+@interpreted
 def test_a_mismatch_warns_and_torch_measures(fused, monkeypatch):
     from attnlab.observing.kernels import launch
 

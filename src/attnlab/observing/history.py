@@ -54,8 +54,9 @@ class History:
         self.steps: list[int] = []
         self._last: Snapshot | None = None  # None where its attention weights are gone
         self._kinds: dict[str, str] = {}  # of all layers, in their order
-        self._about: dict[str, Any] = {}  # attributes: how rows are chosen and measured
-        self.words: dict[str, str] = {}  # attributes: modules not seen, weights not recognised
+        self._min_keys = 0
+        # attributes: modules not seen, weights not recognised, the kernel that measures
+        self.words: dict[str, str] = {}
         self._start: xr.DataArray | None = None  # attention received by keys of the first layer
         self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer; also of weights
         self._changes: dict[tuple[int, int], Arrays] = {}  # from one snapshot to another
@@ -95,7 +96,7 @@ class History:
         self._kinds = dict.fromkeys(names, "self") | self._kinds
         for group in snapshot.groups:
             self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
-            self._about = {"min_keys": group.labels.min_keys, "kernel": group.labels.kernel}
+            self._min_keys = group.labels.min_keys
         self.steps.append(step)
         means = _by_layer(snapshot.groups, list(map(means_over_sequences, snapshot.groups)))
         weights = snapshot.weights.values
@@ -103,6 +104,8 @@ class History:
         self._last = replace(snapshot, groups=keep_for_next(snapshot.groups))
         words = {"unseen": snapshot.unseen, "unrecognised": snapshot.weights.unrecognised}
         self.words = {name: json.dumps(dict(one)) for name, one in words.items()}
+        kernel = dict.fromkeys(group.labels.kernel for group in snapshot.groups)
+        self.words["kernel"] = "; ".join(kernel)
 
     def trim(self, step: int) -> None:
         """Forget the snapshots from `step` on: the training goes on from an earlier state.
@@ -169,7 +172,7 @@ class History:
         return with_roles(self._labelled(self._of_layers(index), ()))
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
-        return labelled(values, self._kinds, before).assign_attrs(self._about)
+        return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Return everything so far, over (step, layer, head).
