@@ -130,8 +130,8 @@ class LayerStatistics:
         coords["kind"] = labels.kind
         if labels.tokens is not None:
             coords["token"] = (("sequence", "key"), labels.tokens)
-        attrs = {"min_keys": labels.min_keys, "kernel": labels.kernel}
-        return xr.Dataset(variables, coords, attrs)
+        about = {"min_keys": labels.min_keys, "kernel": labels.kernel}
+        return xr.Dataset(variables, coords, about)
 
 
 def means_over_sequences(group: LayerStatistics) -> Arrays:
