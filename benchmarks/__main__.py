@@ -9,6 +9,7 @@ NAMES = {
     "limit": "steps per second of the limit T to infinity on Syn-Small, one core",
     "vocabulary": "a million tokens: time and memory",
     "play": "the playground in Chromium: first paint, from a slider to new bars; --opens 200",
+    "pages": "static pages in Chromium: layout shift, size, contrast, as Lighthouse looks at them",
     "text": "tokens per second on text against a plain PyTorch loop; --runs, --sweep: many at once",
     "trainer": "a 2-layer attention-only transformer on Markov chains against a plain PyTorch loop",
     "accelerator": "first calls and steps of Fig. 6, text and chains on an accelerator, as JSON",

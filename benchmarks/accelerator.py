@@ -1,4 +1,4 @@
-"""What a user waits for on an accelerator: one piece, in a fresh process, as a line of JSON.
+"""Waiting times on an accelerator: one piece, in a fresh process, as a line of JSON.
 
     python -m benchmarks accelerator fig6
     python -m benchmarks accelerator text --runs 40 --set library.xla_gpu_autotune_level=0

@@ -1,19 +1,20 @@
-"""Whether attnlab.observe is right about every architecture of transformers that is built small.
+"""Check attnlab.observe on every transformer architecture that can be built small.
 
     ./lab bench architectures                   all of them, about 20 minutes
     ./lab bench architectures llama t5 clip     some of them
 
-Each is made from its configuration with random weights (6 layers of width 64, 4 heads, windows of
-16 places; nothing is downloaded), and reads two padded sequences of 48 tokens, images or sound.
-What its attention is, say the softmaxes that torch itself runs in a forward (SDPA's among them, as
-plain products), each by the module that asks for it. Entropy, keys, sinks and the like of every
-layer and head are held against the measures of these maps, under eager and, if there is one, sdpa:
+Each model is built from its configuration with random weights (6 layers of width 64, 4 heads,
+windows of 16 positions; nothing is downloaded) and reads two padded sequences of 48 tokens, images
+or sound. The reference is the input of each softmax that torch runs in a forward pass (SDPA's
+included, as plain products), by the module that calls it. Entropy, keys, sinks and other statistics
+of every layer and head are compared with the measures of these attention weights, under eager and,
+if the model has it, sdpa:
 
-agrees: all layers were seen, by their names and in their order, and all is right.
+agrees: all layers were seen, by their names and in their order, with the right statistics.
 in part: the layers that were seen agree, and the observer names those that were not.
-refused: in words, which are printed.
-no attention: there is no softmax, and the observer says that there is none.
-not built: its configuration has no such sizes, or its forward takes other inputs.
+refused: with a reason, which is printed.
+no attention: there is no softmax, and the observer says so.
+not built: the configuration has no such sizes, or the forward takes other inputs.
 WRONG: anything else. Then the exit status is 1.
 """
 
@@ -38,14 +39,14 @@ from transformers.models.auto import modeling_auto as auto
 
 from attnlab.files.errors import InputError
 from attnlab.measures import maps as m
-from attnlab.measures import places, received
+from attnlab.measures import positions, received
 from attnlab.observing.probe import make_probe
 from attnlab.observing.snapshot import Snapshot, take_snapshot
 
 WIDTH, HEADS, LAYERS, LENGTH, DECODED, VOCABULARY, WINDOW = 64, 4, 6, 48, 40, 97, 16
-LEAST, NEAR = 6, 1e-5  # keys that a counted query sees; how near is right
-HIDDEN = 60.0  # a gap in a row's logits that only a mask makes (Swin's is -100) in such a model
-MOST, SECONDS = 30_000_000, 120  # parameters of a model, and how long it may take
+LEAST, NEAR = 6, 1e-5  # least keys of a counted query; largest relative error
+HIDDEN = 60.0  # a gap in a row's logits that only a mask can cause (Swin's is -100)
+MOST, SECONDS = 30_000_000, 120  # most parameters and seconds of a model
 SIZES = (
     (
         WIDTH,
@@ -111,7 +112,7 @@ SIZES = (
 SIZE_OF = {name: size for size, names in SIZES for name in names.split()}
 LISTS = {"attention_types": [[["global", "local"], LAYERS // 2]], "attn_layer_indices": [1, 3]}
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-# what else is tried where these sizes do not go together
+# variants to try where these sizes do not fit together
 VARIANTS: tuple[dict[str, int], ...] = (
     {},
     {"num_key_value_heads": HEADS},
@@ -123,12 +124,12 @@ KINDS = ("MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO
 
 
 class NotBuilt(BaseException):
-    """Why there is nothing to look at; no Exception, because those are models' own."""
+    """Reason why a model was not built; not an Exception, which models raise themselves."""
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="./lab bench architectures")
-    parser.add_argument("names", nargs="*", help="model types, as llama; all without")
+    parser.add_argument("names", nargs="*", help="model types such as llama; all by default")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -140,7 +141,7 @@ def main(arguments: list[str]) -> None:
     for name in chosen.names or known:
         signal.alarm(SECONDS)
         try:
-            outcome, why = outcome_of(name)
+            outcome, why = check(name)
         except NotBuilt as problem:
             outcome, why = "not built", " ".join(str(problem).split())[:200]
         signal.alarm(0)
@@ -154,9 +155,9 @@ def give_up(*_: Any) -> None:
     raise NotBuilt(f"takes more than {SECONDS} s")
 
 
-def outcome_of(name: str) -> tuple[str, str]:
-    """The outcome for one model type, and what there is to say."""
-    variant, inputs, model, truth = what_runs(name)
+def check(name: str) -> tuple[str, str]:
+    """Return the outcome for one model type, and its explanation."""
+    variant, inputs, model, truth = first_that_runs(name)
     agreed, refusals, unseen = [], [], {}
     for implementation in ("eager", "sdpa"):
         if implementation != "eager":
@@ -164,43 +165,43 @@ def outcome_of(name: str) -> tuple[str, str]:
                 model = small(name, variant, implementation)
                 truth = softmaxes(model, inputs)
             except Exception:
-                continue  # it has none, or does not run with it
+                continue  # the model has none, or does not run with it
         try:
             with sdpa_kernel(SDPBackend.MATH):
-                moment = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
+                snapshot = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
         except InputError as refusal:
             refusals.append(f"{implementation} is refused: {refusal}")
             continue
-        except Exception as problem:  # anything else is what is looked for
+        except Exception as problem:  # any other error is a fault of the observer
             return "WRONG", f"{implementation}: {type(problem).__name__}: {problem}"
-        if wrong := what_is_wrong(model, moment, truth, inputs):
+        if wrong := faults(model, snapshot, truth, inputs):
             return "WRONG", f"{implementation}: {wrong}"
         agreed.append(implementation)
-        unseen = dict(moment.unseen)
+        unseen = dict(snapshot.unseen)
     if not agreed:
         none = not truth and all("it has none" in refusal for refusal in refusals)
         return "no attention" if none else "refused", "; ".join(refusals)
-    seen = f"{len(moment.layers)} layers of {type(model).__name__}, {' and '.join(agreed)}"
+    seen = f"{len(snapshot.layers)} layers of {type(model).__name__}, {' and '.join(agreed)}"
     if unseen:
         parts = ", ".join(f"{one} ({kind})" for one, kind in unseen.items())
         return "in part", "; ".join([seen, f"it names {parts}", *refusals])
     return "agrees", "; ".join([seen, *refusals])
 
 
-def what_is_wrong(
-    model: Any, moment: Snapshot, truth: Mapping[str, Any], inputs: Mapping[str, Any]
+def faults(
+    model: Any, snapshot: Snapshot, truth: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> str:
-    """In words, if something is: layers of which nothing is said, others, or their numbers."""
+    """Describe missing or unexpected layers and wrong statistics; empty if all is right."""
 
-    def told(layer: str) -> bool:
+    def is_named(layer: str) -> bool:
         name = layer.split("#")[0]
-        both = ((f"{name}.", f"{one}.") for one in moment.unseen)
+        both = ((f"{name}.", f"{one}.") for one in snapshot.unseen)
         return any(mine.startswith(its) or its.startswith(mine) for mine, its in both)
 
-    expected = [layer for layer in truth if layer in moment.layers or not told(layer)]
-    if list(moment.layers) != expected:
-        return f"sees {list(moment.layers)}, where there are {expected}"
-    for layer, found in moment.layers.items():
+    expected = [layer for layer in truth if layer in snapshot.layers or not is_named(layer)]
+    if list(snapshot.layers) != expected:
+        return f"sees {list(snapshot.layers)}, where there are {expected}"
+    for layer, found in snapshot.layers.items():
         sinks = getattr(model.get_submodule(layer.split("#")[0]), "sinks", None)
         if wrong := differences(found, truth[layer], sinks, inputs):
             return f"{layer}: {wrong}"
@@ -208,10 +209,10 @@ def what_is_wrong(
 
 
 def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) -> str:
-    """Which statistics of a layer are not those that follow from the input of its softmax."""
+    """Describe the statistics of a layer that do not follow from the input of its softmax."""
     batch, heads, keys = (found.sizes[dim] for dim in ("sequence", "head", "key"))
     logits = logits.reshape(batch, heads, -1, logits.shape[-1])
-    if sinks is not None and logits.shape[-1] == keys:  # it scales what it makes of its maps
+    if sinks is not None and logits.shape[-1] == keys:  # the sink scales the attention weights
         logits = torch.cat([logits, sinks.detach().view(-1, 1, 1).expand_as(logits[..., :1])], -1)
     maps = logits.softmax(-1)[..., :keys]
     visible = shown(logits[..., :keys])
@@ -229,10 +230,13 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
         "relative_entropy": m.relative_entropy(entropy, number),
         "top_mass": m.top_mass(maps),
         "keys_for": m.keys_for(maps).float(),
-        "sink_mass": places.sink_mass(maps, start=start),
+        "sink_mass": positions.sink_mass(maps, start=start),
     }
     if found.kind.item() == "self":
-        rows |= {"self_mass": places.self_mass(maps), "mean_distance": places.mean_distance(maps)}
+        rows |= {
+            "self_mass": positions.self_mass(maps),
+            "mean_distance": positions.mean_distance(maps),
+        }
     wanted = {}
     for name, values in rows.items():
         among = counted.view(*counted.shape, *(1,) * (values.ndim - 3))
@@ -243,7 +247,7 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
     for name, right in wanted.items():
         off = np.abs(found[name].values - right.numpy()) / (1 + np.abs(right.numpy()))
         there = ~(np.isnan(found[name].values) & np.isnan(right.numpy()))
-        # of a row whose mass is at the bound, rounding decides whether one key more is counted
+        # where a row's mass is at the bound, rounding decides whether one key more is counted
         bound = 2.5 / LENGTH if name == "keys_for" else NEAR
         if not (off[there] <= bound).all():
             wrong.append(f"{name} off by {off[there].max():.2g}")
@@ -251,9 +255,9 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
 
 
 def shown(logits: Any) -> Any:
-    """Return which keys a softmax shows: those above the first gap that a mask has made.
+    """Return the visible keys of a softmax: those above the first gap caused by a mask.
 
-    From the sum of products and mask, and not from the mask, which the observer goes by.
+    They are found from the logits, not from the mask, which the observer uses.
     """
     ordered, order = logits.sort(-1)
     gaps = ordered.diff(dim=-1) > HIDDEN
@@ -261,8 +265,8 @@ def shown(logits: Any) -> Any:
     return torch.empty_like(above).scatter_(-1, order, above)
 
 
-def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], Any, dict[str, Any]]:
-    """The first variant of which an eager forward runs, its inputs, it, and its softmaxes."""
+def first_that_runs(name: str) -> tuple[dict[str, int], dict[str, Any], Any, dict[str, Any]]:
+    """Return the first variant whose eager forward runs, its inputs, model and softmax inputs."""
     problems = []
     for variant in VARIANTS:
         for shape in range(2):
@@ -270,13 +274,13 @@ def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], Any, dict[str,
                 model = small(name, variant, "eager")
                 inputs = inputs_of(model, shape)
                 return variant, inputs, model, softmaxes(model, inputs)
-            except Exception as problem:  # of any kind: it is not ours
+            except Exception as problem:  # raised by the model
                 problems.append(f"{type(problem).__name__}: {problem}")
     raise NotBuilt(problems[0])
 
 
 def small(name: str, variant: Mapping[str, int], implementation: str) -> Any:
-    """A model of this type, with attention that is far from even."""
+    """Build a small model of this type, with attention that is far from uniform."""
     config = small_config(transformers.CONFIG_MAPPING[name], SIZE_OF | variant)
     config._attn_implementation = implementation
     kind = getattr(transformers, class_of(name) or "")
@@ -284,7 +288,7 @@ def small(name: str, variant: Mapping[str, int], implementation: str) -> Any:
         with torch.device("meta"):
             number = sum(weight.numel() for weight in kind(config).parameters())
         if number > MOST:
-            raise NotBuilt(f"{number:,} parameters: not all of its sizes are known here")
+            raise NotBuilt(f"{number:,} parameters: some of its sizes are not set here")
     torch.manual_seed(0)
     model = kind(config).float()
     with torch.no_grad():
@@ -297,14 +301,14 @@ def small(name: str, variant: Mapping[str, int], implementation: str) -> Any:
 
 
 def class_of(name: str) -> str | None:
-    """The class that is taken of a model type: one that reads text, if there is one."""
+    """Return the class of a model type to build: one that reads text, if there is one."""
     tables = [getattr(auto, f"MODEL_FOR_{kind}_MAPPING_NAMES") for kind in KINDS]
     kinds = [table[name] for table in [*tables, auto.MODEL_MAPPING_NAMES] if name in table]
     return None if not kinds else kinds[0] if isinstance(kinds[0], str) else kinds[0][0]
 
 
 def small_config(kind: Any, sizes: Mapping[str, int]) -> Any:
-    """Its configuration with the sizes that it has; those inside it likewise."""
+    """Return a configuration with these sizes, also in the configurations inside it."""
     default = kind()
     given: dict[str, Any] = {}
     for field in [*vars(default), *kind.attribute_map]:
@@ -322,7 +326,7 @@ def small_config(kind: Any, sizes: Mapping[str, int]) -> Any:
             given[field] = min(was, VOCABULARY - 1 - len(field) % 20)
     if isinstance(rope := vars(default).get("rope_parameters"), dict):
         half = int(sizes["head_dim"] * rope.get("partial_rotary_factor", 1)) // 2
-        sections = [half - 2 * (half // 3), half // 3, half // 3]  # of places in time and space
+        sections = [half - 2 * (half // 3), half // 3, half // 3]  # of positions in time and space
         given["rope_parameters"] = rope | {"mrope_section": sections}
     for field in kind.sub_configs:
         if (inner := getattr(default, field, None)) is not None:
@@ -331,14 +335,16 @@ def small_config(kind: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def inputs_of(model: Any, shape: int) -> dict[str, Any]:
-    """What its forward takes: tokens, some of them padding; images; sound. shape: which of two such
-    take (a film, and features first or last)."""
+    """Return the inputs of a forward pass: tokens with padding, images or sound.
+
+    shape: 0 or 1, the first or second of two shapes to try (film; features first or last).
+    """
     random = torch.Generator().manual_seed(1)
     ids = torch.randint(5, 70, (2, LENGTH), generator=random)
     mask = torch.ones_like(ids)
     mask[0, :5], mask[1, -7:] = 0, 0
     config, takes = model.config, inspect.signature(model.forward).parameters
-    # of models that may read images beside tokens, only those that compare both have to
+    # models that read images and tokens get images only if they compare the two
     main = "pixel_values" if hasattr(model, "logit_scale") else model.main_input_name
     bins = getattr(config, "num_mel_bins", getattr(config, "feature_size", 80))
     side = getattr(getattr(config, "vision_config", config), "image_size", WIDTH)
@@ -360,18 +366,18 @@ def inputs_of(model: Any, shape: int) -> dict[str, Any]:
 
 
 def softmaxes(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What each softmax of a forward is given, by the name of the module in which it runs."""
+    """Return the input of each softmax of a forward pass, by the module that runs it."""
     running: list[str] = []
     times: Counter[str] = Counter()
     found: dict[str, Any] = {}
     kinds = (torch.ops.aten._softmax, torch.ops.aten._safe_softmax)
 
-    class Listening(TorchDispatchMode):
+    class Recording(TorchDispatchMode):
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             made = function(*args, **(kwargs or {}))
-            # of few are routers' choices among experts
+            # a softmax over few entries is a router's choice of experts
             maps = function.overloadpacket in kinds and made.ndim > 2 and made.shape[-1] > 8
             if maps and args[1] in (-1, made.ndim - 1):
                 name = running[-1]
@@ -388,9 +394,9 @@ def softmaxes(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
         fast = torch.backends.mha.get_fastpath_enabled()
         opened.callback(torch.backends.mha.set_fastpath_enabled, fast)
         torch.backends.mha.set_fastpath_enabled(False)
-        for context in (torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Listening()):
+        for context in (torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Recording()):
             opened.enter_context(context)
-        torch.manual_seed(0)  # as the observer does: some draw what they look at
+        torch.manual_seed(0)  # as in the observer: some models draw random keys
         cached = "use_cache" in inspect.signature(model.forward).parameters
         model(**inputs, **({"use_cache": False} if cached else {}))
     return found

@@ -335,17 +335,17 @@ def _measurement(call: Any) -> Callable[[], object]:
     """Return a function that measures a call as an observer does, its plan made before."""
     import numpy as np
 
-    from attnlab.measures.arrays import exactly
+    from attnlab.measures.arrays import full_precision
     from attnlab.observing.query_plan import QueryPlan
     from attnlab.observing.statistics import measure_heads, summarize_layers
 
     tokens = np.random.default_rng(0).integers(0, 5000, (call.shape[0], call.shape[3]))
     call = replace(call, value=call.key)
-    with exactly(call.query):
+    with full_precision(call.query):
         plan = QueryPlan.of(call, rows=None, seed=0, budget_bytes=2**28, min_keys=16, tokens=tokens)
 
     def measure() -> object:
-        with exactly(call.query):
+        with full_precision(call.query):
             measured = measure_heads(plan, plan.heads(call))
             return summarize_layers(plan, [measured], [call.value], ["0"])
 

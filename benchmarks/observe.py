@@ -1,26 +1,26 @@
-"""What observing costs: beside a training, beside eager attention, and in memory.
+"""The cost of observing: relative to a training and to eager attention, and in memory.
 
-    ./lab bench observe                     all parts that this machine can do
+    ./lab bench observe                     all parts that this machine can run
     ./lab bench observe overhead eager      some of them
-    ./lab bench observe --busy              one thread and its processor time: other work beside it
+    ./lab bench observe --busy              one thread and its processor time, for a busy machine
 
 overhead: a probe of 8 x 512 tokens every 100 and every 10 steps of a training. On a processor the
     model is nanoGPT's small one (6 layers, 6 heads, width 384; 16,384 tokens a step), on an
     accelerator GPT-2 small with 491,520 tokens a step, as it is trained.
 eager: the same statistics from `output_attentions=True`, whole maps by the same functions, at
     T = 2,048: of one sequence, and on an accelerator of 8, as many as a probe has by default, and
-    of one at 8,192. Seconds, and memory beyond the model. No way to measure can take less than the
-    model's own forward, which is given beside it; in bfloat16, as models are there, and float32.
+    of one at 8,192. Seconds, and memory beyond the model, next to the model's own forward, which is
+    a lower bound; in bfloat16, which models use there, and float32.
 memory: GPT-2 small at T = 4,096, memory beyond the model.
-check: whether statistics are right under the flash kernel in bfloat16, and a training with dropout
-    goes on bitwise as it would have.
+check: statistics under the flash kernel in bfloat16 are right, and a training with dropout stays
+    bitwise the same.
 long: four layers as TinyLlama has them, with 32 heads, at T = 32,768 with 256 rows: memory beyond
     the model and beyond its own forward; needs an accelerator.
 kernels: whether the fused programs are right, their fastest tiles (written to `tiles.csv`), and the
     goals with their numbers; needs a CUDA device.
 
-Each part runs in a process of its own, so that its peak of memory is its own. Models have random
-weights: nothing is downloaded.
+Each part runs in a process of its own, so that its peak of memory counts nothing else. Models
+have random weights: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def overhead(device: str, quick: bool) -> None:
     for observer in observers.values():
         observer.step(0)
     steps, measured = [], {name: [] for name in observers}  # type: ignore[var-annotated]
-    for number in range(1, 4):  # in turns, so that other work on the machine meets both
+    for number in range(1, 4):  # in turn, so that other work on the machine slows both down
         steps.append(seconds(step, device))
         for name, observer in observers.items():
             measured[name].append(seconds(lambda o=observer, n=number: o.step(n), device))
@@ -128,7 +128,7 @@ def overhead(device: str, quick: bool) -> None:
 def eager(device: str, quick: bool) -> None:
     small = quick or device == "cpu"
     shapes = [(PROBE[0], 2048), (1, 2048), (1, 8192)]
-    if small:  # whole maps of more would not fit into a laptop
+    if small:  # larger maps would not fit into a laptop's memory
         shapes = [(1, 256)] if quick else [(1, 2048)]
     for sequences, length in shapes:
         for kind in ("float32",) if small else ("bfloat16", "float32"):
@@ -172,9 +172,11 @@ def _beside_eager(device: str, kind: str, layers: int, sequences: int, length: i
 def of_eager(
     model: Any, ids: Any, before: list[Any] | None, results: list[dict[str, Any]] | None = None
 ) -> list[Any]:
-    """All that attnlab.observe measures, from the maps that `output_attentions=True` gives: whole,
-    layer by layer, with the measures of attnlab. Maps of a few rows and heavy hitters are kept for
-    the next time (`before`), as observing does. results: where the statistics are put."""
+    """Measure what attnlab.observe measures from whole attention weights, layer by layer.
+
+    The weights are those of `output_attentions=True`. Those of a few rows and heavy hitters are
+    returned for the next call (`before`), as in observing. results: receives the statistics.
+    """
     import torch
     from torch import nn
 
@@ -212,7 +214,7 @@ def of_eager(
             )
             earlier = None if before is None else before[i]
             found, rest = of_maps(maps.float(), value, ids, earlier)
-            logits = query @ key.mT / key.shape[-1] ** 0.5  # maps do not have them
+            logits = query @ key.mT / key.shape[-1] ** 0.5  # the model does not return logits
             later = torch.ones(length, length, dtype=torch.bool, device=logits.device).triu(1)
             found["max_logit"] = logits.masked_fill_(later, -torch.inf).amax((2, 3))
             del logits
@@ -232,12 +234,12 @@ def of_eager(
 
 
 def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any], Any]:
-    """The statistics of whole causal maps (sequence, head, query, key), and what is kept."""
+    """Return statistics of whole causal attention weights (sequence, head, query, key)."""
     import numpy as np
     import torch
 
     from attnlab.measures import maps as m
-    from attnlab.measures import places, received
+    from attnlab.measures import positions, received
     from attnlab.observing import kv_cache
     from attnlab.observing.statistics import MIN_KEYS
 
@@ -246,7 +248,7 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
     number = visible.sum(-1).float()
     entropy, ranked = m.entropy(maps), m.ranked_mass(maps)
     keys_for = m.keys_for(maps, ranked=ranked).float()
-    logits = maps.log()  # but for a constant
+    logits = maps.log()  # up to a constant
     norm = m.logit_norm(logits, visible)
     floor = m.entropy_floor(norm, number)
     often, in_sequences = (
@@ -266,19 +268,19 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
         "logit_norm": norm,
         "entropy_floor": floor,
         "entropy_slack": entropy - floor,
-        "sink_mass": places.sink_mass(maps),
-        "self_mass": places.self_mass(maps),
-        "previous_mass": places.previous_mass(maps),
-        "local_mass": places.local_mass(maps),
-        "mean_distance": places.mean_distance(maps),
-        "induction_mass": places.induction_mass(maps, ids[:, None], **where),
-        "duplicate_mass": places.duplicate_mass(maps, ids[:, None], **where),
-        "common_mass": places.mass_on(maps, several),
-        "distinct_mass": places.mass_on(maps, ~several),
+        "sink_mass": positions.sink_mass(maps),
+        "self_mass": positions.self_mass(maps),
+        "previous_mass": positions.previous_mass(maps),
+        "local_mass": positions.local_mass(maps),
+        "mean_distance": positions.mean_distance(maps),
+        "induction_mass": positions.induction_mass(maps, ids[:, None], **where),
+        "duplicate_mass": positions.duplicate_mass(maps, ids[:, None], **where),
+        "common_mass": positions.mass_on(maps, several),
+        "distinct_mass": positions.mass_on(maps, ~several),
     }
     found = {name: values[:, :, MIN_KEYS - 1 :].nanmean(2) for name, values in rows.items()}
     found["alpha_1"] = maps[..., 0].mean(2)
-    found["sink_rate"] = places.sink_rate(found["alpha_1"])
+    found["sink_rate"] = positions.sink_rate(found["alpha_1"])
     counted = maps[:, :, MIN_KEYS - 1 :]
     total = counted.sum(2)
     got = received.received(counted, visible[MIN_KEYS - 1 :])
@@ -377,7 +379,7 @@ def kernels(_: str, quick: bool) -> None:
 
 
 def check(device: str, quick: bool) -> None:
-    """Whether what is measured is right here: flash kernels, and a training that goes on alike."""
+    """Check statistics under flash kernels, and that observing leaves a training unchanged."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -390,7 +392,7 @@ def check(device: str, quick: bool) -> None:
     with torch.no_grad():
         for name, weight in halves.named_parameters():
             if "c_attn.weight" in name:
-                weight *= 4  # far from even attention
+                weight *= 4  # attention far from uniform
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
         moment = take_snapshot(halves, make_probe(halves, ids))
     plain = gpt2(*sizes, device, "eager").eval()
@@ -426,12 +428,12 @@ def check(device: str, quick: bool) -> None:
 
 
 def training(device: str, *, observed: bool) -> list[Any]:
-    """Losses and final weights of 50 steps."""
+    """Return the losses and final weights of 50 steps."""
     import torch
 
     import attnlab
 
-    model = gpt2(2, 4, 128, 512, 128, device).train()  # with dropout, as it comes
+    model = gpt2(2, 4, 128, 512, 128, device).train()  # with its default dropout
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     probe = torch.arange(256).reshape(2, 128)
     observer = attnlab.observe(model, probe=probe, every=10) if observed else None
@@ -477,8 +479,7 @@ def gpt2(
 
 
 def cost(work: Callable[[int], object], device: str) -> tuple[float, int]:
-    """Seconds, the median of a few times (the work is told which one it is), and the peak of memory
-    beyond what is held before."""
+    """Return the median seconds of the calls work(0), work(1), ..., and the memory they add."""
     import torch
 
     gc.collect()
@@ -487,8 +488,8 @@ def cost(work: Callable[[int], object], device: str) -> tuple[float, int]:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
     else:
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed would be taken again unseen
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak is what is held now
+        ctypes.CDLL(None).malloc_trim(0)  # freed memory would be reused without counting
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak to what is held now
         before = _status("VmRSS")
     taken = statistics.median(seconds(lambda n=n: work(n), device) for n in range(TIMES))
     peak = torch.cuda.max_memory_allocated() if device == "cuda" else _status("VmHWM")
@@ -501,7 +502,7 @@ def _status(field: str) -> int:
 
 
 def _on_a_busy_machine() -> None:
-    """Threads that wait for each other, and wall time, would tell of the others' work."""
+    """Use one thread and processor time, which other work on the machine disturbs least."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The loop that most people would write, as the yardstick for `attnlab`.
+"""The loop that most people would write, to compare `attnlab` with.
 
 The 1-layer transformer of "Scan and Snap" (Eqs. 1-2, Section 3.1) in plain PyTorch on the
 synthetic family of Fig. 6: one-hot sequences, dense layers, autograd, one run at a time.

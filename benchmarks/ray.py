@@ -43,14 +43,14 @@ def main(arguments: list[str]) -> None:
     import numpy as np
 
     from attnlab import Population, Record, simulate
-    from attnlab.sweeping import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
+    from attnlab.sweeping import Local, Ray, SweepRecipe, cluster, executor, make_plan, run_in
     from attnlab.sweeping.store import Folder
 
     classes = "single-common:num_classes=10,distinct=10,vocab_size=200"
     steps = 1
     if options.idle:
         os.environ[IDLE] = str(options.seconds)
-        local.attempt = cluster._task = wait_and_run  # type: ignore[assignment]
+        executor.attempt = cluster._task = wait_and_run  # type: ignore[assignment]
     else:
 
         def seconds(count: int) -> float:

@@ -30,7 +30,7 @@ from attnlab.files.atomic import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBER = r"([\d,]+(?:\.\d+)?)"
-# what of a benchmark's output is kept: a name, its unit, and how to find the number
+# numbers kept from a benchmark's output: name, unit, and pattern
 KEPT = {
     "fig6": {"cold": ("s", rf"^cold: {NUMBER} s"), "warm": ("s", rf"^warm: {NUMBER} s")},
     "joint": {"softmax, 5 queries": ("us", rf"^ +5 softmax +{NUMBER}")},
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     for name in given.names:
         if name.partition(":")[0] not in KEPT:
-            parser.error(f"{name}: of this nothing is recorded; take {', '.join(KEPT)}")
+            parser.error(f"{name}: not recorded; choose one of {', '.join(KEPT)}")
     if given.against and given.pairs < 6:
         parser.error("--pairs: fewer than 6 give no interval of 95 %")
     if given.against:
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> None:
 
 
 def write(names: list[str], out: Path) -> Path:
-    """Run benchmarks and write what they measured beside commit, machine and versions."""
+    """Run benchmarks and write their numbers with commit, machine and versions."""
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain") else "")
     found = {
         "commit": commit,
@@ -130,7 +130,7 @@ def measure(name: str, root: Path) -> dict[str, float]:
     """Run one benchmark of a work tree and return its numbers."""
     name, _, options = name.partition(":")
     with tempfile.TemporaryDirectory() as cache:
-        # a compilation cache of its own: what is cold stays cold
+        # an empty compilation cache, so that first calls compile
         environment = os.environ | {"PYTHONPATH": str(root / "src"), "XDG_CACHE_HOME": cache}
         command = [sys.executable, "-m", "benchmarks", name, *options.split()]
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What a sweep of 10,000 tiny cells adds to its simulations, on the local executor.
+"""Overhead of a sweep of 10,000 tiny cells on the local executor.
 
 The time of everything (planning, grouping, running, writing, the table, the index) but for that
 inside `simulate`, compilation included; then of resuming the sweep, when there is nothing to do,
@@ -106,7 +106,7 @@ def _together_and_apart() -> None:
 
 
 class _Timed:
-    """Calls a function and adds up the time."""
+    """Call a function and add up the time."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.wall, self.cpu = function, 0.0, 0.0

@@ -14,10 +14,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "extension.citation",
+    "extension.colab",
     "extension.commands",
     "extension.docstrings",
     "extension.fields",
-    "extension.katex",
+    "extension.mathematics",
     "extension.names",
     "extension.papers",
     "extension.playground",
@@ -53,7 +54,7 @@ toc_object_entries = False  # each page begins with a table of its names
 
 html_theme = "furo"
 html_title = f"attnlab {__version__}"
-html_math_renderer = "katex"
+html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False

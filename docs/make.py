@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shutil
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import attnlab
 from attnlab.cli import signals
 from attnlab.cli.exit_codes import BAD_INPUT
 from attnlab.cli.printing import open_streams
@@ -33,9 +35,10 @@ def build(out: Path) -> int:
     """
     check_own(out)
     kept = _notebooks()
+    doctrees = _doctrees(kept)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as work:
-        made, doctrees = Path(work, "html"), Path(work, "doctrees")
+        made = Path(work, "html")
         failed = _sphinx(
             "--quiet",
             "--fail-on-warning",
@@ -81,8 +84,7 @@ def check_own(out: Path) -> None:
 
 def _notebooks() -> Path:
     """Return the folder for outputs of notebooks, and remove those of earlier versions."""
-    from attnlab.files.code import code_digest, digest_of
-    from attnlab.files.provenance import versions
+    from attnlab.files.provenance import code_digest, digest_of, versions
 
     name = digest_of([code_digest(""), versions()])[:16]
     claim(NOTEBOOKS, [name])
@@ -91,6 +93,21 @@ def _notebooks() -> Path:
         if old != name and path.parent == NOTEBOOKS and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
     return NOTEBOOKS / name
+
+
+def _doctrees(kept: Path) -> Path:
+    """Return the folder for parsed pages, which are kept while what they are generated from is."""
+    sha = hashlib.sha256()
+    for folder in (DOCS / "extension", Path(attnlab.__file__).parent):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                sha.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    key, doctrees = kept / "doctrees.key", kept / "doctrees"
+    if not key.is_file() or key.read_text() != sha.hexdigest():
+        shutil.rmtree(doctrees, ignore_errors=True)
+        doctrees.mkdir(parents=True)
+        key.write_text(sha.hexdigest())
+    return doctrees
 
 
 def _sphinx(*arguments: str) -> int:

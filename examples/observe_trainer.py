@@ -38,8 +38,9 @@ settings = TrainingArguments(
     disable_tqdm=True,
     use_cpu=True,
 )
-callbacks = [observer.callback()]
-Trainer(model, settings, train_dataset=examples, callbacks=callbacks).train()
+trainer = Trainer(model, settings, train_dataset=examples)
+observer.attach(trainer)  # measures as it trains, and logs to what `report_to` names
+trainer.train()
 
 result = observer.result()  # over step, layer, head
 attnlab.save(result, "observed.nc")

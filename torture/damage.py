@@ -22,7 +22,7 @@ class Kept:
     """Something that was kept in files, and how it is read back."""
 
     files: tuple[Path, ...]
-    look: Callable[[], Any]
+    read_back: Callable[[], Any]
     mend: Callable[[], Any] | None = None  # makes it whole again, and gives its values
 
 
@@ -37,7 +37,7 @@ class Damage(Campaign):
         super().__init__(folder)
         self.kept = _kept(folder)
         self.mended = {name: kept.mend() for name, kept in self.kept.items() if kept.mend}
-        self.whole = {name: kept.look() for name, kept in self.kept.items()}
+        self.whole = {name: kept.read_back() for name, kept in self.kept.items()}
         self.bytes = {path: path.read_bytes() for kept in self.kept.values() for path in kept.files}
 
     def cases(self, draw: Random) -> Iterator[Case]:
@@ -73,7 +73,7 @@ class Damage(Campaign):
 
     def _judge(self, case: Case, kept: Kept, mended: list[Path]) -> Verdict:
         try:
-            found = kept.look()
+            found = kept.read_back()
         except Exception:
             if kept.mend is not None and case.given["mend"]:
                 mended += kept.files
@@ -187,11 +187,11 @@ def _kept(folder: Path) -> dict[str, Kept]:
 
 
 def _write_part(folder: Path, data: Path) -> None:
-    from attnlab.experiments.running import Made, file_digest, write_record
+    from attnlab.experiments.running import Part, file_digest, write_record
 
     shutil.copy(data, folder / "data.nc")
     files = {"data.nc": file_digest(data)}
-    made = Made(
+    made = Part(
         "fig0",
         "the key",
         "A title",

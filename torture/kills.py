@@ -60,7 +60,7 @@ class Kills(Campaign):
         kept = whole_files(out)
         if not verb.resumes:
             with suppress(FileNotFoundError):
-                if not partly(verb.look(out), expected):
+                if not partly(verb.read_back(out), expected):
                     return bad("what was left is no part of what should come out")
         if problem := runner.finish(verb, out, expected):
             return bad(problem)

@@ -148,7 +148,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 # Where the work of a verb begins.
 WORK = (
     ("attnlab.simulation.trainer", "answering"),
-    ("attnlab.auditing.trial", "simulate"),
+    ("attnlab.auditing.audited_run", "simulate"),
     ("attnlab.auditing", "examine_all"),
     ("attnlab.report.make", "find_or_run"),
     ("attnlab.playground.server", "serve"),
@@ -161,7 +161,7 @@ class Accepted(BaseException):
 
 def prepare_options(folder: Path) -> None:
     """Make the files that the options name, and go where they are."""
-    import attnlab.auditing.trial
+    import attnlab.auditing.audited_run
     import attnlab.papers.scan_and_snap.agreement
     import attnlab.playground.server
     import attnlab.report.make  # noqa: F401

@@ -117,13 +117,13 @@ class Process:
         most: seconds of processor time after which it is given up.
         """
         watch, now = Watch(self.family, most), time.monotonic()
-        until, look = now + (seconds or 0), now + 0.5
+        until, next_check = now + (seconds or 0), now + 0.5
         while not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             now = time.monotonic()
             if seconds is not None and now >= until:
                 return None
-            if now > look:
-                look = now + 0.5
+            if now > next_check:
+                next_check = now + 0.5
                 if problem := watch.problem():
                     self.family.kill()
                     return self._ended(watch, problem)

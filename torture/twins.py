@@ -289,7 +289,7 @@ def _run(
                 losses.append(model(torch.ones(1, LENGTH, dtype=torch.long)).sum())
             model.train()
         elif event == "result" and watch is not None:
-            watch.look()
+            watch.ask_result()
         elif event == "rollback" and given["by_hand"]:
             model.load_state_dict(kept)
             number //= 2
@@ -377,7 +377,7 @@ class _Watched:
         gc.collect()
         self.observer = attnlab.observe(self.trained.observed, **self.options)
 
-    def look(self) -> None:
+    def ask_result(self) -> None:
         if self.observer.history.steps:
             self._try(self.observer.result)
 

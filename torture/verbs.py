@@ -47,7 +47,7 @@ class Verb:
     """
 
     argv: tuple[str, ...]
-    look: Callable[[Path], Any]
+    read_back: Callable[[Path], Any]
     weight: float = 1.0
     drivers: int = 1
     resumes: bool = True
@@ -80,12 +80,12 @@ SMALLER: dict[str, dict[str, str]] = {
 
 
 def _netcdf(name: str) -> Callable[[Path], Any]:
-    def look(out: Path) -> Any:
+    def read_back(out: Path) -> Any:
         from attnlab.files.netcdf import load
 
         return load(out / name).drop_attrs()
 
-    return look
+    return read_back
 
 
 def look_at_sweep(out: Path) -> Any:
@@ -245,7 +245,7 @@ class Runner:
         for ended in self.run(verb, out):
             if problem := wrong_end(ended, verb.codes):
                 return f"run again: {problem}"
-        return "" if same(verb.look(out), expected) else "not the same as when undisturbed"
+        return "" if same(verb.read_back(out), expected) else "not the same as when undisturbed"
 
     def undisturbed(self, name: str) -> tuple[float, Any]:
         """How long a verb takes, and what it leaves."""
@@ -255,7 +255,7 @@ class Runner:
             for ended in self.run(verb, out):
                 if problem := wrong_end(ended, verb.codes):
                     raise RuntimeError(f"undisturbed: {problem}")
-            self._known[name] = (time.monotonic() - begun, verb.look(out))
+            self._known[name] = (time.monotonic() - begun, verb.read_back(out))
         return self._known[name]
 
 

@@ -19,12 +19,13 @@ from sphinx.util.docutils import SphinxDirective
 from attnlab.experiments import experiment
 from attnlab.experiments.base import ExperimentRecipe, SimulationRecipe
 from attnlab.files.recipe import SCALARS, Named, Numbers, Recipe
-from attnlab.shelf import offered
+from attnlab.shelf import offered, shelf
 from attnlab.simulation.simulation import FIELD_KINDS, Simulation
 from attnlab.tasks import Task
 from extension.docstrings import explained
 from extension.tables import paragraph, section, table
 
+IN_PAPERS = "attnlab.papers."
 HEADING = ("field", "kind", "default", "meaning")
 
 
@@ -50,14 +51,29 @@ def _part(part: type, parts: list[type]) -> list[nodes.section]:
     """A value inside a recipe: one table, or one for each name that it can have."""
     if not issubclass(part, Named):
         return [section(f"{part.__name__}", _of(part, parts=parts))]
-    kinds = part.kinds()
+    kinds = {name: kind for name, kind in part.kinds().items() if _is_listed(name, kind)}
     inside = [
-        section(f"name: {name}", *_fields_of(kind, parts), code=True)
+        section(f"name: {name}", *_origin(kind), *_fields_of(kind, parts), code=True)
         for name, kind in kinds.items()
-        if kind.__module__.startswith("attnlab")
     ]
     about = paragraph(f"One of {', '.join(f'`{name}`' for name in kinds)}.")
     return [section(part.__name__, about, *inside)]
+
+
+def _is_listed(name: str, kind: type) -> bool:
+    """Check that the core has this kind or a paper offers it, whatever else is imported by now."""
+    if kind.__module__.startswith(IN_PAPERS):
+        return name in {**offered("tasks"), **offered("models")}
+    return kind.__module__.startswith("attnlab.")
+
+
+def _origin(kind: type) -> list[nodes.Node]:
+    """Name the paper that brings a kind."""
+    if not kind.__module__.startswith(IN_PAPERS):
+        return []
+    folder = kind.__module__.removeprefix(IN_PAPERS).partition(".")[0]
+    (paper,) = [of for of in shelf().papers if of.name == folder]
+    return [paragraph(f"Of the paper {paper.short} ({paper.authors}, {paper.year}).")]
 
 
 def _fields_of(kind: type, parts: list[type]) -> list[nodes.Node]:

@@ -1,10 +1,11 @@
-"""The public names of a folder, from their docstrings.
+"""The public names of a folder, and a page for each name, from their docstrings.
 
     ```{names} attnlab.theory
     ```
 
-tests/surface.txt has them all. A name that several folders list is explained in the one that makes
-it; the others have a line that leads there.
+lists those of a folder; their pages are written to docs/reference/api/, which git ignores.
+tests/surface.txt has all names. One that several folders list has its page under the one that makes
+it; all lists lead there.
 """
 
 from __future__ import annotations
@@ -20,10 +21,22 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 SHORT = 70  # characters of a constant that is shown
-PAGES = {
-    page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-    for page in (Path(__file__).parents[1] / "reference/names").iterdir()
+REFERENCE = Path(__file__).parents[1] / "reference"
+API = REFERENCE / "api"
+PAGES = {  # by folder
+    page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# "): page
+    for page in (REFERENCE / "names").iterdir()
 }
+PAGE = """\
+---
+orphan: true
+---
+# {path}
+
+Of [{folder}]({list}).
+
+{entry}
+"""
 
 
 class Names(SphinxDirective):
@@ -31,18 +44,42 @@ class Names(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         folder = self.arguments[0]
-        values = {
-            name: getattr(import_module(folder), name) for name in import_module(folder).__all__
-        }
         rows = [
             f"| {{py:obj}}`{name} <{_target(folder, name, value)}>` | {_told(value)} |"
-            for name, value in values.items()
+            for name, value in _values(folder).items()
         ]
-        own = [name for name, value in values.items() if _home(folder, name, value) == folder]
-        entries = [_entry(f"{folder}.{name}", values[name]) for name in own]
         head = ("```{eval-rst}", f".. py:module:: {folder}", "```", "", *_symbols(folder))
-        text = "\n".join((*head, "| name | what it is |", "|---|---|", *rows, "", *entries))
+        text = "\n".join((*head, "| name | what it is |", "|---|---|", *rows))
         return self.parse_text_to_nodes(text)
+
+
+def _values(folder: str) -> dict[str, Any]:
+    """Public names of a folder, with their values."""
+    module = import_module(folder)
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def _write(_: Sphinx) -> None:
+    """Write a page for each name, and remove those of names that are gone."""
+    API.mkdir(exist_ok=True)
+    written = set()
+    for folder, listing in {**PAGES, "attnlab": REFERENCE / "python.md"}.items():
+        for name, value in _values(folder).items():
+            if _home(folder, name, value) != folder:
+                continue
+            path = f"{folder}.{name}"
+            text = PAGE.format(
+                path=path,
+                folder=folder,
+                list=f"../{listing.relative_to(REFERENCE)}",
+                entry=_entry(path, value),
+            )
+            page = API / f"{path}.md"
+            written.add(page)
+            if not page.exists() or page.read_text(encoding="utf-8") != text:
+                page.write_text(text, encoding="utf-8")
+    for page in {*API.glob("*.md")} - written:
+        page.unlink()
 
 
 def _symbols(folder: str) -> list[str]:
@@ -86,6 +123,7 @@ def _escaped(text: str) -> str:
 
 
 def _entry(path: str, value: Any) -> str:
+    module = [f".. py:currentmodule:: {path.rpartition('.')[0]}", ""]
     lines = [f".. auto{_kind(value)}:: {path}"]
     if inspect.isclass(value) or inspect.ismodule(value):
         lines.append("   :members:")
@@ -94,7 +132,7 @@ def _entry(path: str, value: Any) -> str:
     elif not inspect.isroutine(value):
         shown = repr(value)
         lines = [f".. py:data:: {path}"] + ([f"   :value: {shown}"] if len(shown) < SHORT else [])
-    return "\n".join(("```{eval-rst}", *lines, "```"))
+    return "\n".join(("```{eval-rst}", *module, *lines, "```"))
 
 
 def _kind(value: Any) -> str:
@@ -107,4 +145,5 @@ def _kind(value: Any) -> str:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("names", Names)
+    app.connect("builder-inited", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The playground in the site: its files, and a directive that embeds it.
+"""The playground in the site: its page, and a directive that embeds it.
 
     ```{playground} snap
     ```
@@ -8,7 +8,6 @@ opens it on one of its experiments, by the name in playground/page/experiments.j
 
 from __future__ import annotations
 
-import shutil
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import attnlab
+from attnlab.playground.single_page import single_page
 
-PAGE = Path(attnlab.__file__).parent / "playground" / "page"
+EXPERIMENTS = Path(attnlab.__file__).parent / "playground" / "page" / "experiments.js"
 FRAME = """\
 <div class="playground">
-<iframe data-experiment="{name}" loading="lazy" title="The playground: {name}"></iframe>
-<p><a href="{page}" data-experiment="{name}">Open it on a page of its own</a></p>
+<iframe src="{page}?embed#x={name}" loading="lazy" title="The playground: {name}"></iframe>
+<p><a href="{page}#x={name}">Open it on a page of its own</a></p>
 </div>
-<script type="module" src="{script}"></script>
 """
 
 
@@ -34,23 +33,20 @@ class Playground(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
-        if f'name: "{name}"' not in (PAGE / "experiments.js").read_text(encoding="utf-8"):
+        if f'name: "{name}"' not in EXPERIMENTS.read_text(encoding="utf-8"):
             raise self.error(f"the playground has no experiment {name!r}")
-        up = "../" * self.env.docname.count("/")
-        text = FRAME.format(
-            page=f"{up}playground/index.html",
-            name=escape(name),
-            script=f"{up}_static/playground.js",
-        )
-        return [nodes.raw("", text, format="html")]
+        page = "../" * self.env.docname.count("/") + "playground/index.html"
+        return [nodes.raw("", FRAME.format(page=page, name=escape(name)), format="html")]
 
 
-def _copy(app: Sphinx, problem: Exception | None) -> None:
+def _write(app: Sphinx, problem: Exception | None) -> None:
     if problem is None and app.builder.format == "html":
-        shutil.copytree(PAGE, Path(app.outdir) / "playground", dirs_exist_ok=True)
+        folder = Path(app.outdir) / "playground"
+        folder.mkdir(exist_ok=True)
+        (folder / "index.html").write_text(single_page(), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("playground", Playground)
-    app.connect("build-finished", _copy)
+    app.connect("build-finished", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,7 +14,7 @@ from . import simulation as simulation
 from . import sweeping as sweeping
 from . import tasks as tasks
 from . import theory as theory
-from .auditing.trial import audit as audit
+from .auditing.audited_run import audit as audit
 from .files.netcdf import load as load
 from .files.netcdf import save as save
 from .models import AlibiPosition as AlibiPosition

@@ -9,20 +9,18 @@ import xarray as xr
 
 import attnlab
 from attnlab import Flow, Population, Simulation, Steps, formulas
-from attnlab.auditing import Measurement, Trial, Verdict, audit, claim, select
+from attnlab.auditing import AuditedRun, Measurement, Verdict, audit, claim, select
+from attnlab.auditing.audited_run import Audit, costs, seen_roles, simulation_of
 from attnlab.auditing.document import page
-from attnlab.auditing.tokens import seen_roles
-from attnlab.auditing.trial import Audit, costs, simulation_of
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.audit_summary import claimed_fates
 from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 from attnlab.papers.scan_and_snap.classes import syn_small
-from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
 from attnlab.tasks.classes import SequenceClasses, single_common
 from attnlab.theory import as_theory
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import BELOW
+from attnlab.theory.relation import BELOW, Check
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +42,22 @@ def test_syn_small(small):
     assert np.all(fates["claimed"].values[common] == 0)
     assert np.all(fates["predicted"].values[:, common] < 0)
     assert np.all(fates["simulated"].values[common] < 0)
-    t0_prime, t0 = small.trial.transition
-    assert t0_prime < t0 < small.trial.steps
+    t0_prime, t0 = small.run.transition
+    assert t0_prime < t0 < small.run.steps
     assert all(clock.simulated.at > t0 for clock in small.clocks["snap"])
 
 
 def test_what_is_predicted_and_simulated_is_what_predict_and_simulate_say(small):
-    simulation = small.trial.simulation
+    simulation = small.run.simulation
     simulated = attnlab.simulate(simulation, progress=False)
-    xr.testing.assert_equal(small.trial.simulated, simulated)
+    xr.testing.assert_equal(small.run.simulated, simulated)
     for of in map(as_theory, ("printed", "corrected", "sgd")):
         predicted = attnlab.predict(simulation, theory=of)
-        xr.testing.assert_equal(small.trial.predicted[of.name], predicted)
-        end = predicted["attention_logits"].isel(seed=0, time=-1, token=small.trial.classes.in_play)
+        xr.testing.assert_equal(small.run.predicted[of.name], predicted)
+        end = predicted["attention_logits"].isel(seed=0, time=-1, token=small.run.classes.in_play)
         np.testing.assert_array_equal(small.fates["predicted"].sel(theory=of.name), end)
-    t0 = small.trial.predicted["corrected"]["t0"]
-    np.testing.assert_allclose(small.trial.transition[1], t0)
+    t0 = small.run.predicted["corrected"]["t0"]
+    np.testing.assert_allclose(small.run.transition[1], t0)
 
 
 def test_rows_name_tokens_and_lead_with_the_largest(small):
@@ -75,14 +73,14 @@ def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
     ladder = small.ladder
     assert ladder["theory"].values.tolist() == ["printed", "corrected", "sgd"]
     assert ladder["at"].values.tolist() == ["transition", "end"]
-    t0 = small.trial.transition[1]
-    np.testing.assert_array_equal(ladder["time"], [t0, small.trial.steps])
+    t0 = small.run.transition[1]
+    np.testing.assert_array_equal(ladder["time"], [t0, small.run.steps])
     for kind in ("z_error", "attention_error"):
         assert np.all(ladder[kind].sel(at="transition").diff("theory") < 0)
     # by hand, at the end
-    trial, where = small.trial, {"seed": 0, "time": -1}
-    trained = trial.simulated.isel(where)
-    said = trial.predicted["sgd"].isel(where)
+    run, where = small.run, {"seed": 0, "time": -1}
+    trained = run.simulated.isel(where)
+    said = run.predicted["sgd"].isel(where)
     apart = abs(said["attention_logits"] - trained["attention_logits"]).max()
     by_hand = float(apart / abs(trained["attention_logits"]).max())
     assert float(ladder["z_error"].sel(theory="sgd", at="end")) == pytest.approx(by_hand)
@@ -90,7 +88,7 @@ def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
     assert float(ladder["attention_error"].sel(theory="sgd", at="end")) == pytest.approx(gap)
 
 
-def test_costs_are_told_between_neighbours_alone():
+def test_costs_compare_neighbouring_levels_only():
     rungs = xr.Dataset(
         {"z_error": (("theory", "at"), [[4.0, 3.0], [2.0, 1.0], [0.5, 0.25], [9.0, 9.0]])},
         {
@@ -121,7 +119,7 @@ def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
 
     monkeypatch.setattr(theory, "attention_flow", refuse)
     found = audit(syn_small(), eta_y=10.0, eta_z=1.0)
-    assert found.trial.silent == dict.fromkeys(
+    assert found.run.silent == dict.fromkeys(
         ("printed", "corrected"), "E must leave I + E invertible"
     )
     assert np.isnan(found.fates["predicted"].sel(theory=["printed", "corrected"])).all()
@@ -142,17 +140,17 @@ def test_steps_with_momentum_are_the_simulations_own():
         dtype="float64",
     )
     found = audit(simulation, theories=["sgd"])
-    assert found.trial.simulation == simulation
-    by_name = audit("syn-small", gradient="population", steps=300, theories=["sgd"]).trial
+    assert found.run.simulation == simulation
+    by_name = audit("syn-small", gradient="population", steps=300, theories=["sgd"]).run
     assert (by_name.simulation.clock, by_name.simulation.dtype) == ("step", "float32")
-    assert found.trial.simulated.sizes["step"] == 101
+    assert found.run.simulated.sizes["step"] == 101
     plain = theory.transition_times(K=2, M=34, eta_y=0.1).t0
-    assert found.trial.transition[1] == pytest.approx(
+    assert found.run.transition[1] == pytest.approx(
         float(formulas.momentum_steps(plain, momentum=0.9))
     )
     assert found.ladder["theory"].values.tolist() == ["sgd"]
     assert found.ladder["z_error"].max() < 0.3
-    assert found.document()["trial"]["step"] == 300
+    assert found.document()["run"]["step"] == 300
 
 
 def test_of_classes_alone_it_is_the_flow_for_100_t0():
@@ -167,21 +165,21 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
 
 
 @claim("common-lose", relation=BELOW)
-def common_lose(trial):
+def common_lose(run):
     """Common tokens lose.
 
-    Check that z of the common tokens is below 0 at the end, where there is a trial to read.
+    Check that z of the common tokens is below 0 at the end, where there is a run to read.
     """
-    assert isinstance(trial, Trial)
-    common = formulas.token_roles(trial).common
-    z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
+    assert isinstance(run, AuditedRun)
+    common = formulas.token_roles(run).common
+    z = run.simulated["attention_logits"].isel(seed=0, time=-1, token=run.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(
         Check("largest z of a common token", 0.0, z, training=True), training_number=float(z)
     )
 
 
-def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
+def test_a_user_s_claim_needs_only_a_measurement():
     asks = replace(common_lose, id="asks", hypotheses=(single_query,))
     found = audit(syn_small(), claims=[common_lose, asks], eta_y=10.0)
     held, outside = found.findings

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import re
 import string
 import subprocess
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from attnlab import formulas
-from attnlab.auditing import Verdict, all_claims, claims_of, select
-from attnlab.auditing.catalogue import audited_papers, readable
+from attnlab.auditing import Verdict, all_claims, claims_of, examine_all, select
+from attnlab.auditing.catalogue import audited_papers, expected_entries, find, readable
+from attnlab.auditing.document import audit_document, in_markdown
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import dollars, typeset
 from attnlab.shelf import offered, shelf
+from tests.support.made_papers import make_paper
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = all_claims()
@@ -122,27 +125,28 @@ def test_a_name_that_is_like_no_claim_gets_no_suggestion():
     )
 
 
-def imported_by(code):
-    """Modules of attnlab that are loaded after running `code` in a process of its own."""
-    command = f"{code}; import sys; print(*(m for m in sys.modules if m.startswith('attnlab')))"
-    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+IMPORTS = """
+import sys
+def loaded(): return [name for name in sys.modules if name.startswith("attnlab")]
+import attnlab.papers.scan_and_snap.figures.fig6
+print(*loaded())
+from attnlab.auditing import select
+select(["lemma-1"])
+print(*loaded())
+"""
+
+
+def test_a_figure_builds_no_case_and_a_claim_of_one_paper_imports_no_later_one():
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    by_figure, by_claim = map(str.split, done.stdout.splitlines())
+    assert not {m for m in by_figure if ".claims" in m or m.endswith(".cases")}
+    assert "attnlab.papers.scan_and_snap.claims.model" in by_claim
+    assert not {m for m in by_claim if m.startswith("attnlab.papers.joma.claims")}
+    assert "attnlab.papers.scan_and_snap.claims.growth" not in by_claim
 
 
-def test_a_claim_of_one_paper_imports_no_later_one():
-    loaded = imported_by("from attnlab.auditing import select; select(['lemma-1'])")
-    assert "attnlab.papers.scan_and_snap.claims.model" in loaded
-    assert not {m for m in loaded if m.startswith("attnlab.papers.joma.claims")}
-    assert "attnlab.papers.scan_and_snap.claims.growth" not in loaded
-
-
-def test_a_figure_does_not_build_the_cases_of_the_audit():
-    loaded = imported_by("import attnlab.papers.scan_and_snap.figures.fig6")
-    assert not {m for m in loaded if ".claims" in m or m.endswith(".cases")}
-
-
-def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):
+def test_a_paper_that_cannot_be_imported_does_not_affect_others(tmp_path, monkeypatch):
     folder = tmp_path / "broken_paper"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -162,3 +166,55 @@ def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypat
         readable(["broken_paper"])
     with pytest.raises(InputError, match="no-such-claim.*there_is_no_such_module"):
         select(["no-such-claim"])
+
+
+CLAIMS_OF_TWO = """
+from attnlab.auditing import claim
+from attnlab.theory import Check
+from attnlab.theory.relation import EQUAL
+
+@claim("sound", EQUAL, sources="Eq. 1", runs={})
+def sound(found):
+    \"\"\"One is one.\"\"\"
+    return Check("one", 1.0, 1.0)
+
+@claim("unsound", EQUAL, sources="Eq. 2", runs={})
+def unsound(found):
+    \"\"\"One is none.\"\"\"
+    return Check("one", 1.0, 1.0 / 0)
+"""
+
+
+def add_paper(monkeypatch, parent, name, code):
+    """Put a paper on the shelf whose claims are this code, in front of those that are there."""
+    section = {"section": "All", "modules": ["claims"]}
+    expected = {"claims": {name: {"verdict": "exact"} for name in ("sound", "unsound")}}
+    parts = {"code": {"claims": code}, "expected": expected, "claims": [section]}
+    folders = [make_paper(parent, name, **parts), *filter(None, [os.environ.get("ATTNLAB_PAPERS")])]
+    monkeypatch.setenv("ATTNLAB_PAPERS", os.pathsep.join(map(str, folders)))
+
+
+def test_a_claim_that_raises_does_not_end_the_others(tmp_path, monkeypatch):
+    add_paper(monkeypatch, tmp_path, "raising", CLAIMS_OF_TWO)
+    first, second = findings = examine_all(claims_of("raising"))
+    assert (first.verdict, first.as_recorded, first.failure) == (Verdict.EXACT, True, "")
+    assert (second.verdict, second.as_recorded) == (None, False)
+    failure = "in paper raising: claims.py:14: ZeroDivisionError: float division by zero"
+    assert second.failure == failure
+    assert failure in in_markdown(audit_document(findings)).replace("\\", "")
+    assert expected_entries("raising", findings)["unsound"] == {"verdict": "exact"}
+    with pytest.raises(ZeroDivisionError) as raised:  # alone, it has its whole traceback
+        examine_all(select(["unsound"]))
+    assert raised.value.__notes__ == [failure]
+
+
+def test_a_claim_of_a_broken_paper_does_not_end_the_others(tmp_path, monkeypatch):
+    add_paper(monkeypatch, tmp_path, "broken_claims", "import no_such_module")
+    found, faults = find(["unsound", "lemma-1"])
+    assert [claim.id for claim in found] == ["lemma-1"]
+    (fault,) = faults
+    assert "claim: unsound: paper broken_claims: claims cannot be imported: claims.py:1:" in fault
+    with pytest.raises(InputError, match="no_such_module"):
+        select(["unsound", "lemma-1"])
+    with pytest.raises(InputError, match="is not on the shelf"):
+        find(["unsound", "lemma-one"])

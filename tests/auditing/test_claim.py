@@ -1,12 +1,12 @@
 """A claim is a documented function with a decorator."""
 
 from dataclasses import replace
+from runpy import run_path
 from types import ModuleType
 
 from attnlab.auditing import Measurement, OnRecord, Verdict, claim
 from attnlab.auditing.claims import claims_in
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import BELOW
+from attnlab.theory.relation import BELOW, Check
 
 
 @claim(
@@ -30,6 +30,15 @@ def test_a_decorated_function_is_a_claim():
     assert one_below_two.statement == r"$1 \le 2$, always"
     assert one_below_two.plain == "1 <= 2, always"
     assert claim("x", statement="x", relation=BELOW, sources="here")(print).sources == ("here",)
+
+
+def test_texts_of_a_claim_may_stand_in_yaml_beside_its_module(tmp_path):
+    (tmp_path / "own.py").write_text("def measure(case):\n    return []\n")
+    (tmp_path / "own.yaml").write_text("one:\n  number: '{:.1f} of it'\n  code: [h]\n")
+    measure = run_path(str(tmp_path / "own.py"))["measure"]
+    one, other = (claim(id, BELOW, statement="x")(measure) for id in ("one", "other"))
+    assert (one.number, one.code) == ("{:.1f} of it", ("h",))
+    assert (other.number, other.code) == ("", ())
 
 
 def test_claims_of_a_module_are_its_own_in_the_order_of_definition():

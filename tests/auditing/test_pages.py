@@ -85,7 +85,7 @@ def test_the_page_loads_nothing(shown):
     assert "url(" not in shown
 
 
-def test_the_page_says_what_was_found(shown):
+def test_the_page_has_the_findings(shown):
     for word in ("eq-88", "corrected", "remark-2", "fails", "Where theory breaks"):
         assert word in shown
     assert "lemma-13" not in shown  # other sections are left out

@@ -14,7 +14,7 @@ from attnlab.auditing.claims import Measurement
 from attnlab.files.errors import InputError
 from attnlab.shelf import paper
 from attnlab.shelf.papers import CLOSE
-from attnlab.theory.comparison import Check
+from attnlab.theory.relation import Check
 
 SECTIONS = [(of.name, part.section) for of in audited_papers() for part in of.claims]
 

@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attnlab.auditing import Measurement, Verdict, all_claims, judge, select
-from attnlab.theory.comparison import Check
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, up_to
+from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, Check, Hypothesis, up_to
 
 RIGHT = Check("equal", 1.0, 1.0, tolerance=1e-12)
 ROUGH = replace(RIGHT, tolerance=0.1)

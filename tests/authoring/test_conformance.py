@@ -86,7 +86,7 @@ from attnlab.experiments import Experiment, ExperimentRecipe
 from attnlab.tasks.text.agreement import Agreement
 value = 3
 def told(dataset, text=None, *, names=None): return []
-def conclude(trial, tokens, clocks): return None
+def conclude(run, tokens, clocks): return None
 def made(): return None
 def asks(size): return None
 MAPS, NONE, ASKING = {"one": made}, {}, {"one": made, "two": asks}
@@ -104,7 +104,7 @@ FIRST = Experiment(
         ("opening", "FIRST", ("made", "AGREEMENT"), "expected an Experiment, got "),
         ("maps", "MAPS", ("NONE", "ASKING", "made"), "functions without arguments, by name, got"),
         ("expectation", "told", ("conclude", "value"), "a function of (dataset, text, *, names)"),
-        ("commentary", "conclude", ("told", "value"), "a function of (trial, tokens, clocks)"),
+        ("commentary", "conclude", ("told", "value"), "a function of (run, tokens, clocks)"),
     ],
 )
 def test_single_references_are_what_attnlab_asks_for(made, kind, right, wrong, words):
@@ -291,7 +291,7 @@ def test_expected_failures_are_strict(made):
         made("manifest", settings={"runs": {"printed": {}}})
 
 
-def test_a_bug_is_told_by_its_kind():
+def test_a_bug_is_named_by_its_type():
     def broken():
         raise KeyError("x")
 

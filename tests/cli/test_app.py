@@ -16,7 +16,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_interrupt_says_how_far_the_run_was(call, folder, monkeypatch):
+def test_an_interrupt_names_the_step_reached(call, folder, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 

@@ -124,27 +124,27 @@ def test_classes_of_a_file(tmp_path, call):
     )
     assert code == 0, err
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
-    trial = json.loads(out)["trial"]
-    assert trial["eta_y"] == 2.0
-    asked = {item["asked_by"]: item for item in trial["assumptions"]}
+    run = json.loads(out)["run"]
+    assert run["eta_y"] == 2.0
+    asked = {item["asked_by"]: item for item in run["assumptions"]}
     assert {"Assumption 1(c)", "Assumption 2", "Theorem 1", "Corollary 2"} <= set(asked)
     assert asked["Assumption 1(c)"]["needed"] == 30.0
     assert asked["Assumption 1(c)"]["value"] == 20.0
     assert not asked["Assumption 1(c)"]["holds"]
-    assert {"predicted", "simulated", "claimed"} <= set(trial["fates"][0])
-    assert list(trial["fates"][0]["predicted"]) == ["printed", "corrected", "sgd"]
-    ladder = trial["ladder"]
+    assert {"predicted", "simulated", "claimed"} <= set(run["fates"][0])
+    assert list(run["fates"][0]["predicted"]) == ["printed", "corrected", "sgd"]
+    ladder = run["ladder"]
     assert ladder["at"] == ["transition", "end"]
     printed, corrected, sgd = (rung["z_error"][0] for rung in ladder["rungs"])
     assert printed > corrected > 10 * sgd
     assert len(ladder["costs"]) == 3
-    tokens = {row["token"]: row for row in trial["fates"]}
+    tokens = {row["token"]: row for row in run["fates"]}
     assert tokens["president"]["role"] == "distinct"
     assert tokens["the"]["role"] == "common"
     assert tokens["president"]["simulated"] > 0 > tokens["the"]["simulated"]
-    assert {row["next"] for row in trial["snap"]} == {"born", "elected"}
-    assert all(row["simulated"] > trial["transition"][1] for row in trial["snap"])
-    assert trial["commentary"]["scan_and_snap"]["claimed"] == 6
+    assert {row["next"] for row in run["snap"]} == {"born", "elected"}
+    assert all(row["simulated"] > run["transition"][1] for row in run["snap"])
+    assert run["commentary"]["scan_and_snap"]["claimed"] == 6
     shown = (tmp_path / "mine.html").read_text()
     assert "president" in shown
     assert shown.count('src="data:image/png;base64,') == 1
@@ -217,7 +217,7 @@ def test_bad_input_exits_with_2_and_one_message(tmp_path, call, arguments, messa
 def test_a_changed_verdict_exits_with_1(monkeypatch, capsys):
     (claim,) = select(["eq-128"])
     moved = replace(claim, recorded=replace(claim.recorded, verdict=Verdict.HOLDS))
-    monkeypatch.setattr("attnlab.auditing.select", lambda ids, paper: (moved,))
+    monkeypatch.setattr("attnlab.auditing.catalogue.find", lambda ids, paper: ((moved,), []))
     with pytest.raises(typer.Exit) as stopped:
         audit_verb(claim=["eq-128"])
     assert stopped.value.exit_code == 1

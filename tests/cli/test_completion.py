@@ -1,12 +1,9 @@
 """Completion in the shell: verbs, options and presets, without loading JAX."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from commands import in_forks
 
-from attnlab.cli import arguments
+from attnlab.cli import options
 from attnlab.models import SequenceModel
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import offered
@@ -54,52 +51,27 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 
 def test_the_words_are_those_that_are_understood():
-    assert presets() == arguments.PRESETS
+    assert presets() == options.PRESETS
     kinds = SequenceModel.kinds().items()  # those of other tests are not shipped
     shipped = {name for name, kind in kinds if kind.__module__.startswith("attnlab.models")}
-    assert shipped | {*offered("models")} == {*arguments.MODELS}
-    assert tuple(offered("theories")) == arguments.THEORIES
-    for name in arguments.PARTS:
+    assert shipped | {*offered("models")} == {*options.MODELS}
+    assert tuple(offered("theories")) == options.THEORIES
+    for name in options.PARTS:
         assert chosen_parts([name]), name
 
 
-def answered_without(modules, *arguments, **environment):
-    """Return the output of the command line if some modules cannot be imported."""
-    code = (
-        "import sys\n"
-        f"for name in {modules!r}: sys.modules[name] = None\n"
-        f"sys.argv = {['attnlab', *arguments]!r}\n"
-        "from attnlab.cli import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_shell_is_answered_without_jax():
-    found = answered_without(("jax",), **asking("audit", "sy"))
+def test_shells_are_answered_and_helped_without_jax_and_in_little_time():
+    """The options of runs need numpy and xarray, the names of verbs do not."""
+    runs = ["simulate", "predict", "audit", "play", "text train"]
+    cases = [([], asking("audit", "sy")), *(([*verb.split(), "--help"], {}) for verb in runs)]
+    (_, found, *_), *helped = in_forks(cases, blocked=("jax", "diffrax", "optax"))
     assert found == "syn-small\nsyn-medium\nsymmetric\n"
-
-
-def test_verbs_are_completed_without_the_options_of_runs():
-    """These are derived from the value, which needs numpy and xarray."""
-    found = answered_without(("jax", "numpy", "xarray"), **asking("s"))
+    for code, out, _, spent in helped:
+        assert code == 0
+        assert spent < 2, f"{spent:.1f} s"  # of the process, however busy the machine is
+        for words in ("Examples:", "Task:", "Model:", "Motion:", "Gradient:", "Record:", "Run:"):
+            assert f"{words}\n" in out, words
+    cases = [([], asking("s")), (["--help"], {})]
+    (_, found, *_), (_, out, *_) = in_forks(cases, blocked=("jax", "numpy", "xarray"))
     assert found == "simulate\nsweep\n"
-    assert "simulate" in answered_without(("jax", "numpy", "xarray"), "--help")
-
-
-@pytest.mark.parametrize("verb", ["simulate", "predict", "audit", "play", "text train"])
-def test_help_needs_no_jax_and_little_time(verb):
-    begun = os.times()
-    out = answered_without(("jax", "diffrax", "optax"), *verb.split(), "--help")
-    ended = os.times()
-    spent = sum(ended[2:4]) - sum(begun[2:4])  # of the process, however busy the machine is
-    assert spent < 2, f"{spent:.1f} s"
-    for words in ("Examples:", "Task:", "Model:", "Motion:", "Gradient:", "Record:", "Run:"):
-        assert f"{words}\n" in out, words
+    assert "simulate" in out

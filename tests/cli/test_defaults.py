@@ -7,7 +7,7 @@ import pytest
 
 import attnlab
 from attnlab import Batches, Flow, Optimizer, Population, Sequences
-from attnlab.auditing.trial import simulation_of
+from attnlab.auditing.audited_run import simulation_of
 from attnlab.cli import reproduce, text, text_classes
 from attnlab.papers.scan_and_snap.agreement import measure
 from attnlab.playground.opening import asked
@@ -73,7 +73,7 @@ def test_an_audit_has_the_learning_rates_of_a_simulation(monkeypatch, tmp_path, 
     def try_out(simulation, theories):
         raise Asked(simulation)
 
-    monkeypatch.setattr(sys.modules["attnlab.auditing.trial"], "try_out", try_out)
+    monkeypatch.setattr(sys.modules["attnlab.auditing.audited_run"], "try_out", try_out)
     with pytest.raises(Asked) as by_command:
         call("audit", "syn-small", cwd=tmp_path)
     simulation, _ = simulation_of("syn-small")

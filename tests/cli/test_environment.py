@@ -19,18 +19,17 @@ def attnlab_in_a_shell(after="", cwd=None, **environment):
     )
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
-def test_a_terminal_without_an_arrow_gets_it_written_out(encoding):
-    done = attnlab_in_a_shell(PYTHONIOENCODING=encoding)
-    assert done.returncode == 0, done.stderr
-    assert r"\u2192" in done.stdout
-
-
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
-def test_closed_streams_take_no_number_of_a_file(closed, tmp_path):
-    done = attnlab_in_a_shell(f"--out run.nc {closed}", cwd=tmp_path)
+def test_closed_streams_take_no_number_of_a_file(tmp_path):
+    done = attnlab_in_a_shell("--out run.nc <&- >&- 2>&-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert attnlab.load(tmp_path / "run.nc").sizes["step"] == 11
+
+
+def test_a_terminal_without_an_arrow_gets_it_written_out(tmp_path):
+    done = attnlab_in_a_shell("--out run.nc 2>&-", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert r"\u2192" in done.stdout
+    assert attnlab.load(tmp_path / "run.nc").sizes["step"] == 11  # though stderr was closed
 
 
 def test_a_working_directory_that_was_deleted(tmp_path):

@@ -91,7 +91,7 @@ def test_checkpoints_and_their_lint(place, tmp_path, capsys):
     assert [row["snap_step"] for row in document["heads"]] == [None] * 8
 
 
-def test_numbers_that_are_not_finite_are_told(place, tmp_path, capsys):
+def test_numbers_that_are_not_finite_are_reported(place, tmp_path, capsys):
     import torch
     from small_models import small_model
 

@@ -14,7 +14,7 @@ from attnlab.files.errors import InputError
 from attnlab.simulation.fields import settings_of
 
 
-def test_what_is_drawn_goes_by_number_or_by_name():
+def test_classes_and_tokens_are_drawn_by_number_or_name():
     assert drawn("0, won", None, Path("x.png")) == {"classes": [0, "won"]}
     assert drawn(None, "the,3", None, Path("x.gif")) == {"tokens": ["the", 3]}
     assert drawn(None, None, None) == {}

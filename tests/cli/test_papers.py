@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+from commands import in_forks
 from made_papers import make_paper
 
 from attnlab.shelf import VARIABLE, papers, shelf
@@ -111,51 +110,34 @@ def test_a_new_paper_is_written_and_found(tmp_path, call):
     assert "written_paper" in out
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("papers",),
-        ("papers", "--json"),
-        ("--help",),
-        ("papers", "--help"),
-        ("check-paper", "--help"),
-        ("audit", "--help"),
-        ("reproduce", "--help"),
-    ],
-)
-def test_no_paper_is_imported_and_no_jax(arguments, tmp_path):
+WITHOUT_CODE = [
+    ["papers"],
+    ["papers", "--json"],
+    ["--help"],
+    ["papers", "--help"],
+    ["check-paper", "--help"],
+    ["audit", "--help"],
+    ["reproduce", "--help"],
+]
+COMPLETED = ["attnlab check-paper ", "attnlab reproduce ", "attnlab audit "]
+
+
+def test_no_paper_is_imported_and_no_jax(tmp_path):
     loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
-    _run_without_code("attnlab", *arguments, **{VARIABLE: str(loud)})
-
-
-@pytest.mark.parametrize("words", ["attnlab check-paper ", "attnlab reproduce ", "attnlab audit "])
-def test_a_shell_is_answered_without_code(words, tmp_path):
-    loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
-    environment = {
-        "_ATTNLAB_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split())),
-        VARIABLE: str(loud),
-    }
-    out = _run_without_code("attnlab", **environment)
-    assert "loud_paper" in out or "check-paper" not in words
-
-
-def _run_without_code(*arguments, **environment):
-    of_runs = "audit" in f"{arguments} {environment}"  # whose options need numpy
-    code = (
-        "import sys, atexit\nfrom attnlab.cli import main\n"
-        f"sys.argv = {list(arguments)!r}\n"
-        "try: main()\nexcept SystemExit as end: assert not end.code, end.code\n"
-        "loaded = {name for name in sys.modules if name.startswith(('attnlab.papers', 'jax', "
-        f"{'jax' if of_runs else 'numpy'!r}, 'loud_paper'))}}\n"
-        "assert not loaded, loaded\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    asked = [
+        {
+            "_ATTNLAB_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split())),
+        }
+        for words in COMPLETED
+    ]
+    cases = [*((words, {}) for words in WITHOUT_CODE), *(([], words) for words in asked)]
+    results = in_forks(cases, **{VARIABLE: str(loud)})
+    for (arguments, environment), (code, out, modules, _) in zip(cases, results, strict=True):
+        assert code == 0, arguments
+        of_runs = "audit" in f"{arguments} {environment}"  # whose options need numpy
+        unwanted = ("attnlab.papers", "jax", "jax" if of_runs else "numpy", "loud_paper")
+        assert not [name for name in modules if name.startswith(unwanted)], arguments
+        if "check-paper" in environment.get("COMP_WORDS", ""):
+            assert "loud_paper" in out

@@ -9,7 +9,7 @@ import xarray as xr
 import attnlab
 from attnlab.auditing.document import in_markdown
 from attnlab.cli import printing
-from attnlab.files.names import visible
+from attnlab.files.errors import visible
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
 HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines", "</b>", "a|$b$*<br>"
@@ -119,7 +119,7 @@ def test_a_result_from_elsewhere_cannot_leave_the_comments(tmp_path, call):
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypatch):
-    printed = narrow(monkeypatch, width, lambda: printing.show(in_markdown({"trial": TRIAL})))
+    printed = narrow(monkeypatch, width, lambda: printing.show(in_markdown({"run": TRIAL})))
     assert not OBEYED.search(printed)
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold

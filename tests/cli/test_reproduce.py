@@ -9,7 +9,7 @@ import attnlab
 from attnlab.cli import app
 from attnlab.experiments.running import the_record
 from attnlab.shelf import paper, recipe_file
-from attnlab.sweeping.ledger import Ledger
+from attnlab.sweeping.store import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_some_parts_are_made_then_reused_and_told(place, call):
+def test_parts_are_run_then_reused_and_printed(place, call):
     asked = ("reproduce", "fig8", "--recipes", "mine", "--out", "results")
     code, out, err = call(*asked, cwd=place)
     assert code == 0, err
@@ -128,7 +128,7 @@ def test_a_paper_without_bibtex_is_cited_by_its_fields():
     assert lines[-2:] == ["  year = {2026},", "}"]
 
 
-def test_a_study_is_made_then_reused_and_told(tmp_path, call):
+def test_a_study_is_run_then_reused_and_printed(tmp_path, call):
     text = recipe_file("residual").read_text()
     for old, new in (
         ("steps: 300", "steps: 40"),

@@ -102,7 +102,7 @@ app.app = work
     ],
     ids=["importing", "lost in an import", "lost in a collection"],
 )
-def test_it_is_answered_whatever_goes_on(before):
+def test_ctrl_c_ends_the_command_during_imports_and_garbage_collection(before):
     process = start("simulate", "syn-small", before=before)
     assert last_line(process) == "attnlab: stopped"
     assert process.returncode == app.INTERRUPTED

@@ -48,6 +48,15 @@ def test_json_is_one_document_and_nothing_else(tmp_path, call):
     assert np.shape(document["loss"]["values"]) == (2, 2, 13)
 
 
+def test_saturating_rates_and_identical_heads_give_a_warning(tmp_path, call):
+    options = [*QUICK, "--heads", "2", "--eta-y", "1e6"]
+    code, _, err = call("simulate", "syn-small", *options, "--json", cwd=tmp_path)
+    assert code == 0, err
+    assert "attnlab: init: heads that start alike stay alike; give init='uniform'" in err
+    assert "attnlab: eta_y: at 1e+06 a single step saturates the softmax" in err
+    assert attnlab.Simulation("syn-small", motion="flow", eta_y=1e6).cautions == []
+
+
 def test_names_are_printed_as_they_are(tmp_path, call):
     (tmp_path / "[b].yaml").write_text(WORDS)
     code, out, err = call("simulate", "[b].yaml", *QUICK, "--out", "[draft].nc", cwd=tmp_path)
@@ -124,7 +133,7 @@ def test_any_model_by_its_name_and_fields(tmp_path, call):
     assert (model["temperature"], model["residual"]) == (0.5, False)
 
 
-def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
+def test_divergence_exits_with_3_and_keeps_the_records(tmp_path, call):
     code, _, err = call(
         "simulate",
         "syn-small",
@@ -187,9 +196,6 @@ def test_a_full_disk_names_the_file(option, file, tmp_path, call, monkeypatch):
         (["syn-small", "--prior", "0.7,0.7"], "prior:"),
         (["syn-small", "--prior", "1"], "prior:"),
         (["syn-small", "--training-set", "9", "--length", "inf"], "training_set:"),
-        (["syn-small", "--engine", "limit"], "engine: was an option of version 0.1; now --length"),
-        (["syn-small", "--save", "loss"], "save: was an option of version 0.1; now --what"),
-        (["syn-small", "--sequences", "9"], "sequences: was an option of version 0.1; now --train"),
         (["old.yaml"], "old.yaml: classes: was a field of version 0.1"),
         (["sets.yaml"], "task: the command line takes one set of classes"),
     ],

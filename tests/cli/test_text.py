@@ -61,7 +61,7 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_an_interrupt_says_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
+def test_an_interrupt_names_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
     real, pressed = Stepping.advance, []
 
     def advance(group, target):
@@ -186,7 +186,6 @@ def test_records_may_be_at_steps_that_are_listed(finished, tmp_path, capsys, mon
         (["train", "builtin", *OUT, "--batch", "2"], "0.1; now --batch-size"),
         (["train", "builtin", *OUT, "--context", "8"], "0.1; now --length"),
         (["train", "builtin", *OUT, "--feed-forward", "8"], "0.1; now --mlp"),
-        (["train", "builtin", *OUT, "--measure-every", "5"], "0.1; now --every"),
         (["plot", "absent", "--out", "run.png"], "absent: no finished training"),
         (["plot", "absent", "--out", "run.txt"], "out: the name should end in .png"),
     ],

@@ -21,7 +21,7 @@ def text(tmp_path, monkeypatch, call):
     return lambda *arguments: call("text", *arguments, cwd=tmp_path)
 
 
-def test_classes_are_written_and_told(text, tmp_path):
+def test_classes_are_written_and_printed(text, tmp_path):
     code, out, err = text("classes", "text.txt", "--out", "classes.yaml", *ASKED)
     assert code == 0, err
     assert "wrote classes.yaml" in out

@@ -69,6 +69,7 @@ def test_pages_that_print_are_found_and_differences_are_seen():
     papers = [
         "causal_structure",
         "joma",
+        "linear_icl",
         "max_margin",
         "polarisation",
         "scan_and_snap",

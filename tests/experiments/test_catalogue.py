@@ -23,7 +23,7 @@ from attnlab.experiments import (
     run,
 )
 from attnlab.experiments.base import WORDS, module_of, opening
-from attnlab.experiments.running import Made, record
+from attnlab.experiments.running import Part, record
 from attnlab.files.errors import InputError
 from attnlab.report.make import chosen_parts
 from attnlab.shelf import VARIABLE, offered, paper
@@ -62,7 +62,7 @@ def test_a_name_that_two_papers_have_is_refused_with_the_choices(tmp_path, monke
     assert experiment("scan_and_snap/fig6").name == "fig6"
     assert chosen_parts(["another"]) == ["another/fig6"]  # which imports nothing of it
     assert "another/fig6" in chosen_parts([])
-    with pytest.raises(InputError, match="figure cannot be imported: RuntimeError: not to be"):
+    with pytest.raises(InputError, match="figure cannot be imported: figure.py:1: RuntimeError"):
         experiment("another/fig6")
 
 
@@ -91,7 +91,7 @@ def test_one_figure_needs_neither_claims_nor_another_paper():
     assert not [name for name in papers if ".claims" in name or name.endswith("cases")]
 
 
-def test_how_a_claim_stands_is_told_by_its_kind_and_its_source():
+def test_a_standing_is_worded_by_kind_and_source():
     for words in WORDS.values():
         assert list(words) == list(Standing)
     assert experiment("fig6").in_words(Standing.FAILS) == "not reproduced"
@@ -133,7 +133,7 @@ OWN = Experiment(
 )
 
 
-def test_one_of_ones_own_is_written_with_its_table_its_halves_and_its_verdict(tmp_path):
+def test_a_user_s_experiment_is_written_with_its_table_its_halves_and_its_verdict(tmp_path):
     made = run(OWN, Recipe(seeds=6, spread=1.0), out=tmp_path)
     assert (made.outcome, made.headline, made.about) == ("as the book says", "It is so.", "")
     assert [list(half) for half in made.halves] == [["first", "first_error"]] * 2
@@ -157,7 +157,7 @@ def test_a_study_that_mixes_its_seeds_is_refused(tmp_path):
     assert not (tmp_path / "own").exists()
 
 
-def test_standings_are_recorded_beside_what_else_is(tmp_path, monkeypatch):
+def test_recording_standings_keeps_the_other_entries(tmp_path, monkeypatch):
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -174,7 +174,7 @@ def test_standings_are_recorded_beside_what_else_is(tmp_path, monkeypatch):
     }
     (folder / "expected.json").write_text(json.dumps(before))
     monkeypatch.setenv(VARIABLE, str(folder))
-    made = Made(
+    made = Part(
         name="own/one",
         key="",
         title="",

@@ -79,7 +79,7 @@ def test_halves_without_a_spread_or_without_a_value():
     assert list(unsettled([same, {"a": np.nan, "a_error": 0.1}])) == ["a"]
 
 
-def test_a_share_is_told_as_a_count():
+def test_a_share_is_printed_as_a_count():
     hits = xr.DataArray([[1.0, 1.0, np.nan], [1.0, 0.0, 1.0]], dims=("seed", "token"))
     found = share(hits)
     assert str(found) == "4 of 5"
@@ -106,7 +106,7 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says_and_stays_in_range(
     assert within / tries == pytest.approx(chance, abs=0.03)
 
 
-def test_a_median_of_few_seeds_says_so():
+def test_the_interval_of_a_median_of_few_seeds_is_its_range():
     none = median(xr.DataArray([np.nan, np.nan], dims="seed"))
     assert (none.count, none.told()) == (0, "-")
     assert median(xr.DataArray([2.33, np.nan], dims="seed")).told() == "2.33"

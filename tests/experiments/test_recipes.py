@@ -47,7 +47,7 @@ def test_every_tiny_recipe_is_a_lab_note_of_seconds(name):
     assert not recipe.regression_bounds
 
 
-def test_recipes_of_ones_own_may_stand_in_folders_of_papers(tmp_path):
+def test_a_user_s_recipes_may_be_in_folders_of_papers(tmp_path):
     text = recipe_file("fig9").read_text()
     for folder, ratio in ((".", 3), ("scan_and_snap", 4)):
         (tmp_path / folder).mkdir(exist_ok=True)

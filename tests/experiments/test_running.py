@@ -125,6 +125,13 @@ def test_a_failure_leaves_no_record(recipe, makes, tmp_path):
     assert read_record(tmp_path / "scan_and_snap" / "fig9", "any") is None
 
 
+def test_an_error_in_a_figure_names_its_paper(recipe, makes, tmp_path):
+    broken = dataclasses.replace(FIG9, judge=lambda data: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as raised:
+        find_or_run(broken, recipe, out=tmp_path)
+    assert raised.value.__notes__ == ["in paper scan_and_snap: ZeroDivisionError: division by zero"]
+
+
 def test_numbers_outside_their_regression_bounds_are_named(recipe, makes, tmp_path):
     bounds = {"printed_start": (100.0, 101.0), "none": (0.0, 1.0)}
     narrow = dataclasses.replace(recipe, regression_bounds=bounds)

@@ -24,7 +24,7 @@ heading: [layer, slope]
 
 def test_a_judgement_is_in_the_words_of_its_file(tmp_path):
     (tmp_path / "fall.yaml").write_text(YAML)
-    texts = Texts.beside(str(tmp_path / "fall.py"))
+    texts = Texts.read(str(tmp_path / "fall.py"))
     found = {"slope": Estimate(-2.0, 0.5, 4), "part": 0.25, "half": Median(3.0, 1.0, 4.0, 5)}
     told = texts.judgement(Standing.HOLDS, found, layers=8)
     assert told.headline == "It falls by -2 ± 0.5, that is -2.0, in 0.25 of the 8 layers."
@@ -41,7 +41,7 @@ def test_a_judgement_is_in_the_words_of_its_file(tmp_path):
 def test_an_unknown_text_is_refused(tmp_path):
     (tmp_path / "fall.yaml").write_text(YAML + "headlines: two\n")
     with pytest.raises(InputError, match="headlines"):
-        Texts.beside(str(tmp_path / "rise.py"), "fall")  # one of several in a module
+        Texts.read(str(tmp_path / "rise.py"), "fall")  # one of several in a module
 
 
 def test_draws_are_in_the_order_of_their_axes():

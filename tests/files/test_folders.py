@@ -98,7 +98,7 @@ def test_an_output_folder_that_is_a_file(tmp_path):
         claim(tmp_path / "file", ["table.csv"])
 
 
-def test_a_disk_that_becomes_read_only_names_the_file_and_the_leftover_goes_later(
+def test_a_disk_that_becomes_read_only_names_the_file_and_the_leftover_is_removed_later(
     tmp_path, monkeypatch
 ):
     target = tmp_path / "table.csv"
@@ -133,7 +133,7 @@ with atomic_path(sys.argv[1]) as temporary:
 """
 
 
-def test_the_leftover_of_a_killed_writer_goes_with_the_next_write(tmp_path):
+def test_the_leftover_of_a_killed_writer_is_removed_by_the_next_write(tmp_path):
     target = tmp_path / "table.csv"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run([sys.executable, "-c", KILLED, target], env=environment)

@@ -3,7 +3,7 @@
 import pytest
 
 from attnlab.files.markdown import html, page, table, template, words
-from attnlab.files.mathematics import mathml
+from attnlab.files.mathematics import mathml, plain
 
 HOSTILE = r"<b> & [a](b) *x* `c` a_b | \d $e$"
 
@@ -44,7 +44,16 @@ def test_a_cell_names_its_column_and_keeps_its_lines():
     assert '<td data-label="what">one<br>line</td>' in shown
 
 
-def test_a_page_needs_nothing_beside_itself():
+def test_a_bar_in_a_formula_does_not_end_a_cell():
+    cell = rendered("{{ a | formulas }}", a="the norm $|x|$")
+    assert cell == "the norm $∣x∣$"
+    assert f'<td data-label="n">the norm {mathml("|x|")}</td>' in html(
+        f"| n |\n|---|\n| {cell} |\n"
+    )
+    assert plain(f"{cell}") == "the norm |x|"
+
+
+def test_a_page_is_self_contained():
     shown = page("<t>", "# Title")
     assert "<title>&lt;t&gt;</title>" in shown
     assert "<h1>Title</h1>" in shown

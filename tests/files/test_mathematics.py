@@ -29,13 +29,13 @@ def test_names_of_functions_are_upright_and_apart():
     assert ("mi", "diag") in parts(r"\operatorname{diag}(b)")
 
 
-def test_a_prime_stands_beside_its_letter():
+def test_a_prime_follows_its_letter():
     assert "<msup>" not in mathml("t_0' + x'")
     (index,) = ElementTree.fromstring(mathml("E'_{nn'}")).iter("msub")
     assert ["".join(part.itertext()) for part in index] == ["E′", "nn′"]
 
 
-def test_a_sign_before_a_term_stands_close():
+def test_a_sign_before_a_term_has_no_space():
     assert 'form="prefix"' in mathml(r"T \to +\infty")
     assert 'form="prefix"' not in mathml(r"(a) + b")
     assert ("mo", "≔") in parts("a := b")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import attnlab
-from attnlab.files.pages import stylesheet, template
+from attnlab.files.markdown import raw_template, stylesheet
 
 SOURCE = Path(attnlab.__file__).parent
 
@@ -35,5 +35,5 @@ def test_a_template_of_html_escapes_and_sets(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name, escaped in (("page.html", 3), ("page.md.jinja", 2)):
         (tmp_path / "own_pages" / name).write_text("{{ a }} {{ b | letters }} {{ c | typeset }}")
-        shown = template("own_pages", name).render(a="<a>", b="<t_0>", c="<$x$>")
+        shown = raw_template("own_pages", name).render(a="<a>", b="<t_0>", c="<$x$>")
         assert shown.count("&lt;") == escaped

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from attnlab.cli import audit, reproduce, sweep
+from attnlab.cli import audit
 from attnlab.files import progress
-from attnlab.files.progress import reporting, watching
+from attnlab.files.progress import reporting
 
 LONG = 60.0  # seconds, which no machine should need
 
@@ -48,7 +48,7 @@ def stderr(monkeypatch):
     return put
 
 
-def test_a_pipe_hears_what_is_done_before_progress_and_then_how_far_it_is(stderr):
+def test_a_pipe_gets_a_line_before_there_is_progress_and_then_the_percentage(stderr):
     heard = stderr()
     with reporting("auto", 100.0, "syn-small") as report:
         assert heard.says("syn-small: compiling\n")
@@ -59,7 +59,7 @@ def test_a_pipe_hears_what_is_done_before_progress_and_then_how_far_it_is(stderr
         assert heard.says(" s left\n")
 
 
-def test_nothing_is_said_of_what_is_quick_or_not_to_be_told(stderr, monkeypatch):
+def test_quick_or_quiet_work_prints_nothing(stderr, monkeypatch):
     heard = stderr()
     with reporting(False, 1.0, "a"), progress.waiting("b", quiet=True):
         threading.Event().wait(0.05)
@@ -77,7 +77,7 @@ def test_a_terminal_has_a_bar_before_there_is_progress(stderr):
         assert heard.says("30 %")
 
 
-def test_a_terminal_has_a_line_that_goes_again(stderr):
+def test_a_terminal_has_a_status_line_that_is_cleared(stderr):
     heard = stderr(terminal=True)
     with progress.waiting("reading a\x1b[2J book"):
         assert heard.says(r"attnlab: reading a\x1b[2J book (")
@@ -85,27 +85,14 @@ def test_a_terminal_has_a_line_that_goes_again(stderr):
     assert "\n" not in heard.getvalue()
 
 
-def test_a_terminal_has_the_bar_of_a_sweep_while_kept_groups_are_read(stderr):
-    heard = stderr(terminal=True)
-    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
-        assert heard.says("looking for groups that are there already")
-
-
-def test_a_pipe_hears_what_is_waited_for(stderr):
+def test_a_pipe_gets_a_status_line(stderr):
     heard = stderr()
     with progress.waiting("loading JAX"):
         assert heard.says("attnlab: loading JAX (0 s)\n")
 
 
-def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
+def test_a_pipe_gets_the_claims_of_an_audit(stderr):
     heard = stderr()
-    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
-        assert heard.says("looking for groups that are there already\n")
-    with watching(False, bar=reproduce._Bar, lines=reproduce._Lines) as watch:
-        watch.begin("fig6", ["fig7", "report"])
-        assert heard.says("fig6: compiling, 2 left\n")
-        watch.progress("fig6", 0.5)
-        assert heard.says("fig6: 50 %, 2 left\n")
     with audit._progress(3, quiet=False) as tell:
         tell("lemma-1")
         tell("lemma-2")

@@ -5,7 +5,7 @@ from pathlib import Path
 from attnlab.files.shipped import here_or_shipped, recipe_folder
 
 
-def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
+def test_a_user_s_file_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     named = Path("recipes", "text-rates.yaml")
     assert here_or_shipped(named) == recipe_folder() / "text-rates.yaml"

@@ -23,8 +23,8 @@ from attnlab.measures import (
     slowed_time,
     snap_time,
 )
+from attnlab.measures.attention import class_count, in_play, is_common, is_distinct
 from attnlab.measures.motion import equal_spans
-from attnlab.measures.roles import class_count, in_play, is_common, is_distinct
 from attnlab.tasks.classes.classes import COMMON, DISTINCT, SequenceClasses
 
 # Two classes: token 0 is common, 1 and 2 belong to class 0, 3 and 4 to class 1, and 5 is nobody's.

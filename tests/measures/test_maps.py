@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attnlab.files.errors import InputError
-from attnlab.measures import maps, places, received
+from attnlab.measures import maps, positions, received
 
 ROW = np.array([0.5, 0.25, 0.125, 0.125, 0.0])
 KINDS = pytest.mark.parametrize("kind", [np.asarray, jnp.asarray, torch.asarray])
@@ -48,7 +48,7 @@ def test_what_is_no_array_is_refused():
 
 def test_measures_run_inside_jit():
     whole = np.tril(np.ones((6, 6))) / np.arange(1, 7)[:, None]
-    distance = jax.jit(places.mean_distance)(jnp.asarray(whole))
+    distance = jax.jit(positions.mean_distance)(jnp.asarray(whole))
     np.testing.assert_allclose(distance, np.arange(6) / 2, rtol=1e-6)
 
 
@@ -91,15 +91,15 @@ def test_the_floor_of_one_key_is_zero_and_hidden_keys_do_not_count():
 def test_places_by_hand(kind):
     whole = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.2, 0.7, 0], [0.1, 0.2, 0.3, 0.4]])
     m = kind(whole.astype(np.float32))
-    np.testing.assert_allclose(places.self_mass(m), [1, 0.5, 0.7, 0.4])
-    np.testing.assert_allclose(places.previous_mass(m), [0, 0.5, 0.2, 0.3])
-    np.testing.assert_allclose(places.local_mass(m, 2), [1, 1, 0.9, 0.7])
-    np.testing.assert_allclose(places.mean_distance(m), [0, 0.5, 0.4, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(places.sink_mass(m, (1, 2))[3], [0.1, 0.3], rtol=1e-6)
-    np.testing.assert_allclose(places.sink_mass(m, (1, 2), start=1)[3], [0.2, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(positions.self_mass(m), [1, 0.5, 0.7, 0.4])
+    np.testing.assert_allclose(positions.previous_mass(m), [0, 0.5, 0.2, 0.3])
+    np.testing.assert_allclose(positions.local_mass(m, 2), [1, 1, 0.9, 0.7])
+    np.testing.assert_allclose(positions.mean_distance(m), [0, 0.5, 0.4, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(positions.sink_mass(m, (1, 2))[3], [0.1, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(positions.sink_mass(m, (1, 2), start=1)[3], [0.2, 0.5], rtol=1e-6)
     # the last two queries alone stand where they stood
-    np.testing.assert_allclose(places.self_mass(m[2:]), [0.7, 0.4])
-    np.testing.assert_array_equal(places.sink_rate(m[:, 0]), [1, 1, 0, 0])
+    np.testing.assert_allclose(positions.self_mass(m[2:]), [0.7, 0.4])
+    np.testing.assert_array_equal(positions.sink_rate(m[:, 0]), [1, 1, 0, 0])
 
 
 @KINDS
@@ -109,13 +109,13 @@ def test_induction_and_duplicates_by_hand(kind):
     whole = np.tril(np.ones((5, 5))) / np.arange(1, 6)[:, None]
     whole[4] = [0.1, 0.2, 0.6, 0.1, 0.0]
     m = kind(whole.astype(np.float32))
-    after = np.asarray(places.induction_mass(m, tokens))
-    before = np.asarray(places.duplicate_mass(m, tokens))
+    after = np.asarray(positions.induction_mass(m, tokens))
+    before = np.asarray(positions.duplicate_mass(m, tokens))
     assert np.isnan(after[:3]).all()  # nothing has occurred before
     assert after[3] == pytest.approx(0, abs=1e-6)  # even attention is chance
     assert after[4] == pytest.approx(0.6 - 0.2, rel=1e-5)
     assert before[4] == pytest.approx(0.2 - 0.2, abs=1e-6)
-    assert np.isnan(np.asarray(places.duplicate_mass(m, tokens, start=2))[4])  # another text
+    assert np.isnan(np.asarray(positions.duplicate_mass(m, tokens, start=2))[4])  # another text
 
 
 # -- received -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.measures.probes import map_speed, probe_entropy, snap_step
+from attnlab.measures.motion import map_speed, probe_entropy, snap_step
 
 
 def maps_of(rng, *shape):

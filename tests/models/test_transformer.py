@@ -395,12 +395,12 @@ def test_a_step_of_the_rows_that_are_read_is_a_step_of_all(options):
 
     @quickly
     def step(params):
-        near, its_batch = model.near(params, batch)
-        moved, norm = step_of(model, near, its_batch)
-        return near, model.far(params, moved, batch), norm
+        gathered, its_batch = model.gather_rows(params, batch)
+        moved, norm = step_of(model, gathered, its_batch)
+        return gathered, model.scatter_rows(params, moved, batch), norm
 
-    near, found, norm = step(params)
-    rows = near["embedding"]["tokens"].shape[0]
+    gathered, found, norm = step(params)
+    rows = gathered["embedding"]["tokens"].shape[0]
     assert rows == (TOKENS.size if options.get("mlp") else 150)
     assert float(norm) == pytest.approx(float(expected_norm), rel=1e-6)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), found, expected)
@@ -412,8 +412,9 @@ def test_a_small_table_and_vectors_are_read_whole():
     many = jnp.zeros((20, 6), int)
     for inputs in (many, jax.nn.one_hot(TOKENS, 150)):
         batch = Batch(inputs, TARGETS)
-        near, same = model.near(params, batch)
-        assert near is params and same is batch and model.far(params, near, batch) is near
+        gathered, same = model.gather_rows(params, batch)
+        assert gathered is params and same is batch
+        assert model.scatter_rows(params, gathered, batch) is gathered
 
 
 def test_it_stands_in_documents_by_its_name():

@@ -112,6 +112,21 @@ class Function(list):
         return list(self)
 
 
+def test_lightning_gets_the_callback_and_its_loggers_the_numbers(monkeypatch):
+    with_callback = ModuleType("lightning.pytorch")
+    with_callback.Callback = type("Callback", (), {})
+    monkeypatch.setitem(sys.modules, "lightning", ModuleType("lightning"))
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", with_callback)
+    model, logger = NanoGPT(), SimpleNamespace(told=[])
+    logger.log_metrics = lambda values, step: logger.told.append((step, values))
+    trainer = SimpleNamespace(callbacks=[], loggers=[logger], global_step=0)
+    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW).attach(trainer)
+    (callback,) = trainer.callbacks
+    callback.on_train_start(trainer, model)
+    assert [step for step, _ in logger.told] == observer.history.steps == [0]
+    assert "attention/entropy/layer_01" in logger.told[0][1]
+
+
 def test_trackers_get_few_numbers_by_name():
     trackers = [SummaryWriter(), Run(), Mlflow(), Function()]
     model = NanoGPT()
@@ -122,13 +137,28 @@ def test_trackers_get_few_numbers_by_name():
     told = [tracker.told for tracker in trackers]
     assert told[0] == told[1] == told[2] == told[3]
     values = {name: value for _, name, value in told[0]}
-    assert len([name for name in values if "layer_" in name]) == 18  # nine of each layer
+    assert len([name for name in values if "layer_" in name]) == 10  # five of each layer
     result = observer.result().isel(step=0)
     wanted = float(result.entropy.isel(layer=1).mean())
     assert values["attention/entropy/layer_01"] == pytest.approx(wanted)
     assert values["attention/max_logit/max"] == pytest.approx(float(result.max_logit.max()))
     roles = sum(value for name, value in values.items() if name.startswith("attention/role/"))
     assert roles == (result.head_role >= 0).sum()
+
+
+def test_the_user_chooses_statistics():
+    told, model = Function(), NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, **FEW).attach(told, statistics=["self_mass"])
+    observer.step(0)
+    of_layers = [name for _, name, _ in told if "/role/" not in name]
+    assert of_layers == [
+        "attention/self_mass/layer_00",
+        "attention/self_mass/layer_01",
+        "attention/self_mass/max",
+        "attention/alerts",
+    ]
+    with pytest.raises(InputError, match="statistics: no 'self'; did you mean"):
+        observer.attach(told, statistics=["self"])
 
 
 def test_heat_maps_go_to_trackers_that_take_figures():

@@ -8,7 +8,7 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.observing.capture import _logits, _weights, require_match
+from attnlab.observing.capture import logits_of, require_match, weights_of
 from attnlab.observing.sources import SOURCES, capturing
 
 pytest.importorskip("transformers")
@@ -33,7 +33,7 @@ def seen_maps(model, **inputs):
     sightings = []
     with torch.no_grad(), capturing(model, sightings.append) as capture:
         model(**inputs)
-    maps = {s.layer: _weights(s.call, whole_logits(s.call)) for s in sightings}
+    maps = {s.layer: weights_of(s.call, whole_logits(s.call)) for s in sightings}
     return maps, sightings, capture
 
 
@@ -43,7 +43,7 @@ def check(captured):
 
 
 def whole_logits(call):
-    return _logits(call, torch.arange(call.query.shape[2]))
+    return logits_of(call, torch.arange(call.query.shape[2]))
 
 
 def eager_maps(name, model, **inputs):
@@ -108,7 +108,7 @@ def test_of_packed_sequences():
     inputs = {"input_ids": tokens(), "position_ids": positions}
     for implementation in ("eager", "sdpa", "flex_attention"):
         sightings = compare("llama", implementation, inputs)
-        maps = _weights(sightings[0].call, whole_logits(sightings[0].call))
+        maps = weights_of(sightings[0].call, whole_logits(sightings[0].call))
         assert not maps[..., 10:, :10].any()  # the second text sees nothing of the first
 
 
@@ -156,7 +156,7 @@ def test_of_flash_kernels_as_they_are_asked():
                 scaling=call.scale,
                 **kwargs,
             )
-            found = _weights(told, whole_logits(told))
+            found = weights_of(told, whole_logits(told))
             assert (found - expected).abs()[mask.bool()[:, None].expand(2, 4, -1)].max() < 1e-5
     # packed: where texts begin, or positions that begin anew
     q, k, v = torch.randn(3, 1, 4, 24, 8).unbind(0)
@@ -165,7 +165,7 @@ def test_of_flash_kernels_as_they_are_asked():
     begins = torch.tensor([0, 10, 24])
     for told in ({"position_ids": positions}, {"cu_seq_lens_q": begins}):
         call = huggingface_call("flash_attention_2", module, q, k, v, None, **told)
-        maps = _weights(call, whole_logits(call))
+        maps = weights_of(call, whole_logits(call))
         assert not maps[..., 10:, :10].any() and not maps[..., :10, 10:].any()
         assert torch.allclose(maps.sum(-1), torch.ones(1, 4, 24))
 
@@ -278,7 +278,7 @@ def test_causality_counts_from_the_first_key_as_torch_does(queries, keys):
     q, k = torch.randn(2, 4, queries, 8), torch.randn(2, 2, keys, 8)
     _, (captured,), _ = seen_maps(Causal(), q=q, k=k)
     check(captured)  # against torch's own output
-    maps = _weights(captured.call, whole_logits(captured.call))
+    maps = weights_of(captured.call, whole_logits(captured.call))
     assert not maps.triu(1).any()
 
 

@@ -1,5 +1,6 @@
 """The page about a model's attention: its words and numbers, and that it needs nothing else."""
 
+import base64
 import json
 import re
 import sys
@@ -10,9 +11,10 @@ import xarray as xr
 
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import load, save
+from attnlab.observing.layer_statistics import LABELS
 from attnlab.observing.report_page import page_data, report
 from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
-from attnlab.observing.words import in_words
+from attnlab.observing.words import in_words, with_steps
 
 STEPS = (0, 100, 200, 300, 400)
 POLICIES = ("oracle", "sinks_recent", "heavy_recent", "window_vote")
@@ -104,7 +106,7 @@ def test_words_claim_no_snap_without_reason_to():
     told = " ".join(in_words(doubtful))
     assert "heads snapped" not in told and "a snap was seen but is not claimed" in told
     alone = history().isel(step=[0]).drop_vars(["attention_speed", "snap_step", "snap_state"])
-    assert "No snap is claimed: there is one measurement alone." in in_words(alone)
+    assert "No snap is claimed: there is only one measurement." in in_words(alone)
     live = history().drop_vars(["attention_speed", "snap_state"])
     assert "each measurement is of other tokens" in " ".join(in_words(live))
 
@@ -146,15 +148,59 @@ def test_the_page_is_whole_and_escaped():
     assert "<title>Attention of &lt;i&gt;Tiny&lt;/i&gt; &amp; co</title>" in page
     assert "step 100 &lt;b&gt;holds&lt;/b&gt; the last" in page and "Own&lt;Attention&gt;" in page
     assert page.count("</script>") == 2  # no name of a module ends one
-    assert not re.search(r"https?:|//[a-z]|src=|@import|url\(", page)
-    assert '<td>1</td><td>0</td><td>snapped</td><td class="n">200</td>' in page
-    assert "100 to 300" in page
+    code = re.sub(r'"data": "[^"]*"', "", page)  # of numbers
+    assert not re.search(r"https?:|//[a-z]|src=|@import|url\(", code)
     assert "75.0 %" in page and "error 0.25" in page
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     data = json.loads(held[1])
     assert data["steps"] == list(STEPS) and data["modules"][1] == "block.1</script><b>"
     entropy = {one["name"]: one for one in data["statistics"]}["entropy"]
-    assert entropy["values"][4] == [[2, 2], [2, 2]] and entropy["band"][0][1][1] == 0.0196
+    assert unpacked(entropy["values"])[4].tolist() == [[2, 2], [2, 2]]
+    assert unpacked(entropy["band"])[0, 1, 1] == pytest.approx(0.0196)
+    roles, snaps, *caches = data["tables"]
+    assert [one["title"] for one in (roles, snaps, caches[1])] == [
+        "Roles",
+        "Snaps",
+        "KV cache of 10 %",
+    ]
+    assert roles["rows"][2] == ["1", "0", "sink", "0.62", "100", "–"]
+    assert snaps["rows"][2][:6] == ["1", "0", "snapped", "200", "100 to 300", "1"]
+    assert caches[1]["rows"][0] == [
+        "0",
+        "0",
+        "0.9",
+        "0.1",
+        "0.5",
+        "0.5",
+        "0.5",
+        "0.5",
+        "0.75",
+        "0.25",
+    ]
+
+
+def unpacked(packed):
+    """Numbers as the page's script reads them."""
+    levels = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(len(STEPS), 2, 2)
+    low, high = packed["low"], packed["high"]
+    return np.where(levels == 65535, np.nan, low + (high - low) * (levels / 65534))
+
+
+def test_a_page_of_a_thousand_heads_is_small():
+    steps, heads = np.arange(200), np.arange(32)
+    one = history()
+    names = [name for name, found in one.data_vars.items() if found.dims[0] == "step"]
+    wide = one.isel(layer=[0] * 32, head=[0] * 32, step=[0] * 200)
+    wide = wide.assign_coords(layer=heads, head=heads, step=steps)
+    rng = np.random.default_rng(0)
+    for name in names:
+        wide[name] = wide[name] + 0.01 * rng.random(wide[name].shape)
+    for name, label in LABELS.items():
+        if label.title and label.dims == ("head",) and name not in wide:
+            wide[name] = wide["entropy"] * rng.random()
+    page = report(wide)
+    assert len(page.encode()) < 3_000_000 and "are left out of this page" in page
+    assert len(page_data(with_steps(wide))["steps"]) >= 20
 
 
 def test_a_saved_dataset_gives_the_same_page(tmp_path):
@@ -166,8 +212,10 @@ def test_a_saved_dataset_gives_the_same_page(tmp_path):
 
 
 def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
-    monkeypatch.setattr(sys.modules["attnlab.observing.report_page"], "MOST_NUMBERS", 4 * 8 * 3)
-    data = page_data(history())
+    monkeypatch.setattr(
+        sys.modules["attnlab.observing.report_page"], "MOST_BYTES", 4 * 10 * 3 * 2.7
+    )
+    data = page_data(with_steps(history()))
     assert data["steps"] == [0, 200, 400] and data["left_out"] == 2
     assert "2 of the measurements are left out of this page" in report(history())
 
@@ -175,7 +223,7 @@ def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
 def test_one_step_of_a_history_is_one_snapshot():
     alone = history().isel(step=2)
     assert "was measured at step 200: 4 heads in 2 layers." in in_words(alone)[0]
-    assert "No snap is claimed: there is one measurement alone." in in_words(alone)
+    assert "No snap is claimed: there is only one measurement." in in_words(alone)
     assert "was measured at step 200" in report(alone)
 
 

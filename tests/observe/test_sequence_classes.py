@@ -7,7 +7,7 @@ from small_text import announced_text
 from attnlab.files.errors import InputError
 from attnlab.observing import classes
 from attnlab.tasks.text import estimate_classes
-from attnlab.tasks.text.ids import corpus_of_ids
+from attnlab.tasks.text.corpus import corpus_of_ids
 
 WORDS = announced_text(300)
 NAMES = tuple(dict.fromkeys(WORDS))

@@ -17,6 +17,7 @@ OWN = (
     "polarisation",
     "linear_icl",
     "causal_structure",
+    "active_dormant",
     "statistical_induction",
     "studies",
 )
@@ -33,6 +34,7 @@ QUICK = (
     "icl-heads",
     "causal-siblings",
     "si-silent",
+    "ad-stationary",
 )
 # requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {

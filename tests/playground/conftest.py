@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
+import page_files
 import pytest
 from small_run import PATIENCE
 
@@ -19,6 +20,13 @@ def server() -> Iterator[Server]:
     # a process that computes may begin on a busy machine, where its minute is soon over
     with serving(port=0, workers=Workers(seconds=PATIENCE / 1000)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def sources() -> Iterator[str]:
+    """The page as its modules, which a test may import one by one."""
+    with page_files.served() as address:
+        yield f"{address}/index.html"
 
 
 @pytest.fixture

@@ -201,10 +201,10 @@ BAD_TABLES = (
 NOT_TEXT = (b"vocabulary: [caf\xe9]", b"\xef\xbb\xbfab\xe2\x28", b"ab\xe2\x82", b"\xff\xfea\x00")
 # what a person needs to know: the file, the line or the field, and the cause
 SAID = {
-    "mine.yaml: invalid YAML: line 10: key 'normalize' is given twice",
+    "mine.yaml: invalid YAML: line 10: duplicated mapping key",
     "mine.yaml: not UTF-8 text; save it as UTF-8",
     "mine.yaml: classes[0].probs.0: expected a finite number of at least 0, got -1",
-    "mine.json: invalid JSON: line 1: key 'vocabulary' is given twice",
+    "mine.json: invalid JSON: line 1: duplicated mapping key",
     "mine.csv: table: line 2: a row without a word; its first cell is the word",
     "mine.txt: files of sequence classes end in .yaml, .yml, .json, .csv",
 }

@@ -1,4 +1,4 @@
-"""The page in a notebook: put together from its files, with its state shared both ways."""
+"""The page in a notebook: in a frame of its own, with its state shared both ways."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def notebook(browser: Any, server: Any) -> Any:
 def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
     widget = attnlab.play(as_simulation("syn-small", gradient="population", eta_y=2.0, steps=30))
     esm = str(widget._esm)
-    notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
+    notebook.evaluate(HOST, [esm, {"page": widget.page, "state": widget.state}])
     frame = notebook.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
     assert frame.locator("#step-shown").inner_text().endswith("of 30")
@@ -84,14 +84,14 @@ def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
 def test_what_is_set_before_the_page_is_there_is_shown(notebook: Any) -> None:
     """As in a notebook whose cells all run at once; `play()` alone opens on the first example."""
     widget = attnlab.play()
-    notebook.evaluate(HOST, [str(widget._esm), {"files": widget.files, "state": widget.state}])
+    notebook.evaluate(HOST, [str(widget._esm), {"page": widget.page, "state": widget.state}])
     notebook.evaluate("(state) => changed('state', state)", {"a": SHORT})
     frame = notebook.frame_locator("iframe")
     frame.locator("#step-shown", has_text="of 20").wait_for()
     notebook.wait_for_function("model.values.state.a.motion.steps === 20")
     assert frame.locator("#problem").is_hidden()
     notebook.evaluate("end()")
-    notebook.evaluate(HOST, [str(widget._esm), {"files": widget.files, "state": {}}])
+    notebook.evaluate(HOST, [str(widget._esm), {"page": widget.page, "state": {}}])
     second = notebook.frame_locator("iframe >> nth=1")
     second.locator("#live[data-drawn]").wait_for(state="attached")
     assert second.locator("#problem").is_hidden()
@@ -104,7 +104,7 @@ def test_what_is_set_before_the_page_is_there_is_shown(notebook: Any) -> None:
 def test_the_kernel_is_asked_for_what_the_page_does_not_compute(notebook: Any) -> None:
     widget = attnlab.play(as_simulation("syn-small", time=100.0))
     esm = str(widget._esm)
-    notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
+    notebook.evaluate(HOST, [esm, {"page": widget.page, "state": widget.state}])
     notebook.wait_for_function("model.questions.length")
     question = notebook.evaluate("model.questions[0]")
     assert question["verb"] == "simulate"

@@ -191,10 +191,10 @@ def test_regression_in_context_follows_the_flow_of_the_theory(page: Any) -> None
     np.testing.assert_allclose(said["levels"], linear_icl.plateau_losses(task), atol=1e-12)
     merged, separate = (np.reshape(of["start"], (heads, -1)) for of in said["found"])
     flows = (
-        linear_icl.merged_flow(
+        linear_icl.population_flow(
             task, linear_icl.Merged(merged[:, 0], merged[:, 1:].reshape(-1, 3, 3)), times
         ),
-        linear_icl.separate_flow(
+        linear_icl.population_flow(
             task,
             linear_icl.Separate(separate[:, 0], separate[:, None, 1:4], separate[:, None, 4:]),
             times,
@@ -371,7 +371,7 @@ def test_counts_are_multinomial(page: Any, length: int) -> None:
 
 
 def theory_cases() -> list[tuple[Simulation, str]]:
-    """Both rungs on every preset and on fifteen of the random sets, with and without momentum."""
+    """Levels on every preset and on fifteen of the random sets, with and without momentum."""
     runs = [simulation_of(preset, i % 2) for i, preset in enumerate(PRESETS)]
     for i, (run, sets) in enumerate(random_sets()):
         runs += [
@@ -380,7 +380,9 @@ def theory_cases() -> list[tuple[Simulation, str]]:
         ]
     uneven = classes_from("syn-medium:num_last=2").with_prior([0.1, 0.2, 0.3, 0.4])
     runs.append(as_simulation(runs[0], classes=uneven))
-    return list(itertools.product(runs, ("corrected", "sgd")))
+    free = Extended(normalization="none")
+    alone = [(as_simulation(run, model=free), "polarisation-class") for run in runs[::2]]
+    return [*itertools.product(runs, ("corrected", "sgd")), *alone]
 
 
 def test_the_theory_says_what_predict_says(page: Any) -> None:

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.colors import to_rgb
 
 from attnlab import plots
-from attnlab.plots.attention import COMPARED, MOST_LINES, frames
+from attnlab.plots.attention import MOST_LINES, frames
 
 NAMES = ["the", "a", "goal", "cat", "kick", "purr", "ball", "milk", "?"]
 
@@ -98,8 +98,11 @@ def test_curves_are_means_over_seeds_for_each_swept_value():
     for line, offset in zip(ax.lines, (0.0, 1.0), strict=True):
         np.testing.assert_allclose(line.get_ydata(), np.exp(-result()["step"] / 10) + offset)
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["eta_y = 1.0", "eta_y = 10.0"]
-    assert ax.get_ylabel() == "loss"
+    assert [text.get_text() for text in legend.get_texts()] == [
+        r"$\eta_Y$ = 1.0",
+        r"$\eta_Y$ = 10.0",
+    ]
+    assert ax.get_ylabel() == "loss (nats)"
     by_class = drawn(plots.curves, result(seeds=1).isel(seed=0, eta_y=0))
     assert [ax.get_title() for ax in by_class.axes] == ["kick → ball", "purr → milk"]
     assert not by_class.legends
@@ -110,9 +113,23 @@ def test_what_cannot_be_a_curve_is_refused():
         plots.curves(result(), "los")
     with pytest.raises(ValueError, match="name: attention is of single tokens"):
         plots.curves(result(), "attention")
-    many = xr.concat([result()] * MOST_LINES, "eta_z").assign_coords(eta_z=range(MOST_LINES))
-    with pytest.raises(ValueError, match=r"24 lines cannot be told apart; select at most 12"):
+    names = [f"n{i}" for i in range(MOST_LINES)]
+    many = xr.concat([result()] * MOST_LINES, "model").assign_coords(model=names)
+    with pytest.raises(ValueError, match=r"24 lines cannot be told apart; select some"):
         plots.curves(many, "loss")
+
+
+def test_many_values_have_a_colour_bar():
+    rates = np.geomspace(0.1, 10, 20)
+    many = xr.concat([result()] * 20, "eta_z").assign_coords(eta_z=rates)
+    ax, bar = drawn(plots.curves, many, "loss").axes
+    assert bar.get_ylabel() == r"$\eta_Z$" and bar.get_yscale() == "log"
+    assert len(ax.lines) == 40
+    labels = [line.get_label() for line in ax.lines if not line.get_label().startswith("_")]
+    assert labels == [r"$\eta_Y$ = 1.0", r"$\eta_Y$ = 10.0"]  # they differ by their dashes
+    assert len({str(line.get_color()) for line in ax.lines}) == 20
+    (ax, _) = drawn(plots.curves, many.isel(eta_y=0), "loss").axes
+    assert ax.get_legend() is None
 
 
 def test_a_comparison_has_a_dashed_line_for_every_solid_one():
@@ -122,11 +139,11 @@ def test_a_comparison_has_a_dashed_line_for_every_solid_one():
     assert len(figure.axes) == 2
     for i, ax in enumerate(figure.axes):
         solid, dashed = ax.lines[::2], ax.lines[1::2]
-        assert len(solid) == len(dashed) == min(COMPARED, 4)
+        assert len(solid) == len(dashed) == 3  # those that the class draws
         assert {line.get_linestyle() for line in solid} == {"-"}
         assert {line.get_linestyle() for line in dashed} == {"--"}
         of_class = frames(simulated)["attention"].isel(sequence_class=i)
-        for k, (one, other) in enumerate(zip(solid, dashed, strict=True)):
+        for k, one, other in zip([0, 1, 2 + i], solid, dashed, strict=True):
             np.testing.assert_allclose(one.get_ydata(), of_class.isel(token=k))
             np.testing.assert_allclose(other.get_ydata(), 0.9 * of_class.isel(token=k))
             assert one.get_color() == other.get_color()
@@ -135,6 +152,8 @@ def test_a_comparison_has_a_dashed_line_for_every_solid_one():
     red, _, blue = to_rgb(figure.axes[0].lines[-1].get_color())
     assert blue > red
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert texts == ["the, common", "a, common", "goal, distinct", "cat, distinct"]
+    assert texts == ["the, common", "a, common", "goal, distinct"]
+    shared = [[line.get_color() for line in ax.lines[:4]] for ax in figure.axes]
+    assert shared[0] == shared[1]  # a token has one colour in all panels
     with pytest.raises(ValueError, match="predicted: not of the same runs, times and tokens"):
         plots.compare(simulated, predicted.isel(step=slice(1, None)))

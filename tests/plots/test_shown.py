@@ -40,7 +40,7 @@ def result(*, classes=8, words=30, named=True, runs=1):
     )
 
 
-def test_what_does_not_fit_is_left_out_and_told():
+def test_a_drawing_names_what_it_leaves_out():
     shown = frames(result(runs=3))
     assert dict(shown.sizes) == {"step": 2, "sequence_class": MOST_CLASSES, "token": MOST_WORDS}
     assert shown.attrs["left_out"] == (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.plots import training, words
+from attnlab.plots import style, training
 
 WORDS = ["[/b]", "$a$", "注意", "the"]
 
@@ -77,7 +77,7 @@ def test_every_head_has_dashes_of_its_own():
 @pytest.mark.parametrize("families", [["DejaVu Sans"], None], ids=["one font", "as installed"])
 def test_words_of_any_script_are_drawn_without_a_warning(families, monkeypatch):
     if families:
-        monkeypatch.setattr(words, "fonts", lambda: families)
+        monkeypatch.setattr(style, "fonts", lambda: families)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure = training.draw(training.data(trained(layers=1, heads=1)))
@@ -85,11 +85,11 @@ def test_words_of_any_script_are_drawn_without_a_warning(families, monkeypatch):
     labels = [text.get_text() for text in figure.subfigs[1].axes[0].get_xticklabels()]
     assert [labels[i] for i in (0, 1, 3)] == ["[/b]", "$a$", "the"]
     if families:
-        assert labels[2] == 2 * words.MISSING
+        assert labels[2] == 2 * style.MISSING
 
 
 def test_byte_pairs_are_written_as_text():
     pytest.importorskip("tokenizers")
     found = training.data(trained(tokens="bpe", probe=["Ġ[", "Ċ", "Ã©", "æ"]))
-    shown = words.visible(found["word"].values, ["DejaVu Sans"])
-    assert shown == ["␣[", "↵", "é", words.MISSING]  # the last is a part of a letter
+    shown = style.visible(found["word"].values, ["DejaVu Sans"])
+    assert shown == ["␣[", "↵", "é", style.MISSING]  # the last is a part of a letter

@@ -18,7 +18,7 @@ def test_it_examines_the_claims_of_every_paper_and_is_found_again(tmp_path, monk
     made = audited.make_audit(out=tmp_path, progress=fractions.append)
     assert fractions == [0.0, 0.5]
     assert made.headline == (
-        "Of 1 claims of Scan and Snap 0 do not hold as printed; beside them 1 of other origin were "
+        "Of 1 claims of Scan and Snap 0 do not hold as printed; besides, 1 of other origin were "
         "examined; all as recorded."
     )
     assert "Scan and Snap (1 claims): on paper (algebra and reduced dynamics) 1 holds" in (

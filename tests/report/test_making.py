@@ -5,29 +5,15 @@ import time
 
 import pytest
 
-from attnlab.experiments import Made
-from attnlab.report.make import Making
+from attnlab.experiments import Part
+from attnlab.report.make import Reproducer
 
 
 def made(name):
-    return Made(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
+    return Part(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
 
 
-class Watch:
-    def __init__(self):
-        self.left, self.fractions, self.ended = {}, {}, []
-
-    def begin(self, name, left):
-        self.left[name] = left
-
-    def progress(self, name, fraction):
-        self.fractions[name] = fraction
-
-    def end(self, name, seconds, part):
-        self.ended.append(name)
-
-
-def test_two_at_a_time_and_told_apart(tmp_path):
+def test_two_parts_at_a_time_report_progress_by_name(tmp_path):
     both = threading.Barrier(2, timeout=60)
 
     def make(name, progress):
@@ -36,20 +22,23 @@ def test_two_at_a_time_and_told_apart(tmp_path):
             both.wait()  # for each other
         return made(name)
 
-    watch = Watch()
-    making = Making("12345", make, out=tmp_path / "new", watch=watch)
-    making.side_by_side("4", "123")
-    assert [one.name for one in making.in_order] == ["1", "2", "3", "4"]
-    making.side_by_side("5")
-    assert [one.name for one in making.in_order] == list("12345")
-    assert watch.left["5"] == ()
-    assert set(watch.left["2"]) <= set("345")
-    assert watch.fractions == {name: int(name) / 10 for name in "12345"}
-    assert sorted(watch.ended) == list("12345")
+    reports, lines = [], []
+    parts = {"report": lambda done, note: reports.append((done, note)), "tell": lines.append}
+    reproducer = Reproducer("12345", make, out=tmp_path / "new", **parts)
+    reproducer.side_by_side("4", "123")
+    assert [one.name for one in reproducer.in_order] == ["1", "2", "3", "4"]
+    reproducer.side_by_side("5")
+    assert [one.name for one in reproducer.in_order] == list("12345")
+    assert sum(done for done, _ in reports) == pytest.approx(5)
+    assert {f"{name} {name}0 %" for name in "12345"} <= {
+        part for _, note in reports for part in note.split(", ")
+    }
+    assert sorted(line[0] for line in lines) == list("12345")
+    assert lines[-1].startswith("5: ") and lines[-1].endswith(" s, 0 left")
 
 
-@pytest.mark.parametrize(("failing", "other"), ["13", "31"], ids=["beside", "here"])
-def test_where_one_fails_the_other_goes_no_further(tmp_path, failing, other):
+@pytest.mark.parametrize(("failing", "other"), ["13", "31"], ids=["there", "here"])
+def test_when_one_part_fails_the_other_thread_stops(tmp_path, failing, other):
     begun = {name: threading.Event() for name in "1234"}
 
     def make(name, progress):
@@ -57,14 +46,14 @@ def test_where_one_fails_the_other_goes_no_further(tmp_path, failing, other):
         if name == failing:
             assert begun[other].wait(60)
             raise RuntimeError(f"{name} failed")
-        while not making.failed:
+        while not reproducer.failed:
             time.sleep(0.01)
         return made(name)
 
-    making = Making("1234", make, out=tmp_path, watch=None)
+    reproducer = Reproducer("1234", make, out=tmp_path, report=lambda done, note: None)
     with pytest.raises(RuntimeError, match=f"{failing} failed"):
-        making.side_by_side("34", "12")
+        reproducer.side_by_side("34", "12")
     for thread in threading.enumerate():
-        if thread.name == "attnlab beside":
+        if thread.name == "attnlab side_by_side":
             thread.join(60)
     assert [name for name in begun if begun[name].is_set()] == ["1", "3"]

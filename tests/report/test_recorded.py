@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments import Made, figures
+from attnlab.experiments import Part, figures
 from attnlab.experiments.running import the_record, write_record
 from attnlab.report import make
 from attnlab.report.study_pages import read_recorded, write_recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
-MADE = Made(
+MADE = Part(
     name="studies/dip",
     key="",
     title="Dip",
@@ -78,8 +78,8 @@ def test_a_report_shows_what_was_made_here_before_what_was_recorded(docs, tmp_pa
     folder = out / "studies" / "dip"
     folder.mkdir(parents=True)
     (folder / "dip.png").write_bytes(b"made here")
-    here = replace(MADE, files={}, headline="Made here.")
+    here = replace(MADE, files={}, headline="Part here.")
     write_record(folder, here)
     monkeypatch.setattr(make, "find", lambda study, _, out: the_record(out / study.full_name))
-    assert shown({}, whole=True) == [("Made here.", b"made here", False)]
-    assert shown({"studies/dip": here}, whole=False) == [("Made here.", b"made here", False)]
+    assert shown({}, whole=True) == [("Part here.", b"made here", False)]
+    assert shown({"studies/dip": here}, whole=False) == [("Part here.", b"made here", False)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from attnlab.experiments import Made, figures, share
+from attnlab.experiments import Part, figures, share
 from attnlab.report.study_pages import BEGIN, END, WIKITEXT, between_marks, found
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,7 +50,7 @@ def test_no_interval_of_dip_leaves_the_range_of_what_it_is_about():
 
 
 def made_with(numbers, halves, bounds):
-    return Made(
+    return Part(
         name="studies/length",
         key="",
         title="",

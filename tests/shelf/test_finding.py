@@ -75,7 +75,7 @@ def test_three_sources_in_the_order_of_years(empty, monkeypatch):
     assert os.environ[VARIABLE] == str(added.folder)
 
 
-def test_a_bad_paper_takes_no_other_down(empty, monkeypatch):
+def test_a_bad_paper_does_not_affect_others(empty, monkeypatch):
     make_paper(papers.BUILT_IN, "made_good")
     make_paper(papers.BUILT_IN, "made_bad", year="long ago")
     make_paper(papers.BUILT_IN, "made_new", attnlab=">=99")

@@ -10,7 +10,7 @@ from bowl import Bowl
 
 from attnlab import Batches, Record, Simulation, Steps, simulate
 from attnlab.files.errors import InputError
-from attnlab.measures import places
+from attnlab.measures import positions
 from attnlab.models import Model, Transformer
 from attnlab.models.losses import cross_entropy, logistic, mean_loss, square
 from attnlab.simulation import TaskLearner
@@ -76,8 +76,8 @@ def test_measures_are_those_of_attention():
                 "previous_mass": np.asarray([np.diag(m, -1).sum() / 10 for m in maps]).mean(),
                 "sink_mass": maps[:, :, 0].mean(),
                 "mean_distance": (maps * lags).sum(-1).mean(),
-                "induction_mass": np.nanmean(places.induction_mass(maps, tokens)),
-                "duplicate_mass": np.nanmean(places.duplicate_mass(maps, tokens)),
+                "induction_mass": np.nanmean(positions.induction_mass(maps, tokens)),
+                "duplicate_mass": np.nanmean(positions.duplicate_mass(maps, tokens)),
                 "entropy": -(maps * np.log(np.where(maps > 0, maps, 1))).sum(-1).mean(),
             }
             for name, value in expected.items():

@@ -66,12 +66,11 @@ def test_transformers_together_are_one_by_one():
     assert together["loss"].dims == ("learning_rate", "seed", "step")
     assert together["entropy"].dims == ("learning_rate", "seed", "step", "layer", "head")
     assert together["parameters.attention.qkv"].shape == (2, 2, 4, 1, 4, 12)
-    for seed in (0, 1):
-        for rate in (0.1, 0.5):
-            alone = simulate(CHAINS, seeds=[seed], learning_rate=rate).isel(seed=0)
-            found = together.sel(seed=seed, learning_rate=rate)
-            for name in alone.data_vars:  # Adam magnifies the rounding of small gradients
-                np.testing.assert_allclose(found[name], alone[name], rtol=1e-8, atol=1e-9)
+    for seed, rate in ((0, 0.5), (1, 0.1)):
+        alone = simulate(CHAINS, seeds=[seed], learning_rate=rate).isel(seed=0)
+        found = together.sel(seed=seed, learning_rate=rate)
+        for name in alone.data_vars:  # Adam magnifies the rounding of small gradients
+            np.testing.assert_allclose(found[name], alone[name], rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ def test_sets_of_classes_together_are_each_alone(settings):
     if "time" not in settings:
         arguments["steps"] = 10
     together = simulate(sets, **arguments)
-    for i in (0, 3, 4):
+    for i in (0, 4):  # of the first group and of the second
         alone = simulate(sets[i], **arguments)
         same = together.isel(setting=i)
         assert set(same.variables) == set(alone.variables)

@@ -19,11 +19,11 @@ def masks(pid):
     return {name: int(found[name], 16) for name in ("SigIgn", "SigBlk", "SigCgt")}
 
 
-def look(folder, cold):
+def try_verb(folder, cold):
     verb, runner = VERBS["simulate"], Runner(folder)
     process = start(verb.words(runner.given, folder), runner.new_folder(), cold=cold)
     ended = process.wait()
-    found = verb.look(folder)
+    found = verb.read_back(folder)
     long = start(verb.words(runner.given, folder, longer=True), runner.new_folder(), cold=cold)
     asked = 1 << signal.SIGINT - 1 | 1 << signal.SIGTERM - 1
     while (seen := masks(long.pid))["SigCgt"] & asked != asked:
@@ -44,5 +44,5 @@ if __name__ == "__main__":
     found = {}
     for way in ("forked", "cold"):
         (folder := Path(sys.argv[1]) / way).mkdir()
-        found[way] = look(folder, way == "cold")
+        found[way] = try_verb(folder, way == "cold")
     print(json.dumps(found))

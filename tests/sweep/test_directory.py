@@ -22,10 +22,8 @@ from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.sealed import unseal, write_sealed
 from attnlab.sweeping import Stopped, group, open_sweep, run_in, status
-from attnlab.sweeping.driver import Silent
-from attnlab.sweeping.group import Place
+from attnlab.sweeping.group import Place, Schema
 from attnlab.sweeping.index import Entry, Index, index_document
-from attnlab.sweeping.schema import Schema
 from attnlab.sweeping.store import Folder
 
 PLAN = in_groups(tiny())
@@ -157,7 +155,7 @@ def flips(content, step):
 
 
 @pytest.mark.parametrize("name", ["plan.json", "index.json", "ledger.jsonl", "table.csv"])
-def test_no_byte_of_what_is_beside_the_groups_can_change_unnoticed(done, name):
+def test_a_changed_byte_in_any_other_file_of_a_sweep_is_noticed(done, name):
     expected, path = status(done), done / name
     content = path.read_bytes()
     if name.endswith(".json"):
@@ -321,13 +319,13 @@ def test_a_full_disk_leaves_nothing_damaged_and_is_resumed(tmp_path, small_disk,
 
 
 def test_ctrl_c_keeps_the_groups_that_are_done(tmp_path):
-    class Impatient(Silent):
-        def settled(self, group, failed_runs, cause):
+    def impatient(runs, note):
+        if note.startswith("1 of 4"):
             raise KeyboardInterrupt
 
     plan, out = in_groups(tiny()), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt, match="^stopped; 1 of 4 groups are kept, and the same"):
-        run_in(out, plan, watch=Impatient())
+        run_in(out, plan, report=impatient)
     assert status(out).running == 0
     ran = run_in(out, plan)
     assert (ran.kept, ran.computed) == (1, 3)

@@ -17,8 +17,8 @@ import tiny_sweep
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweeping import Local, Stopped, local, open_sweep, run_in, status
-from attnlab.sweeping.driver import Silent, run_plan
+from attnlab.sweeping import Local, Stopped, executor, open_sweep, run_in, status
+from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.executor import attempt
 from attnlab.sweeping.store import Folder, Memory
 from attnlab.sweeping.whole import whole
@@ -96,21 +96,16 @@ def test_a_killed_driver_is_resumed(tmp_path, expected, start):
     xr.testing.assert_identical(open_sweep(folder).load().drop_attrs(), expected)
 
 
-class WhenWaiting(Silent):
-    """Does something when the driver has nothing left but to wait for others."""
-
-    def __init__(self, do):
-        self.do = do
-
-    def waiting(self, groups):
-        self.do()
+def when_waiting(do):
+    """A report that does something when the driver has nothing left but to wait for others."""
+    return lambda runs, note: do() if "waiting for 1 groups" in note else None
 
 
 def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path, expected, start):
     folder = tmp_path / "sweep"
     first = start(folder, 0)  # has a group, and sits on it
     wait_until(lambda: counts(folder) == (0, 1, 3))
-    ran = run_in(folder, PLAN, watch=WhenWaiting((tmp_path / GATE).touch))
+    ran = run_in(folder, PLAN, report=when_waiting((tmp_path / GATE).touch))
     assert ran.computed == 3
     assert first.wait() == 0
     assert int(first.stdout.read()) == 1
@@ -123,7 +118,7 @@ def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path,
     (folder / "groups" / f"{PLAN.groups[0].key}.nc").unlink()
     asleep = start(folder, 0)  # locks the missing group and sits on it
     wait_until(lambda: status(folder).running)
-    ran = run_in(folder, PLAN, watch=WhenWaiting(asleep.kill))  # waits for it, then takes over
+    ran = run_in(folder, PLAN, report=when_waiting(asleep.kill))  # waits for it, then takes over
     assert asleep.wait() == -signal.SIGKILL
     assert (ran.kept, ran.computed) == (3, 1)
     assert status(folder).complete
@@ -150,10 +145,11 @@ def troubled(group, tell=None, expected=None):
     return attempt(group, tell, expected)
 
 
-class Onlooker(Silent):
+class Onlooker(Memory):
     """Kills the worker that is idle after the second group, and lets the stopped one go at last."""
 
     def __init__(self):
+        super().__init__()
         self.order = []
         self.others = multiprocessing.active_children()  # of earlier tests, where they end late
 
@@ -161,8 +157,9 @@ class Onlooker(Silent):
         there = [child for child in multiprocessing.active_children() if child not in self.others]
         return {child.pid: child for child in there}
 
-    def settled(self, group, failed_runs, cause):
-        self.order.append(PLAN.groups.index(group))
+    def write(self, key, dataset):
+        super().write(key, dataset)
+        self.order.append([group.key for group in PLAN.groups].index(key))
         if len(self.order) > 3:
             return
         children = self.workers()
@@ -176,16 +173,16 @@ class Onlooker(Silent):
             os.kill(stopped, signal.SIGCONT)
 
 
-def test_spawned_workers_give_the_same_whatever_happens_to_them(tmp_path, expected, monkeypatch):
+def test_workers_that_stop_or_die_do_not_change_the_result(tmp_path, expected, monkeypatch):
     monkeypatch.setenv("ATTNLAB_TEST_MARKS", str(tmp_path))
-    monkeypatch.setattr(local, "attempt", troubled)
+    monkeypatch.setattr(executor, "attempt", troubled)
     for group, trouble in zip(PLAN.groups, ("stops", "dies", "dies within"), strict=False):
         (tmp_path / group.key).write_text(trouble)
-    store, onlooker = Memory(), Onlooker()
-    index = run_plan(PLAN, store, executor=Local(workers=2), watch=onlooker).index
+    onlooker = Onlooker()
+    index = run_plan(PLAN, onlooker, executor=Local(workers=2)).index
     assert onlooker.order == [1, 2, 3, 0]  # nobody waited for the one that was stopped
     assert index.failed_runs == 0
-    xr.testing.assert_identical(whole(index, store.read).load(), expected)
+    xr.testing.assert_identical(whole(index, onlooker.read).load(), expected)
     assert not onlooker.workers()
 
 
@@ -194,8 +191,8 @@ def always_die(group, tell=None, expected=None):
 
 
 def test_a_group_that_always_kills_its_worker_fails(monkeypatch):
-    monkeypatch.setattr(local, "attempt", always_die)
-    monkeypatch.setattr(local, "RETRIES", 1)
+    monkeypatch.setattr(executor, "attempt", always_die)
+    monkeypatch.setattr(executor, "RETRIES", 1)
     index = run_plan(in_groups(tiny(), 16), Memory(), executor=Local(workers=1)).index
     assert [group.cause for group in index.groups] == ["its worker died 2 times"]
     assert index.failed_runs == 16
@@ -234,13 +231,13 @@ def test_a_group_that_an_executor_loses_is_not_waited_for():
 def test_workers_do_not_outlive_a_killed_driver(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from attnlab.sweeping import local\n"
+        "from attnlab.sweeping import executor\n"
         "def say_and_sleep(group):\n"
         "    print(os.getpid(), flush=True)\n"
         "    time.sleep(600)\n"
         "if __name__ == '__main__':\n"
-        "    local.attempt = say_and_sleep\n"
-        "    next(local.Local(workers=1).run(iter(['group']), None))\n"
+        "    executor.attempt = say_and_sleep\n"
+        "    next(executor.Local(workers=1).run(iter(['group']), None))\n"
     )
     path = tmp_path / "driver.py"
     path.write_text(code)
@@ -259,15 +256,15 @@ def state(pid):
         return "Z"
 
 
-def test_no_worker_hears_the_terminals_ctrl_c(tmp_path):
+def test_workers_ignore_the_terminals_ctrl_c(tmp_path):
     # in a process of its own: the first worker starts Python's resource tracker, which listens
     code = (
         "from concurrent.futures import ThreadPoolExecutor\n"
         "from pathlib import Path\n"
-        "from attnlab.sweeping import local\n"
+        "from attnlab.sweeping import executor\n"
         "if __name__ == '__main__':\n"
         "    with ThreadPoolExecutor(1) as thread:\n"
-        "        worker = thread.submit(local._Worker).result()\n"
+        "        worker = thread.submit(executor._Worker).result()\n"
         "    print(Path(f'/proc/{worker.process.pid}/status').read_text())\n"
         "    worker.end()\n"
     )

@@ -124,7 +124,7 @@ def test_a_setting_is_swept_by_its_flat_name_or_its_path(name, values, dim, foun
     assert list(recipe.axes()[0]) == [dim]
 
 
-def test_times_of_flows_are_swept_beside_the_times_that_are_recorded():
+def test_end_times_and_recorded_times_of_flows_are_swept():
     recipe = SweepRecipe(given={"task": "syn-small"}, grid={"time": (1.0, 10.0)})
     assert list(recipe.dims()) == ["motion_time"]
     assert [run.last for run, _ in recipe.settings()] == [1.0, 10.0]

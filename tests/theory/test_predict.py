@@ -29,7 +29,7 @@ from attnlab.shelf import VARIABLE, offered
 from attnlab.simulation import as_simulation
 from attnlab.tasks.classes import single_common
 from attnlab.theory import ClassTheory, Theory, as_theory, theories_about
-from attnlab.theory.case import case_of
+from attnlab.theory.facts import case_of
 
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
 POPULATION = {"gradient": "population", "steps": 5}

@@ -1,3 +1,7 @@
+from .audited_run import Audit as Audit
+from .audited_run import AuditedRun as AuditedRun
+from .audited_run import Commentary as Commentary
+from .audited_run import audit as audit
 from .catalogue import all_claims as all_claims
 from .catalogue import changed as changed
 from .catalogue import claims_of as claims_of
@@ -12,7 +16,3 @@ from .claims import OnRecord as OnRecord
 from .claims import Verdict as Verdict
 from .claims import claim as claim
 from .claims import judge as judge
-from .trial import Audit as Audit
-from .trial import Commentary as Commentary
-from .trial import Trial as Trial
-from .trial import audit as audit

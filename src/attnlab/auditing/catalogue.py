@@ -21,8 +21,8 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import side_by_side
 from attnlab.shelf import Paper, shelf, single
 from attnlab.shelf import paper as shelved
-from attnlab.shelf.papers import recorded_number
-from attnlab.theory.case import Case
+from attnlab.shelf.papers import naming, recorded_number
+from attnlab.theory.facts import Case
 
 
 def audited_papers() -> tuple[Paper, ...]:
@@ -69,7 +69,7 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     Parameters
     ----------
     ids : sequence of str
-        The ids. Modules are imported until all of them are found, first those whose text has one.
+        The ids.
     paper : str, optional
         The paper in which to look; by default all on the shelf.
 
@@ -84,11 +84,24 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     >>> [claim.id for claim in select(["lemma-6"])]
     ['lemma-6']
     """
+    claims, faults = find(ids, paper=paper)
+    if faults:
+        raise InputError("; ".join(faults))
+    return claims
+
+
+def find(ids: Sequence[str], *, paper: str | None = None) -> tuple[tuple[Claim, ...], list[str]]:
+    """Return the claims with these ids, and why others are missing, whose papers are broken.
+
+    Modules are imported until all claims are found, first those whose text has one of the ids. An
+    id that no paper has, even in its `expected.json`, is an InputError.
+    """
     wanted = set(ids)
     papers = audited_papers() if paper is None else (shelved(paper),)
     places = [(of, *place) for of in papers for place in of.claim_modules()]
     found: dict[str, tuple[int, Claim]] = {}
-    known, faults = [], []
+    known: list[str] = []
+    faults: dict[str, str] = {}  # by the name of the paper
     for at, place in sorted(enumerate(places), key=lambda item: not _mentions(item[1], wanted)):
         if len(found) == len(wanted):
             break
@@ -98,16 +111,19 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
                 if claim.id in wanted:
                     found.setdefault(claim.id, (at, claim))
         except InputError as fault:  # one paper takes no other down
-            faults.append(str(fault))
-    if len(found) == len(wanted):
-        return tuple(claim for _, claim in sorted(found.values(), key=lambda item: item[0]))
-    missing = next((name for name in ids if name not in found), "")
+            faults[place[0].name] = str(fault)
+    claims = tuple(claim for _, claim in sorted(found.values(), key=lambda item: item[0]))
+    broken = {id: of for of in papers if of.name in faults for id in of.expected["claims"]}
+    lost = [name for name in ids if name not in found]
+    missing = next((name for name in lost if name not in broken), None)
+    if missing is None:
+        return claims, [f"claim: {name}: {faults[broken[name].name]}" for name in lost]
     near = nearest(missing, known, most=3)
     hint = (
         f"did you mean {', '.join(near)}?" if near else "attnlab audit --paper NAME lists a paper's"
     )
     whose = "on the shelf" if paper is None else f"of {paper}"
-    raise InputError("; ".join([f"claim: {missing!r} is not {whose}; {hint}", *faults]))
+    raise InputError("; ".join([f"claim: {missing!r} is not {whose}; {hint}", *faults.values()]))
 
 
 def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
@@ -120,14 +136,14 @@ def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
 
 @lru_cache(maxsize=512)
 def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim, ...]:
-    """Return the claims of a module, with whose they are and what is on record."""
+    """Return the claims of a module, with their origin and their recorded verdicts."""
     return tuple(
         replace(
             claim,
             paper=of.name,
             section=section,
             origin=_origin(of, whose, claim),
-            reading=claim.reading or of.reading,
+            reading=claim.reading or ("ours" if claim.ours else of.reading),
             recorded=OnRecord.read(of.expected["claims"].get(claim.id, {})),
         )
         for claim in claims_in(of.load(module))
@@ -135,12 +151,12 @@ def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim,
 
 
 def _origin(of: Paper, whose: str, claim: Claim) -> str:
-    """Return whose statement a claim is.
+    """Return the origin of a claim: who states it.
 
     Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
     the paper's, and what we read in print is not what we know otherwise.
     """
-    if claim.ours:
+    if claim.ours or claim.reading == "ours":
         return f"our own questions about {of.short}"
     reading = claim.reading or of.reading
     origin = of.short if whose == "the paper" else whose
@@ -217,6 +233,9 @@ def examine_all(
 ) -> list[Finding]:
     """Examine claims one after another.
 
+    Of several claims, one whose code raises an exception does not end the others: its finding has
+    the exception as `failure`.
+
     Parameters
     ----------
     claims : sequence of Claim
@@ -236,7 +255,15 @@ def examine_all(
     findings = []
     for claim in claims:
         tell(claim.id)
-        findings.append(claim.examine(case))
+        paper = shelved(claim.paper) if claim.paper else None
+        try:
+            with naming(paper):
+                findings.append(claim.examine(case))
+        except Exception as error:
+            if len(claims) == 1:
+                raise
+            words = f"{type(error).__name__}: {error}" if paper is None else error.__notes__[-1]
+            findings.append(Finding(claim, case, failure=words))
     return findings
 
 
@@ -293,7 +320,7 @@ def record(findings: Sequence[Finding]) -> list[Path]:
 
 def expected_entries(name: str, findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the claims in `expected.json` of a paper with these findings in it."""
-    found = {finding.claim.id: _as_found(finding) for finding in findings}
+    found = {of.claim.id: _as_found(of) for of in findings if not of.failure}
     return {claim.id: found.get(claim.id, claim.recorded).entry() for claim in claims_of(name)}
 
 

@@ -10,13 +10,12 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnlab.files.documents import texts_of
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import plain
 from attnlab.theory import relation as relations
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.relation import Relation
+from attnlab.theory.facts import Case
+from attnlab.theory.relation import Check, Hypothesis, Relation
 
 if TYPE_CHECKING:
     from attnlab.simulation.simulation import Simulation
@@ -299,9 +298,12 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     The first paragraph of the docstring is the statement, in one sentence, with its formulas in
     LaTeX between dollars; the rest says how it is tested.
 
+    Fields that are text (the sentences around numbers, `code`, `test`, `figure`) may stand, under
+    the id of the claim, in a YAML file beside the module: claims/model.yaml for claims/model.py.
+
     The function takes what the claim is about and returns a `Measurement`, or its checks alone. It
     is given the results of the claim's `runs`, datasets by name, or else the case that is examined,
-    which is a `Trial` in `attnlab.audit(simulation)`: a case with its training and predictions.
+    which in `attnlab.audit(simulation)` is an `AuditedRun`: a case with training and predictions.
 
     Parameters
     ----------
@@ -335,12 +337,14 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     """
 
     def made(measure: Measure) -> Claim:
-        told = inspect.getdoc(measure) or ""
-        first, _, rest = told.partition("\n\n")
+        doc = inspect.getdoc(measure) or ""
+        first, _, rest = doc.partition("\n\n")
         words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
         if "statement" in fields:
-            words = {"how": told}
-        return Claim(id=id, relation=relation, measure=measure, **words, **fields)
+            words = {"how": doc}
+        code = getattr(measure, "__code__", None)  # a built-in function has none
+        texts = texts_of(code.co_filename).get(id, {}) if code else {}
+        return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)
 
     return made
 
@@ -358,28 +362,31 @@ def claims_in(module: ModuleType) -> tuple[Claim, ...]:
 class Finding:
     """Result of examining a claim on a case or on runs.
 
-    A verdict is None if there was no check of its kind.
+    A verdict is None if there was no check of its kind. failure: the exception, in words, where the
+    claim's code raised one.
     """
 
     claim: Claim
     case: Case | None
-    runs: Mapping[str, Simulation]
-    verdict: Verdict | None
-    training: Verdict | None
-    hypotheses: tuple[Hypothesis, ...]
-    measurement: Measurement = field(repr=False)
+    runs: Mapping[str, Simulation] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    training: Verdict | None = None
+    hypotheses: tuple[Hypothesis, ...] = ()
+    measurement: Measurement = field(default=Measurement(), repr=False)
+    failure: str = ""
 
     @property
     def as_recorded(self) -> bool:
         """True if both verdicts are the recorded ones; a claim of no paper has no record."""
         recorded = self.claim.recorded
-        return not self.claim.paper or (
-            self.verdict == recorded.verdict and self.training == recorded.training
-        )
+        same = self.verdict == recorded.verdict and self.training == recorded.training
+        return not self.failure and (same or not self.claim.paper)
 
     @property
     def number(self) -> str:
         """The number in its sentence; without one, the error where it is too large."""
+        if self.failure:
+            return ""
         if self.measurement.number is None:
             printed = [c for c in self.measurement.checks if c.form == "printed" and not c.training]
             if not all(check.holds for check in printed):
@@ -389,4 +396,6 @@ class Finding:
     @property
     def training_number(self) -> str:
         """The number of the joint dynamics in its sentence."""
+        if self.failure:
+            return ""
         return self.claim.quote(self.measurement.training_number, training=True)

@@ -14,11 +14,11 @@ from attnlab.auditing.document import number
 from attnlab.measures.motion import FEWEST_RECORDS, equal_spans
 
 if TYPE_CHECKING:
-    from attnlab.auditing.trial import Trial
+    from attnlab.auditing.audited_run import AuditedRun
 
 
 class Moment(NamedTuple):
-    """A time, or with sign ">=" the end of a run by which it had not come.
+    """A time; with sign ">=" it is the end of a run in which the event did not happen.
 
     nan where there is none: attention never moved, or the records are too unequal to tell.
     """
@@ -100,16 +100,16 @@ class Clock:
         }
 
 
-def clocks_of(trial: Trial) -> dict[str, tuple[Clock, ...]]:
+def clocks_of(run: AuditedRun) -> dict[str, tuple[Clock, ...]]:
     """Return the clocks of all classes, by event."""
-    predicted = {name: _moments(of) for name, of in trial.predicted.items()}
-    names = [trial.classes.token_name(token) for token in trial.classes.next_token.tolist()]
+    predicted = {name: _moments(of) for name, of in run.predicted.items()}
+    names = [run.classes.token_name(token) for token in run.classes.next_token.tolist()]
     return {
         event: tuple(
             Clock(event, n, names[n], seen, {name: of[event][n] for name, of in predicted.items()})
             for n, seen in enumerate(moments)
         )
-        for event, moments in _moments(trial.simulated).items()
+        for event, moments in _moments(run.simulated).items()
     }
 
 

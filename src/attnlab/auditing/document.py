@@ -22,12 +22,12 @@ KNOWN = "as we know it"  # the reading of what we did not find in print
 def audit_document(
     findings: Sequence[Finding],
     maps: Mapping[str, xr.Dataset] | None = None,
-    trial: Mapping[str, Any] | None = None,
+    run: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Claims, maps and the trial of a simulation, each where there is one."""
+    """Claims, maps and the run of a simulation, each where there is one."""
     document: dict[str, Any] = {"attnlab": __version__, "versions": versions()}
-    if trial is not None:
-        document["trial"] = dict(trial)
+    if run is not None:
+        document["run"] = dict(run)
     if findings:
         names = dict.fromkeys(finding.claim.paper for finding in findings if finding.claim.paper)
         document["papers"] = {name: paper_document(paper(name)) for name in names}
@@ -47,16 +47,15 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     claim, measurement, recorded = finding.claim, finding.measurement, finding.claim.recorded
     return {
         **_named(claim, "id", "paper", "section", "origin", "reading", "how", "ours", "figure"),
-        "tolerance": claim.tolerance,
         "statement": claim.plain,
         "latex": claim.statement,
         "source": "; ".join(claim.sources),
-        "ours": claim.ours,
         "relation": str(claim.relation),
         "case": finding.case and case_document(finding.case),
         "runs": {name: run.spec for name, run in finding.runs.items()},
-        **_named(claim, "how", "tolerance"),
+        "tolerance": claim.tolerance,
         **_named(finding, "verdict", "number", "training", "training_number", "as_recorded"),
+        "failure": finding.failure,
         "value": number(measurement.number),
         "training_value": number(measurement.training_number),
         "holds_from": ratio_document(measurement.holds_from),
@@ -148,9 +147,9 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
     """
     from attnlab.files.markdown import page as page_of
 
-    if "trial" in document:
-        title = f"Audit of {document['trial']['classes']}"
-    else:  # of claims: whose they are
+    if "run" in document:
+        title = f"Audit of {document['run']['classes']}"
+    else:  # of claims: their papers
         whose = [known["short"] for known in document["papers"].values()]
         title = f"{' and '.join(whose) or 'Claims'}, audited"
     shown = {"picture": picture and base64.b64encode(picture).decode(), "caption": caption}
@@ -161,7 +160,7 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
 def in_markdown(document: Mapping[str, Any], *, page: bool = False, **shown: Any) -> str:
     """Return the document of an audit as Markdown, for a page or else for a terminal.
 
-    A terminal gets few tokens and classes of a trial, and how a claim was tested of few claims.
+    A terminal gets few tokens and classes of a run, and how a claim was tested of few claims.
     """
     from attnlab.files.markdown import template  # here, so that an audit needs no jinja2
 
@@ -169,7 +168,7 @@ def in_markdown(document: Mapping[str, Any], *, page: bool = False, **shown: Any
     filters |= {"short": short, "shade": shade, "was": was}
     return template("attnlab.auditing:audit.md.jinja", terminal=not page, **filters).render(
         page=page,
-        trial=document.get("trial"),
+        run=document.get("run"),
         papers=document.get("papers", {}),
         claims=document.get("claims", []),
         maps=document.get("breakdown", {}),
@@ -189,21 +188,21 @@ def grouped(claims: Iterable[Any], *keys: str) -> list[tuple[Any, list[Any]]]:
 
 
 def rates(of: Mapping[str, Any]) -> str:
-    """The rates of a case or a trial of the document, in plain text."""
+    """The rates of a case or a run of the document, in plain text."""
     return f"eta_Y = {short(of['eta_y'])}, eta_Z = {short(of['eta_z'])}"
 
 
-def setting(trial: Mapping[str, Any]) -> str:
+def setting(run: Mapping[str, Any]) -> str:
     """Return the settings of the training, in plain text."""
-    clock = "time" if "time" in trial else "step"
-    return f"{rates(trial)}; training up to {clock} {short(trial[clock])}"
+    clock = "time" if "time" in run else "step"
+    return f"{rates(run)}; training up to {clock} {short(run[clock])}"
 
 
-def transition(trial: Mapping[str, Any]) -> str:
-    """Return the predicted transition of a trial of the document, in plain text."""
-    if trial["transition"] is None:
+def transition(run: Mapping[str, Any]) -> str:
+    """Return the predicted transition of a run of the document, in plain text."""
+    if run["transition"] is None:
         return "no known time"
-    first, last = trial["transition"]
+    first, last = run["transition"]
     return f"{short(first)} <= t <= {short(last)}"
 
 

@@ -7,7 +7,7 @@ unit of either is one unit of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,9 @@ from attnlab.files.errors import InputError
 from attnlab.models.base import Model
 from attnlab.simulation import Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import SequenceClasses
+from attnlab.theory.facts import facts_of
+from attnlab.theory.relation import Hypothesis
+from attnlab.theory.theory import Theory
 
 # All flows have the same number of records and of learning rates, because a program is compiled for
 # each new shape and compiling is most of what an audit costs.
@@ -106,3 +109,26 @@ def holds_from(holds: Sequence[bool]) -> float:
     wrong = [ratio for ratio, right in zip(TRAINED_RATIOS, holds, strict=True) if not right]
     later = [ratio for ratio in TRAINED_RATIOS if not wrong or ratio > wrong[-1]]
     return later[0] if later else float("inf")
+
+
+def assumed(
+    theory: Theory, *runs: Callable[[], Simulation]
+) -> Callable[[dict[str, xr.Dataset]], tuple[Hypothesis, ...]]:
+    """Return a function for the `hypotheses` of a claim: what a theory assumes of runs.
+
+    Where runs and seeds differ, the first that does not fulfil an assumption stands for all.
+
+    Parameters
+    ----------
+    theory : Theory
+        The theory whose assumptions are the claim's hypotheses.
+    *runs : callable
+        Functions that return a run; by default all runs of the claim.
+    """
+
+    def hypotheses(found: dict[str, xr.Dataset]) -> tuple[Hypothesis, ...]:
+        asked = [make() for make in runs] or [Simulation.of(of) for of in found.values()]
+        each = [theory.assumptions(facts) for run in asked for _, facts in facts_of(run)]
+        return tuple(min(same, key=lambda of: of.holds) for same in zip(*each, strict=True))
+
+    return hypotheses

@@ -1,4 +1,4 @@
-"""The list of what a paper has to fulfil, and the checks themselves.
+"""The requirements of a paper, and the checks.
 
 A check returns a note, and raises where the paper does not pass. SkipTest says that there is
 nothing to check; test runners know it.
@@ -279,8 +279,8 @@ def single_loads(paper: Paper, kind: str) -> str:
             "a function of (dataset, text, *, names)",
         ),
         "commentary": (
-            _takes(found, "trial", "tokens", "clocks"),
-            "a function of (trial, tokens, clocks)",
+            _takes(found, "run", "tokens", "clocks"),
+            "a function of (run, tokens, clocks)",
         ),
     }[kind]
     _require(fits, found, wanted)

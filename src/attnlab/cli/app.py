@@ -7,8 +7,9 @@ import gc
 import os
 import sys
 import traceback
+import warnings
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -70,6 +71,7 @@ def main() -> None:
     gc.set_threshold(10_000, 50)
     atexit.register(gc.freeze)
     _keep_compiled_programs()
+    warnings.showwarning = _show_warning
     try:
         os.getcwd()
     except FileNotFoundError:  # libraries do not expect it: Intel's ends the process
@@ -77,7 +79,7 @@ def main() -> None:
     try:
         app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
-        from attnlab.simulation.divergence import Diverged  # here, so that --help stays quick
+        from attnlab.simulation.stopping import Diverged  # here, so that --help stays quick
 
         if not isinstance(problem, Diverged):
             raise
@@ -97,11 +99,19 @@ def main() -> None:
     except MemoryError as problem:  # what was not foreseen
         _end(f"not enough memory: {problem}", BAD_INPUT)
     except InputError as problem:
-        _end(str(problem), BAD_INPUT)
+        _end("\n".join([str(problem), *getattr(problem, "__notes__", ())]), BAD_INPUT)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer makes that of a KeyboardInterrupt
             _say(_last_words(end) or "stopped")
         raise
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
+    """Print a warning; without the line of code that gave it, unless it is a library's."""
+    whole = warnings.formatwarning(message, category, filename, lineno).strip()
+    _say(str(message) if category is UserWarning else whole)
 
 
 def _keep_compiled_programs() -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
+from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, reporting, waiting
@@ -91,7 +91,7 @@ def audit_verb(
     if given is None:
         document, written = _all(claim or [], paper, recording, as_json)
     else:
-        found = _trial(given, prior, settings, claim or [], as_json)
+        found = _audited(given, prior, settings, claim or [], as_json)
         document = found.document()
         picture = _draw(found, html, plot, as_json)
     from attnlab.auditing.document import in_markdown, page
@@ -106,7 +106,8 @@ def audit_verb(
         say_written(html, plot, *written)
     if recording or given is not None:
         return
-    if any(not found["as_recorded"] for found in document["claims"]):
+    changed = any(not found["as_recorded"] for found in document["claims"])
+    if changed or document.get("broken"):
         raise typer.Exit(NOT_AS_RECORDED)
 
 
@@ -115,26 +116,32 @@ def _all(
 ) -> tuple[dict[str, Any], list[Path]]:
     """Examine claims; return the document, and the files in which it was recorded."""
     with waiting(LOADING, quiet=quiet):
-        from attnlab.auditing import examine_all, record, select, whole_audit
-        from attnlab.auditing.catalogue import amount, readable
+        from attnlab.auditing import examine_all, record, whole_audit
+        from attnlab.auditing.catalogue import amount, find, readable
         from attnlab.auditing.document import audit_document
 
     name = add_folder(paper).name if paper is not None and Path(paper).is_dir() else paper
     maps = None
     if ids:
-        claims = select(ids, paper=name)
+        claims, faults = find(ids, paper=name)
+        if not claims:
+            raise InputError("; ".join(faults))
         with _progress(len(claims), quiet) as tell:
             findings = examine_all(claims, tell=tell)
     else:
         papers = [] if name is None else [name]
-        for fault in readable(papers)[1]:
-            print(fault, file=sys.stderr)
+        faults = readable(papers)[1]
         with _progress(amount(papers), quiet) as tell:
             findings, maps = whole_audit(papers, tell=tell)
-    return audit_document(findings, maps or None), record(findings) if recording else []
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    document = audit_document(findings, maps or None)
+    if ids and faults:  # claims that were asked for
+        document["broken"] = faults
+    return document, record(findings) if recording else []
 
 
-def _trial(
+def _audited(
     given: str, prior: str | None, settings: dict[str, Any], ids: list[str], quiet: bool
 ) -> Audit:
     with waiting(LOADING, quiet=quiet):
@@ -150,7 +157,7 @@ def _draw(found: Audit, html: Path | None, plot: Path | None, quiet: bool) -> di
     """Write prediction against training to `plot`; return what a page shows of it."""
     if html is None and plot is None:
         return {}
-    if not found.trial.predicted:
+    if not found.run.predicted:
         if plot is not None:
             raise InputError("plot: no theory applies here, so there is nothing to draw")
         return {}
@@ -160,8 +167,8 @@ def _draw(found: Audit, html: Path | None, plot: Path | None, quiet: bool) -> di
         from attnlab.plots import compare
         from attnlab.plots.style import save
 
-        name = list(found.trial.predicted)[-1]
-        figure = compare(found.trial.simulated, found.trial.predicted[name])
+        name = list(found.run.predicted)[-1]
+        figure = compare(found.run.simulated, found.run.predicted[name])
         if plot is not None:
             save(figure, plot)
         made = BytesIO()

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
-from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written, show
-from attnlab.cli.summary import about
+from attnlab.cli.options import check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    or_dash,
+    plain_console,
+    print_table,
+    say,
+    say_written,
+    show,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
 LOADING = "loading PyTorch"
 PAGES = (".html",)
-app = options.group("Measure the attention of PyTorch models: how sparse, on what, since when.")
+app = options.group("Measure the attention of PyTorch models: what each head does, and since when.")
 
 # of a head: what is printed, by the name of the variable
 COLUMNS = {
@@ -54,7 +62,7 @@ def model_verb(
     """Measure the attention of a model on a text, layer by layer and head by head.
 
     PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing
-    is fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is
+    is fetched, and the model's own code is not run. The text is cut into sequences; `builtin` is
     the documentation topics of your Python.
 
     \b
@@ -85,7 +93,7 @@ def model_verb(
     out
         A file for the dataset (.nc).
     html
-        A page of it all (.html).
+        A report of all measurements (.html).
     """
     check_writable(out, (".nc",), "out")
     check_writable(html, PAGES, "html")
@@ -136,13 +144,12 @@ def checkpoints_verb(
     html: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Measure a training by its checkpoints: when does each head's attention snap?
+    """Measure a training by its checkpoints: when do heads form and come to rest?
 
     WHERE is a folder with checkpoint-N folders, a repository of the Hugging Face cache whose
     revisions have steps in their names (step1000, step_20k, stage1-step1000-tokens5B), or a glob of
-    folders, in quotes. Their files are looked through first (attnlab observe lint). Steps that do
-    not hold what they should are left out, and no snap is claimed across them. The same command
-    goes on where one was stopped.
+    folders, in quotes. Their files are checked first (attnlab observe lint). Steps whose files are
+    faulty are left out, and no snap is claimed across them. The same command resumes a stopped one.
 
     \b
     Examples:
@@ -226,11 +233,11 @@ def checkpoints_verb(
 
 
 def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) -> None:
-    """Look through the files of checkpoints: what is wrong with them?
+    """Check the files of checkpoints for faults.
 
-    Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps
-    with those of the last one, changes of configuration, tensors or dtype, numbers that are not
-    finite, and files that cannot be read. Exit code 1 when there is any.
+    Every tensor is read and hashed; nothing is run. Faults are steps with the same weights, or with
+    those of the last step; changes of configuration, tensors or dtype; numbers that are not finite;
+    and files that cannot be read. The exit code is 1 if there are any.
 
     \b
     Examples:
@@ -257,12 +264,12 @@ def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) 
 
 
 def report_verb(path: Path, *, html: Path | None = None) -> None:
-    """Make one HTML page of a saved observation: every head, snaps, caches, words.
+    """Make one HTML page of a saved observation: every head, roles, snaps and caches.
 
     FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)`
-    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing
-    beside it. What theory expects is read from the text that the command was given, or else from
-    the probe.
+    wrote, or result.nc in the folder of `attnlab observe checkpoints --out`. The page is
+    self-contained. The theory's predictions are about the text that the command was given, or else
+    about the probe.
 
     \b
     Examples:
@@ -274,7 +281,7 @@ def report_verb(path: Path, *, html: Path | None = None) -> None:
     path : FILE
         A saved dataset (.nc).
     html
-        Where the page goes; beside the file without it.
+        Where the page goes; by default next to the file.
     """
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
@@ -479,7 +486,7 @@ def _snap(row: dict[str, Any]) -> str:
 def _print_unseen(found: xr.Dataset) -> None:
     unseen = json.loads(found.attrs["unseen"])
     if unseen:
-        say(f"only some layers are seen; nothing is known of {', '.join(sorted(unseen))}")
+        say(f"only some layers are measured; nothing is known of {', '.join(sorted(unseen))}")
 
 
 for name, verb in (

@@ -7,9 +7,11 @@ it, needs no edit here.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from contextlib import suppress
+from dataclasses import MISSING, dataclass
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
@@ -29,10 +31,75 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from attnlab.cli.arguments import COMPLETED, HELP_WORDS, MODELS, completing, numbers
 from attnlab.files.documents import parse_document, shown
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, as_value
+from attnlab.shelf import offered, shelf
+
+# Read from each paper.yaml: help and completion import no paper and no JAX.
+PAPERS = tuple(paper.name for paper in shelf().papers)
+PRESETS = (
+    *offered("presets"),
+    "family",
+    "single-common",
+    "symmetric",
+    "local-common",
+    "zipf",
+    "random",
+)
+MODELS = ("pairwise", "embedded", "extended", *offered("models"))
+THEORIES = tuple(offered("theories"))
+PRESET = PRESETS[0]  # of examples in help texts
+PICTURES = (".png", ".pdf", ".svg")
+FIGURES = tuple(offered("figures"))
+WITH_FIGURES = tuple(dict.fromkeys(name.partition("/")[0] for name in FIGURES))
+_SHORT = [name.partition("/")[2] for name in FIGURES]
+_OWN = [name for name in _SHORT if _SHORT.count(name) == 1]  # of one paper alone
+PARTS = (*WITH_FIGURES, *_OWN, "audit", "report", *FIGURES)
+# The words that a shell completes, by the name of the parameter.
+COMPLETED = {"given": PRESETS, "theory": THEORIES, "paper": PAPERS, "what": PAPERS, "parts": PARTS}
+HELP_WORDS = {
+    "preset": PRESET,
+    "presets": ", ".join(PRESETS),
+    "models": ", ".join(MODELS),
+    "theory": THEORIES[0],
+    "theories": ", ".join(THEORIES),
+    "papers": ", ".join(WITH_FIGURES),
+}
+
+
+def completing(*words: str) -> Callable[[str], list[str]]:
+    """Return a function that completes words for a shell."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+def number(name: str, text: str) -> float:
+    """Return the number that a text stands for; `name` is the option."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name}: expected a number, got {text!r}") from None
+
+
+def numbers(name: str, text: str) -> list[float]:
+    """Return the numbers in a text, with commas between them."""
+    return [number(name, part) for part in text.split(",")]
+
+
+def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
+    """Refuse a file that could not be written, before the work starts."""
+    if path is None:
+        return
+    if path.suffix not in endings:
+        raise InputError(f"{field}: the name should end in {' or '.join(endings)}, got {path}")
+    if not path.parent.is_dir():
+        raise InputError(f"{field}: the folder {path.parent} does not exist")
+    try:
+        with suppress(FileNotFoundError):
+            os.stat(path)
+    except OSError as problem:  # no such name can be: too long, say, or a link to itself
+        raise InputError(f"{field}: {path}: {problem.strerror}") from None
+
 
 if TYPE_CHECKING:
     from attnlab.simulation import Simulation
@@ -193,14 +260,11 @@ class RunOptions:
         the help; by default those of the values.
     without : sequence, optional
         Settings that mean nothing in these runs.
-    old : mapping, optional
-        Options of version 0.1, with what they are now.
     """
 
     values: Mapping[str, str]
     usual: str = ""
     without: Sequence[str] = ()
-    old: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> dict[str, Option]:
@@ -242,9 +306,6 @@ class RunOptions:
     def read(self, given: Mapping[str, str | bool | None]) -> dict[str, Any]:
         """Return the settings that were given, as `as_simulation` takes them."""
         chosen = {name: text for name, text in given.items() if text is not None}
-        for name in chosen:
-            if name in self.old:
-                raise InputError(f"{name}: was an option of version 0.1; now {self.old[name]}")
         return {name: self.by_name[name].read(text) for name, text in chosen.items()}
 
     def add(self, app: typer.Typer, name: str, verb: Callable[..., None]) -> None:
@@ -267,8 +328,7 @@ class RunOptions:
             verb(**{name: given[name] for name in names}, **settings)
 
         options = [of.parameter() for of in self.by_name.values() if of.name not in names]
-        old = [_optional(name, str, typer.Option(hidden=True)) for name in self.old]
-        return _with_signature(called, [own[0], *options, *own[1:], *old])
+        return _with_signature(called, [own[0], *options, *own[1:]])
 
 
 class RunCommand(TyperCommand):
@@ -310,16 +370,7 @@ class RunCommand(TyperCommand):
 
 
 SEQUENCES = RunOptions(
-    {"task": "attnlab.tasks:Sequences", "model": "attnlab.models:Extended"},
-    without=("loss",),
-    old={
-        "engine": (
-            "--length T --batch-size N (sampled), --gradient population (limit) or --motion flow "
-            "--time T (flow)"
-        ),
-        "save": "--what",
-        "sequences": "--training-set",
-    },
+    {"task": "attnlab.tasks:Sequences", "model": "attnlab.models:Extended"}, without=("loss",)
 )
 TEXT = RunOptions(
     {
@@ -341,13 +392,6 @@ TEXT = RunOptions(
         "probe",
         "readout",
     ),
-    old={
-        "rates": "--learning-rate",
-        "batch": "--batch-size",
-        "context": "--length",
-        "feed_forward": "--mlp",
-        "measure_every": "--every",
-    },
 )
 
 
@@ -355,7 +399,7 @@ def run_of(
     given: str, settings: Mapping[str, Any], *, prior: str | None = None, seed: int | None = None
 ) -> Simulation:
     """Return the run of classes, or of a file, with the settings that were given as options."""
-    from attnlab.simulation.simulation import as_simulation
+    from attnlab.simulation.settings import as_simulation
 
     chosen = settings if seed is None else {**settings, "seeds": [seed]}
     return as_simulation(read(given, prior), **chosen)
@@ -363,8 +407,8 @@ def run_of(
 
 def read(given: str, prior: str | None = None) -> Simulation | SequenceClasses:
     """Return the run of a file, or the classes of a file or a preset, with the prior given."""
-    from attnlab.simulation.files import read_given
-    from attnlab.simulation.simulation import Simulation, as_simulation
+    from attnlab.simulation.settings import as_simulation, read_given
+    from attnlab.simulation.simulation import Simulation
 
     known = read_given(given)
     classes = known.classes if isinstance(known, Simulation) else known

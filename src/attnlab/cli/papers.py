@@ -13,12 +13,11 @@ from typing import Any
 
 import typer
 
-from attnlab.cli.arguments import PAPERS
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
+from attnlab.cli.options import PAPERS
 from attnlab.cli.printing import plain_console, say
 from attnlab.files.documents import did_you_mean
-from attnlab.files.errors import InputError
-from attnlab.files.names import visible
+from attnlab.files.errors import InputError, visible
 from attnlab.files.progress import LOADING, waiting
 from attnlab.shelf import Fault, Paper, add_folder, shelf
 from attnlab.shelf import paper as paper_called

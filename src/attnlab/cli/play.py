@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import webbrowser
+from pathlib import Path
 from typing import Any
 
-from attnlab.cli.printing import say
+from attnlab.cli.printing import say, say_written
 from attnlab.files.errors import InputError
 
 
@@ -17,6 +18,8 @@ def play_verb(
     browser: bool = True,
     address: str = "127.0.0.1",
     origin: list[str] | None = None,
+    links: str | None = None,
+    out: Path | None = None,
     **settings: Any,
 ) -> None:
     """Open the playground: watch attention train in the browser.
@@ -33,7 +36,15 @@ def play_verb(
       attnlab play classes.yaml
       attnlab play classes.yaml --eta-y 10 --gradient population --steps 400
       attnlab play --port 8080 --no-browser
+      attnlab play classes.yaml --out page.html
       attnlab play --address 0.0.0.0 --origin lab.example.org:5006 --no-browser
+
+    Page
+    ----
+    out
+        Write the page to this file instead: it opens anywhere, without attnlab.
+    links
+        Address of a published page, for "Copy link"; by default that of this server.
 
     Server
     ------
@@ -48,8 +59,6 @@ def play_verb(
     """
     if not 0 <= port <= 65535:
         raise InputError(f"port: expected a number from 0 to 65535, got {port}")
-    from attnlab.playground.server import serve
-
     start = None
     if given is not None:
         from attnlab.playground.opening import opening
@@ -59,9 +68,18 @@ def play_verb(
         option = next(iter(settings)).replace("_", "-")
         raise InputError(f"{option}: changes a run; name a preset or a file to open the page on")
 
+    if out is not None:
+        from attnlab.files.atomic import write_text
+        from attnlab.playground.single_page import single_page
+
+        write_text(out, single_page(start, address=links))
+        say_written(out)
+        return
+    from attnlab.playground.server import serve
+
     def up(url: str) -> None:
         say(f"attnlab: the playground is at {url} (stop it with Ctrl-C)", error=True)
         if browser:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serve(port=port, address=address, origins=origin or (), start=start, up=up)
+    serve(port=port, address=address, origins=origin or (), start=start, links=links, up=up)

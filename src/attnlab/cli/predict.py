@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable
-from attnlab.cli.printing import finite, print_table, say_written
-from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.options import PICTURES, check_writable
+from attnlab.cli.printing import (
+    about,
+    finite,
+    in_a_line,
+    print_summary,
+    print_table,
+    say_written,
+    summarise,
+    wide_console,
+)
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -35,7 +43,8 @@ def predict_verb(
     """Say what a theory expects of a run, without running it.
 
     The first argument and the options are those of attnlab simulate. The theory is one that a paper
-    offers: {theories}. Each of its assumptions is listed with the value it has here.
+    offers: {theories}. Each of its assumptions is listed with the value it has here. A theory
+    covers some runs only, the model of its paper above all: what it does not cover it refuses.
 
     \b
     Examples:
@@ -44,7 +53,7 @@ def predict_verb(
       attnlab predict recipes/classes-two-words.yaml --motion flow --time 1e4 --plot compared.png
       attnlab predict {preset} --theory {theory} --json
 
-    --plot runs the simulation as well and draws the two beside each other.
+    --plot runs the simulation as well and draws both.
 
     Theory
     ------
@@ -77,13 +86,14 @@ def predict_verb(
 
         simulated = simulate(run, progress=False if as_json else "auto")
         save_picture(compare(simulated, predicted, **shown), plot)
-    times = _times(predicted, as_theory(predicted.attrs["theory"]).times)
+    name = predicted.attrs["theory"]
+    times = _times(predicted, as_theory(name).times)
     summary = _summary(predicted, run.sets[0], times)
     if as_json:
         print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
         return
     console = wide_console()
-    console.print(f"{in_a_line(run)}; theory: {predicted.attrs['theory']}", soft_wrap=True)
+    console.print(f"{in_a_line(run)}; theory: {name}", soft_wrap=True)
     print_summary(console, summary, run.clock, times)
     console.print()
     _print_assumptions(console, predicted)

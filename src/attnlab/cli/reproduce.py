@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import typer
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import finite, plain_console, print_table, say, say_written
 from attnlab.files.errors import InputError
-from attnlab.files.progress import LOADING, waiting, watching
+from attnlab.files.progress import LOADING, waiting
 from attnlab.shelf import add_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.experiments import Made
+    from attnlab.experiments import Part
     from attnlab.report import Reproduction
 
 
@@ -79,18 +79,18 @@ def reproduce_verb(
         add_folder(folder)
     with waiting(LOADING, quiet=as_json):
         from attnlab.experiments.running import record as write
-        from attnlab.playground.page_files import single_page
+        from attnlab.playground.single_page import single_page
         from attnlab.report import reproduce
 
-    with watching(as_json, bar=_Bar, lines=_Lines) as watch:
-        done = reproduce(
-            parts or [],
-            out=out,
-            recipes=recipes,
-            seeds=seeds,
-            watch=watch,
-            playground=single_page(),
-        )
+    done = reproduce(
+        parts or [],
+        out=out,
+        recipes=recipes,
+        seeds=seeds,
+        progress=False if as_json else "auto",
+        tell=lambda line: None if as_json else say(line, error=True),
+        playground=single_page(),
+    )
     written = write(done.made) if record else []
     if as_json:
         document = {
@@ -107,7 +107,7 @@ def reproduce_verb(
         raise typer.Exit(NOT_AS_RECORDED)
 
 
-def _made_document(out: Path, made: Made) -> dict[str, Any]:
+def _made_document(out: Path, made: Part) -> dict[str, Any]:
     def plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
         return {name: finite(value) for name, value in numbers.items()}
 
@@ -146,7 +146,7 @@ def _print_parts(done: Reproduction) -> None:
     console.print(f"{done.report} ({done.seconds:.0f} s)", soft_wrap=True)
 
 
-def _show_halves(console: Console, made: Made) -> None:
+def _show_halves(console: Console, made: Part) -> None:
     """Print whether the two halves of a study's seeds agree, and where they do not."""
     from attnlab.experiments.estimate import MOST_APART, apart
 
@@ -163,68 +163,3 @@ def _show_halves(console: Console, made: Made) -> None:
             f"other, {errors:.1f} errors apart (at most {MOST_APART:g}): take more (--seeds)",
             style="red",
         )
-
-
-class _Lines:
-    """A line on stderr for each finished part, and words for those in progress."""
-
-    def __init__(self) -> None:
-        self.fractions: dict[str, float] = {}
-        self.left = 0
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        self.fractions[name], self.left = 0.0, len(left)
-
-    def progress(self, name: str, fraction: float) -> None:
-        self.fractions[name] = fraction
-
-    def words(self) -> str:
-        parts = [
-            f"{name}: {f'{100 * fraction:.0f} %' if fraction else 'compiling'}"
-            for name, fraction in self.fractions.copy().items()
-        ]
-        return ", ".join([*parts, f"{self.left} left"]) if parts else "looking for what is there"
-
-    def end(self, name: str, seconds: float, made: Made | None) -> None:
-        del self.fractions[name]
-        how = "there already" if made is not None and made.reused else f"{seconds:.1f} s"
-        say(f"{name}: {how}, {self.left + len(self.fractions)} left", error=True)
-
-
-class _Bar:
-    """Progress bar: the parts being made, and those left; finished parts are lines above it."""
-
-    def __enter__(self) -> _Bar:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}", style="dim"),
-        )
-        self.progress_bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.progress_bar.start()
-        self.tasks: dict[str, Any] = {}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress_bar.stop()
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        waiting = f"left: {' '.join(left)}" if left else "the last one"
-        for task in self.tasks.values():  # only the newest line says what is left
-            self.progress_bar.update(task, left="")
-        # without a total the bar moves to and fro: compiling tells of no progress
-        self.tasks[name] = self.progress_bar.add_task(name, total=None, left=waiting)
-
-    def progress(self, name: str, fraction: float) -> None:
-        self.progress_bar.update(self.tasks[name], completed=fraction, total=1.0)
-
-    def end(self, name: str, seconds: float, made: Made | None) -> None:
-        self.progress_bar.remove_task(self.tasks.pop(name))
-        how = "there already" if made is not None and made.reused else f"{seconds:.1f} s"
-        outcome = made.outcome if made is not None else "written"
-        self.progress_bar.console.print(f"{name}: {outcome} ({how})", highlight=False)

@@ -39,7 +39,7 @@ def leave() -> NoReturn:
     end, which takes itself away from under them, aborts the process there.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody listens any more
+        with suppress(OSError, ValueError):  # the reader is gone
             stream.flush()
     os._exit(INTERRUPTED)
 

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable
-from attnlab.cli.printing import say_written
-from attnlab.cli.summary import about, in_a_line, print_summary, summarise, wide_console
+from attnlab.cli.options import PICTURES, check_writable
+from attnlab.cli.printing import (
+    about,
+    in_a_line,
+    print_summary,
+    say_written,
+    summarise,
+    wide_console,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 

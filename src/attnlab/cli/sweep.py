@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
+from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.files.errors import InputError
-from attnlab.files.progress import LOADING, in_words, waiting, watching
+from attnlab.files.progress import LOADING, in_words, reporting, waiting
 
 if TYPE_CHECKING:
     from attnlab.sweeping import Executor, Plan, Status
     from attnlab.sweeping.driver import Ran
-    from attnlab.sweeping.group import Group
 
 MOST_CAUSES = 10
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -113,8 +111,8 @@ def sweep_verb(
     if out is None:
         raise InputError("out: missing; name the directory of the sweep with --out")
     try:
-        with watching(as_json, bar=_Bar, lines=_Lines) as watch:
-            ran = run_in(out, plan, executor=chosen, watch=watch)
+        with reporting(False if as_json else "auto", plan.runs, f"sweep in {out}") as report:
+            ran = run_in(out, plan, executor=chosen, report=report)
     except Stopped as problem:
         say(f"attnlab: {problem}", error=True)
         raise typer.Exit(STOPPED) from None
@@ -246,95 +244,3 @@ def _print_causes(causes: dict[str, str], failed_runs: int) -> None:
         say(f"  group {key}: {cause}")
     if len(causes) > MOST_CAUSES:
         say(f"  and {len(causes) - MOST_CAUSES} more groups; --json prints them all")
-
-
-class _Tally:
-    """Counts groups, runs and failures; what was there already does not count for the pace."""
-
-    begun: float | None = None
-
-    def begin(self, plan: Plan, kept: int) -> None:
-        self.groups, self.runs = len(plan.groups), plan.runs
-        self.found, self.settled_groups = kept, 0
-        self.done, self.before, self.failed, self.part = 0, 0, 0, 0.0
-        self.others = 0
-        self.begun = time.monotonic()
-
-    def within(self, runs: float) -> None:
-        self.part = runs
-
-    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
-        self.settled_groups += 1
-        self.done += group.runs
-        if self.settled_groups <= self.found:
-            self.before += group.runs
-        self.failed += failed_runs
-        self.part, self.others = 0.0, 0
-
-    def waiting(self, groups: int) -> None:
-        self.others = groups
-
-    def words(self) -> str:
-        """Groups done, pace, estimate, failures."""
-        if self.begun is None:
-            return "looking for groups that are there already"
-        now = self.done + self.part
-        pace = (now - self.before) / max(time.monotonic() - self.begun, 1e-9)
-        left = f", {in_words((self.runs - now) / pace)} left" if pace and now < self.runs else ""
-        failed = f", {self.failed} runs failed" if self.failed else ""
-        if self.others:
-            left = f", waiting for {self.others} that another driver computes"
-        how = f"{pace:.3g} runs/s" if pace or not self.runs else "compiling"
-        return f"{self.settled_groups}/{self.groups} groups, {how}{left}{failed}"
-
-
-class _Lines(_Tally):
-    """Lines on stderr: progress, waiting for other drivers, and the end."""
-
-    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
-        super().settled(group, failed_runs, cause)
-        if self.settled_groups == self.groups:
-            say(self.words(), error=True)
-
-    def waiting(self, groups: int) -> None:
-        news = groups != self.others
-        super().waiting(groups)
-        if news:
-            say(self.words(), error=True)
-
-
-class _Bar(_Tally):
-    """A bar with the words beside it, and causes of failures above it."""
-
-    def __enter__(self) -> _Bar:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
-        self.bar = Progress(*columns, console=plain_console(error=True), transient=True)
-        self.task = self.bar.add_task("sweep", total=None, words=self.words())
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def begin(self, plan: Plan, kept: int) -> None:
-        super().begin(plan, kept)
-        self.bar.update(self.task, total=plan.runs, words=self.words())
-
-    def within(self, runs: float) -> None:
-        super().within(runs)
-        self._update()
-
-    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
-        super().settled(group, failed_runs, cause)
-        if cause:
-            self.bar.console.print(f"group {group.key}: {cause}")
-        self._update()
-
-    def waiting(self, groups: int) -> None:
-        super().waiting(groups)
-        self._update()
-
-    def _update(self) -> None:
-        self.bar.update(self.task, completed=self.done + self.part, words=self.words())

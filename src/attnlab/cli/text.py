@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnlab.cli import options, text_classes
-from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
-from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say
-from attnlab.cli.summary import about
+from attnlab.cli.options import PICTURES, check_writable, numbers
+from attnlab.cli.printing import about, finite, or_dash, plain_console, print_table, say
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -171,7 +170,7 @@ def _written(path: Path) -> int | None:
 
 def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
     """Return an entry per learning rate, layer and head: means over seeds that stayed finite."""
-    from attnlab.measures.probes import stayed_finite
+    from attnlab.measures.motion import stayed_finite
 
     stayed = stayed_finite(result)
     kept = result.where(stayed)

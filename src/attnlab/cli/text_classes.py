@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.cli.arguments import PICTURES, check_writable
+from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table, say_written
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
@@ -198,9 +198,9 @@ def agreement_verb(
         soft_wrap=True,
     )
     for kind, heading in TOKENS.items():
-        beside = _side_by_side([row for row in rows if row["tokens"] == kind], top)
+        shown = _side_by_side([row for row in rows if row["tokens"] == kind], top)
         console.print(heading)
-        _print_rows(console, beside, tuple(beside[0]))
+        _print_rows(console, shown, tuple(shown[0]))
     _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
     console.print(words)
     say_written(plot)
@@ -294,7 +294,7 @@ def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
 
 
 def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
-    """Return a row for each training and score, both targets beside each other."""
+    """Return a row for each training and score, with both targets."""
     titles = {  # the second title of recall differs by a space, as keys must
         "logits": {"rank_correlation": "z: rank", "recall": f"top {top}"},
         "attention": {"rank_correlation": "c: rank", "recall": f"top {top} "},

@@ -18,5 +18,5 @@ from .estimate import share as share
 from .estimate import unsettled as unsettled
 from .evidence import Evidence as Evidence
 from .published import published as published
-from .running import Made as Made
+from .running import Part as Part
 from .running import run as run

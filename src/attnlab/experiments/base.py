@@ -1,7 +1,7 @@
 """Experiments: data, what they say about a claim, a picture and a table; recipes, and names.
 
-An experiment is a value with functions in it. Those of a paper stand in its folder, and its
-paper.yaml names them; the catalogue finds them there. One of your own needs no more than this value
+An experiment is a value that holds functions. Those of a paper are in its folder and named in
+its paper.yaml. One of your own needs no more than this value
 (docs/guides/own_paper.md).
 """
 
@@ -342,7 +342,7 @@ def opening() -> Experiment[Any] | None:
 
 
 def module_of(name: str) -> str:
-    """Return the module that an experiment stands in."""
+    """Return the module of an experiment."""
     paper, _, reference = figure(name)
     return f"{paper.package}.{reference.target.partition(':')[0]}"
 
@@ -384,7 +384,7 @@ def recipe_for(name: str | Experiment[Any], folder: str | Path | None = None) ->
 
 
 def has_recipe(name: str, folder: str | Path | None = None) -> bool:
-    """Say whether there is one; a folder of one's own need not have all."""
+    """Check whether an experiment has a recipe in a folder, which need not have all."""
     return _path(experiment(name), folder).is_file()
 
 
@@ -395,8 +395,8 @@ def _path(of: Experiment[Any], folder: str | Path | None) -> Path:
         return of.paper.recipe_file(of.name)
     folder = Path(folder)
     if not folder.is_dir() and len(folder.parts) == 1:
-        beside = of.paper.recipe_file(of.name, folder.name)
-        if beside.parent.is_dir():
-            return beside
+        own = of.paper.recipe_file(of.name, folder.name)
+        if own.parent.is_dir():
+            return own
     apart = folder / of.paper.name / f"{of.name}.yaml"  # where two papers have one of this name
     return apart if apart.is_file() else folder / f"{of.name}.yaml"

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -228,6 +229,18 @@ def mean(values: xr.DataArray | ArrayLike) -> Estimate:
     own = np.ravel(np.asarray(values, dtype=np.float64))
     error = own.std(ddof=1) / math.sqrt(own.size) if own.size > 1 else math.nan
     return Estimate(float(own.mean()), float(error), own.size)
+
+
+def means(found: Mapping[Any, xr.DataArray | ArrayLike], form: str = "") -> str:
+    """Return the mean over seeds of each entry after its name, as a note lists them.
+
+    Examples
+    --------
+    >>> from attnlab.experiments.estimate import means
+    >>> means({"one": [1.0, 3.0], "two": [2.0, 2.0]})
+    'one 2 ± 1; two 2 ± 0'
+    """
+    return "; ".join(f"{name} {mean(values):{form}}" for name, values in found.items())
 
 
 def numbers_of(found: Mapping[str, Estimate]) -> dict[str, float]:

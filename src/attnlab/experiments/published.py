@@ -1,4 +1,4 @@
-"""Published values: CSV files in a paper's folder `published/`, beside its figures."""
+"""Published values: CSV files in a paper's folder `published/`."""
 
 from __future__ import annotations
 

@@ -25,19 +25,18 @@ import xarray as xr
 from attnlab.experiments.base import Experiment, R, Table
 from attnlab.experiments.estimate import on_halves, unsettled
 from attnlab.files.atomic import atomic_path
-from attnlab.files.code import code_digest, digest_of
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim, make_folder
 from attnlab.files.netcdf import save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
-from attnlab.files.provenance import provenance, versions
+from attnlab.files.provenance import code_digest, digest_of, provenance, versions
 from attnlab.files.recipe import plain
 from attnlab.files.regular import open_regular
 from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.plots.style import style
 from attnlab.shelf import paper
-from attnlab.shelf.papers import recorded_number
+from attnlab.shelf.papers import naming, recorded_number
 
 NUMBERS = ("tasks", "models", "simulation", "measures", "theory", "sweep")
 CODE = ("formulas", "theory", "auditing", "plots", "experiments", "papers")
@@ -48,7 +47,7 @@ RECORD = "part.json"
 
 
 @dataclass(frozen=True)
-class Made:
+class Part:
     """A finished experiment, or the audit.
 
     Parameters
@@ -124,18 +123,18 @@ class Made:
         return unsettled(self.halves) if self.halves else {}
 
 
-def write_record(folder: Path, made: Made, *, inside: Path | None = None) -> None:
+def write_record(folder: Path, made: Part, *, inside: Path | None = None) -> None:
     """Declare it finished. inside: the output folder that `folder` is in."""
     seal_record(folder / RECORD, made, inside=inside or folder)
 
 
-def seal_record(path: Path, made: Made, *, inside: Path) -> None:
+def seal_record(path: Path, made: Part, *, inside: Path) -> None:
     """Write a record as a sealed file in the output folder `inside`."""
     document = {key: value for key, value in asdict(made).items() if key != "reused"}
     write_sealed(path, document, inside=inside)
 
 
-def read_record(folder: Path, key: str | None) -> Made | None:
+def read_record(folder: Path, key: str | None) -> Part | None:
     """Return what is in `folder`, if it is what that `key` asks for and nothing was changed.
 
     None asks for whatever is there.
@@ -150,15 +149,15 @@ def read_record(folder: Path, key: str | None) -> Made | None:
     return made if intact else None
 
 
-def unseal_record(path: Path) -> Made:
+def unseal_record(path: Path) -> Part:
     """Return the record in a sealed file; ValueError if another version of attnlab wrote it."""
     document = read_sealed(path, remedy="make it again")
-    if set(document) != {item.name for item in fields(Made)} - {"reused"}:
+    if set(document) != {item.name for item in fields(Part)} - {"reused"}:
         raise ValueError(f"{path}: written by another version")
-    return Made(**document, reused=True)
+    return Part(**document, reused=True)
 
 
-def the_record(folder: Path) -> Made:
+def the_record(folder: Path) -> Part:
     """Return the record in `folder`, whatever its key; InputError if there is none."""
     made = read_record(folder, None)
     if made is None:
@@ -172,7 +171,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def record(parts: Sequence[Made]) -> list[Path]:
+def record(parts: Sequence[Part]) -> list[Path]:
     """Write the standing and the bounded numbers of figures into their papers' `expected.json`.
 
     Figures that were not made keep their entries, as claims do; entries of figures that are gone
@@ -180,7 +179,7 @@ def record(parts: Sequence[Made]) -> list[Path]:
 
     Parameters
     ----------
-    parts : sequence of Made
+    parts : sequence of Part
         What was made by the papers' own recipes; parts that belong to no paper are left out.
 
     Returns
@@ -211,7 +210,7 @@ def record(parts: Sequence[Made]) -> list[Path]:
 
 def run(
     experiment: Experiment[R], recipe: R, *, out: Path | str = "out", progress: Progress = False
-) -> Made:
+) -> Part:
     """Run an experiment by a recipe, and write what comes out into a folder in `out`.
 
     The folder is `out`/paper/name, or `out`/name where the experiment belongs to no paper. It gets
@@ -232,23 +231,25 @@ def run(
 
     Returns
     -------
-    Made
+    Part
         What was found, and which files there are.
     """
     out = Path(out)
     folder = out / experiment.full_name
     claim(out, (folder.relative_to(out).parts[0], RUNS))
     begun = time.perf_counter()
-    data = experiment.data(recipe, progress=progress, keep=out / RUNS)
-    judgement = experiment.judge(data)
-    halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
-    table = experiment.table(data) if experiment.table else None
     make_folder(folder, inside=out)
-    written = [*_pictures(experiment, data, folder, inside=out), folder / f"{experiment.name}.nc"]
+    with naming(experiment.paper):
+        data = experiment.data(recipe, progress=progress, keep=out / RUNS)
+        judgement = experiment.judge(data)
+        halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
+        table = experiment.table(data) if experiment.table else None
+        pictures = _pictures(experiment, data, folder, inside=out)
+    written = [*pictures, folder / f"{experiment.name}.nc"]
     about = provenance({"recipe": plain(recipe, defaults=True)})
     save(data.assign_attrs(about), written[-1], inside=out)
     written += _tables(experiment.name, data, table, folder, inside=out)
-    made = Made(
+    made = Part(
         name=experiment.full_name,
         key=key_of(experiment, recipe),
         title=experiment.title,
@@ -274,14 +275,14 @@ def run(
     return made
 
 
-def find(experiment: Experiment[R], recipe: R, *, out: Path) -> Made | None:
+def find(experiment: Experiment[R], recipe: R, *, out: Path) -> Part | None:
     """The experiment in `out`, if it was made by this recipe and this code."""
     return read_record(out / experiment.full_name, key_of(experiment, recipe))
 
 
 def find_or_run(
     experiment: Experiment[R], recipe: R, *, out: Path, progress: Progress = False
-) -> Made:
+) -> Part:
     """Run an experiment in `out`, or find it there."""
     found = find(experiment, recipe, out=out)
     return found or run(experiment, recipe, out=out, progress=progress)

@@ -1,6 +1,6 @@
 """Texts of an experiment, in a YAML file beside its code: its title, and the words of a judgement.
 
-TEXTS = Texts.beside(__file__)  # figures/erf.py has its texts in figures/erf.yaml
+TEXTS = Texts.read(__file__)  # figures/erf.py has its texts in figures/erf.yaml
 ...
 return TEXTS.judgement(standing, numbers, labels=10)
 ...
@@ -19,6 +19,7 @@ import xarray as xr
 from attnlab.experiments.base import Data, Experiment, Judgement, Kind, R, Standing, Table
 from attnlab.experiments.estimate import Estimate, Median
 from attnlab.files.recipe import read_recipe
+from attnlab.plots import style
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,10 @@ class Texts:
         What its table shows.
     heading : tuple of str, optional
         Columns of its table.
-    panels, legend : optional
-        Titles of the panels of its picture, and of their legend.
+    panels, xlabels, ylabels : tuple of str, optional
+        Titles of the panels of its picture and labels of their axes; a single label is for all.
+    legend : str, optional
+        Title of its legend.
     parts : mapping, optional
         Sentences that repeat, or that only some results need.
     """
@@ -56,23 +59,24 @@ class Texts:
     caption: str = ""
     heading: tuple[str, ...] = ()
     panels: tuple[str, ...] = ()
+    xlabels: tuple[str, ...] = ()
+    ylabels: tuple[str, ...] = ()
     legend: str = ""
     parts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def beside(cls, module: str, name: str | None = None) -> Texts:
+    def read(cls, module: str, name: str | None = None) -> Texts:
         """Read the texts of the module with this `__file__`, or those in NAME.yaml beside it."""
         return read_recipe(Path(module).with_name(f"{name or Path(module).stem}.yaml"), cls)
 
-    def judgement(
-        self, standing: Standing, found: Mapping[str, float | Estimate | Median], **values: Any
-    ) -> Judgement:
-        """Return a judgement in these texts, with the numbers of what was found."""
+    def judgement(self, standing: Standing, found: Mapping[str, Any], **values: Any) -> Judgement:
+        """Return a judgement in these texts; what was found is an estimate or a number."""
+        estimates = {name: of for name, of in found.items() if isinstance(of, Estimate | Median)}
         numbers: dict[str, float] = {}
         for name, one in found.items():
-            numbers |= one.numbers(name) if isinstance(one, Estimate | Median) else {name: one}
+            numbers |= estimates[name].numbers(name) if name in estimates else {name: float(one)}
         percent = {name: 100 * number for name, number in numbers.items()}
-        given: dict[str, Any] = {**numbers, **found, "percent": percent, **values}
+        given: dict[str, Any] = {**numbers, **estimates, "percent": percent, **values}
         given["headline"] = self.headline.format_map(given)
         given["summary"] = self.summary.format_map(given)
         alt = self.alt.format_map(given)
@@ -83,6 +87,14 @@ class Texts:
     ) -> Table:
         """Return a table with the heading above `cells`, and values filled in to the caption."""
         return Table(rows, self.caption.format_map(values), [self.heading, *cells])
+
+    def label(self, axes: Sequence[Any], **values: Any) -> None:
+        """Title the panels of a picture and label their axes, with values filled in."""
+        style.panel_titles(axes, [text.format_map(values) for text in self.panels])
+        for name, texts in (("xlabel", self.xlabels), ("ylabel", self.ylabels)):
+            each = texts * len(axes) if len(texts) == 1 else texts
+            for ax, text in zip(axes, each, strict=False):
+                ax.set(**{name: text.format_map(values)})
 
     def part(self, name: str, **values: Any) -> str:
         """Return one of the parts, with values filled in."""

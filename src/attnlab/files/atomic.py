@@ -90,8 +90,8 @@ def _create_locked(path: Path) -> int:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files whose writers are gone; looks once per process, since it takes long
-    in a folder of many files."""
+    """Remove temporary files whose writers are gone; runs once per process and folder, because
+    a folder of many files takes long."""
     if folder in _swept:
         return
     _swept.add(folder)

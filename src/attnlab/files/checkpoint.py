@@ -1,4 +1,4 @@
-"""Checkpoints: a training as one safetensors file, whole or not there, checked when read."""
+"""Checkpoints: the state of a training in one safetensors file, written atomically."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Arrays = dict[str, NDArray[Any]]
 class Checkpoint:
     """State of a training.
 
-    spec: what is trained, and how; goes on only where it is the same.
-    step: how many steps were taken. Random numbers are functions of seed and step, so that these
-        two are the whole state of the generator.
+    spec: the settings; a training resumes only from the same ones.
+    step: number of steps taken. Random numbers are functions of seed and step, so a generator has
+        no other state.
     arrays: parameters, the optimiser's memory, and everything measured so far.
     """
 
@@ -36,7 +36,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, *, inside: Path | None = None) -> None:
-    """Replace the file at `path` by this checkpoint, in one instant.
+    """Replace the file at `path` atomically by this checkpoint.
 
     inside: the output folder, where `path` is in one.
     """
@@ -50,7 +50,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, *, inside: Path | None 
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at `path`; DamagedFile when it is not as it was written."""
+    """Read a checkpoint; raise DamagedFile if it changed since it was written."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -66,12 +66,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except (KeyError, ValueError):
         spec = None
     if not isinstance(spec, dict):
-        raise DamagedFile(path, "it does not say what it is of")
+        raise DamagedFile(path, "it has no settings")
     return Checkpoint(spec, step, arrays)
 
 
 def check_arrays(path: Path, arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a whole checkpoint whose arrays are not those that the training here would have."""
+    """Refuse an undamaged checkpoint whose arrays have other names or shapes than `shapes`."""
     for name, shape in shapes.items():
         if name not in arrays or arrays[name].shape != shape:
             found = f"of shape {arrays[name].shape}" if name in arrays else "missing"
@@ -82,7 +82,7 @@ def check_arrays(path: Path, arrays: Arrays, shapes: Mapping[str, tuple[int, ...
 
 
 def arrays_of(tree: Any) -> Arrays:
-    """The leaves of a tree by the names of their places in it."""
+    """Return the leaves of a tree by their paths."""
     import jax
 
     leaves, _ = jax.tree.flatten_with_path(tree)
@@ -90,7 +90,7 @@ def arrays_of(tree: Any) -> Arrays:
 
 
 def tree_of(arrays: Arrays, like: Any) -> Any:
-    """The tree of the shape of `like` that has these arrays in its places."""
+    """Return a tree with the structure of `like` and these arrays as its leaves."""
     import jax
 
     leaves, shape = jax.tree.flatten_with_path(like)

@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlab.files.errors import InputError
-from attnlab.files.names import visible
+from attnlab.files.errors import InputError, visible
 from attnlab.files.regular import read_regular
 from attnlab.files.shipped import here_or_shipped
 
@@ -43,7 +42,7 @@ _SCALARS = {
 
 
 def read_document(path: Path, *, noun: str, advice: str, others: Parsers | None = None) -> Any:
-    """The values in a .yaml, .yml or .json file of `noun`; None when it is empty.
+    """Return the values in a .yaml, .yml or .json file of `noun`; None if it is empty.
 
     `advice` ends the messages about a file that is too large or too deep. `others` parse files of
     other endings.
@@ -59,8 +58,16 @@ def read_document(path: Path, *, noun: str, advice: str, others: Parsers | None 
         raise InputError(f"{path}: {error}") from error
 
 
+@cache
+def texts_of(module: str) -> dict[str, Any]:
+    """Return the content of the YAML file beside a module (its `__file__`); {} without one."""
+    path = Path(module).with_suffix(".yaml")
+    advice = "leave some texts out"
+    return read_document(path, noun="texts", advice=advice) or {} if path.is_file() else {}
+
+
 def parse_document(text: str, *, suffix: str, advice: str) -> Any:
-    """The values in the text of a document; None when it is empty. `suffix` says its format."""
+    """Return the values in the text of a document; None if it is empty. `suffix` is its format."""
     try:
         return _parse_json(text) if suffix == ".json" else _parse_yaml(text)
     except RecursionError:
@@ -68,7 +75,7 @@ def parse_document(text: str, *, suffix: str, advice: str) -> Any:
 
 
 def document_suffix(path: Path, *, noun: str, others: Iterable[str] = ()) -> str:
-    """The suffix of a file of `noun`, if it is one that can be read and written."""
+    """Return the suffix of a file of `noun`; refuse one that cannot be read and written."""
     suffix = path.suffix.lower()
     known = (*SUFFIXES, *others)
     if suffix not in known:
@@ -91,8 +98,10 @@ def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str
 
 
 def within(where: str, key: object) -> str:
-    """The place that a key leads to, as a message names it: `task.length`. A key that someone
-    wrote is cut where it is long, and what a terminal would obey in it is written out."""
+    """Return the path of a key for an error message: `task.length`.
+
+    A long key is cut, and control characters are escaped.
+    """
     name = visible(str(_brief(key)))
     return f"{where}.{name}" if where else name
 
@@ -106,13 +115,13 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def nearest(word: object, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known words that are much like a word, in whatever case, the nearest first."""
+    """Return the known words that are similar to a word, ignoring case, the nearest first."""
     by_text = {of.lower(): of for of in known}
     return [by_text[of] for of in difflib.get_close_matches(str(word).lower(), by_text, n=most)]
 
 
 def shown(value: Any) -> str:
-    """A value in an error message: short, and collections by their kind."""
+    """Return a value for an error message: shortened, and a collection as its kind."""
     if isinstance(value, (dict, list)):
         kind = "mapping" if isinstance(value, dict) else "list"
         return f"a {kind}" if value else f"an empty {kind}"
@@ -154,7 +163,7 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def dump_json(document: dict[str, Any]) -> str:
-    """A document as JSON text."""
+    """Return a document as JSON text."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -226,7 +235,7 @@ def _check_extent(events: Iterable[Any]) -> None:
 
 @cache
 def _yaml_loader() -> Any:
-    """PyYAML's safe loader with the scalars of YAML 1.2, and no key twice."""
+    """Return PyYAML's safe loader with the scalars of YAML 1.2; it refuses repeated keys."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -284,13 +293,13 @@ _SCALAR_VALUES: dict[str, Callable[[str], Any]] = {
 
 
 def dump_yaml(document: dict[str, Any]) -> str:
-    """A document as YAML text that readers of either version see alike."""
+    """Return a document as YAML text with the same meaning in versions 1.1 and 1.2."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     class Dumper(base):
-        """Quotes what either version of YAML would not read as a word."""
+        """Dumper that quotes texts which either version of YAML reads as another type."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

@@ -3,6 +3,8 @@
 Anything else that goes wrong is our bug, and keeps its traceback.
 """
 
+import re
+from collections.abc import Collection
 from typing import Any
 
 
@@ -11,7 +13,7 @@ class InputError(ValueError):
 
 
 def require_whole(field_name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least so much."""
+    """Refuse a value that is not a whole number of at least `least`."""
     try:
         whole = not isinstance(value, bool) and int(value) == value >= least
     except (OverflowError, TypeError, ValueError):  # infinite, or no number at all
@@ -20,3 +22,39 @@ def require_whole(field_name: str, value: Any, least: int) -> None:
         raise InputError(
             f"{field_name}: expected a whole number of at least {least}, got {value!r}"
         )
+
+
+# netCDF ends a text at a NUL, and no encoding has half a surrogate pair.
+_NOT_KEPT = re.compile("[\0\ud800-\udfff]")
+# What a terminal obeys instead of showing it (C0 and C1 controls), what turns the order of the
+# letters after it, what ends a line, and what no encoding has.
+_OBEYED = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse a name that a result could not hold."""
+    if _NOT_KEPT.search(name):
+        raise InputError(
+            f"{field}: {name!r} has a character that no file keeps (NUL, or half of a surrogate "
+            "pair); give another name"
+        )
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Return a text with its control characters escaped: ESC becomes \x1b.
+
+    With `lines`, line ends stay.
+    """
+    return _OBEYED.sub(
+        lambda found: "\n" if lines and found[0] == "\n" else _written_out(found[0]), text
+    )
+
+
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def require_choice(field_name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"{field_name}: expected one of {tuple(choices)}, got {value!r}")

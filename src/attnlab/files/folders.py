@@ -1,8 +1,8 @@
 """Output folders: attnlab replaces only what it wrote there, and follows no link inside one.
 
 A person who names a folder names one place, and a link at that path is followed. A link inside the
-folder can lead anywhere, and a file inside it can be somebody else's. So each folder has a list of
-what attnlab writes there, attnlab-files.txt, which is written before anything else.
+folder can lead anywhere, and a file inside it can belong to somebody else. So each output folder
+has a list of attnlab's files, attnlab-files.txt, which is written first.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def make_folder(path: str | os.PathLike[str], *, inside: str | os.PathLike[str])
 def refuse_foreign(folder: str | os.PathLike[str], names: Sequence[str]) -> list[str]:
     """Return the names that are not on an output folder's list yet; writes nothing.
 
-    Raises InputError where one of the names is a link, or is there and is not on the list: then
-    somebody else made it.
+    Raises InputError if one of the names is a link, or exists and is not on the list: another
+    program made it.
 
     Parameters
     ----------

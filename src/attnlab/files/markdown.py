@@ -17,9 +17,8 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from attnlab.files.mathematics import dollars, escaped, markdown, mathml
-from attnlab.files.names import visible
-from attnlab.files.pages import stylesheet
+from attnlab.files.errors import visible
+from attnlab.files.mathematics import dollars, escaped, markdown, mathml, typeset, typeset_plain
 
 
 def template(name: str, *, terminal: bool = False, **filters: Any) -> Template:
@@ -98,7 +97,10 @@ def html(text: str) -> Markup:
             column = 0
         elif token.type == "th_open":
             names.append(found[i + 1].content)
-            token.attrSet("scope", "col")
+            if names[-1]:
+                token.attrSet("scope", "col")
+            else:  # an empty cell is not a heading
+                token.tag = found[i + 2].tag = "td"
         elif token.type == "td_open":
             token.attrSet("data-label", names[column])
             column += 1
@@ -106,7 +108,7 @@ def html(text: str) -> Markup:
 
 
 def page(title: str, text: str, *, style: str = "") -> str:
-    """Return a page of Markdown that needs nothing beside itself; `style` is added to its own."""
+    """Return a self-contained HTML page of Markdown; `style` is appended to the stylesheet."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -122,3 +124,27 @@ def page(title: str, text: str, *, style: str = "") -> str:
 {html(text)}</body>
 </html>
 """
+
+
+def raw_template(package: str, name: str, **filters: Any) -> Template:
+    """Read a template of a package whose texts are Markdown already, or HTML.
+
+    In HTML every text is escaped. `{{ stylesheet }}` is the one stylesheet; `text | typeset` sets
+    formulas between dollars, and `text | letters` the symbols of a plain text.
+    """
+    is_html = name.endswith(".html")
+    made = Environment(
+        autoescape=is_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not is_html,
+    )
+    made.globals["stylesheet"] = stylesheet()
+    made.filters |= {"typeset": typeset, "letters": typeset_plain, **filters}
+    return made.from_string(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+
+
+def stylesheet() -> Markup:
+    """Return the stylesheet of every page."""
+    return Markup(resources.files("attnlab.files").joinpath("page.css").read_text(encoding="utf-8"))

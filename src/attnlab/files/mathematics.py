@@ -69,9 +69,9 @@ _PART = re.compile(
 
 
 def dollars(text: str) -> str:
-    """Plain text with the letters and signs of formulas in it between dollars: `t_0` as `$t_0$`.
+    """Return plain text with the symbols in it between dollars: `t_0` as `$t_0$`.
 
-    What is quoted, such as a word of a corpus, stays as it is.
+    Quoted text, such as a word of a corpus, is left unchanged.
     """
 
     def found(match: re.Match[str]) -> str:
@@ -98,27 +98,30 @@ def _as_latex(part: re.Match[str]) -> str:
 
 
 def typeset(text: str) -> Markup:
-    r"""HTML of a text with formulas between dollars; the words are escaped, `\$` is a dollar."""
+    r"""Return HTML of a text with formulas between dollars; words are escaped, `\$` is a dollar."""
     return Markup(_parts(text, lambda words: str(escape(_signs(words))), mathml))
 
 
 def typeset_plain(text: str) -> Markup:
-    """HTML of a plain text, with its letters set."""
+    """Return HTML of a plain text, with its symbols typeset."""
     return typeset(dollars(text))
 
 
 def markdown(text: str) -> str:
-    """Markdown of a text with formulas between dollars, fit for the cell of a table."""
-    return _parts(text, lambda words: escaped(_signs(words)), lambda latex: f"${latex}$")
+    """Return Markdown of a text with formulas between dollars, fit for the cell of a table."""
+    # a bar would end the cell: U+2223 looks the same
+    return _parts(
+        text, lambda words: escaped(_signs(words)), lambda latex: f"${latex.replace('|', '∣')}$"
+    )
 
 
 def escaped(words: str) -> str:
-    """Markdown of words as they are."""
+    """Return a text with the characters that mean something in Markdown escaped."""
     return re.sub(r"[\\|*_<\[$`&]", r"\\\g<0>", words)
 
 
 def _signs(words: str) -> str:
-    """Signs between words as one character each; no break between a number and its %."""
+    """Return a text with one character for each sign, and no break before %."""
     shown = re.sub(
         r"(?<![^ (])(?:==|<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words
     )
@@ -142,7 +145,7 @@ _THIN = "0.17em"
 
 @cache
 def mathml(latex: str) -> str:
-    """A formula as MathML. What is not LaTeX is refused, and so is a command that is not known."""
+    """Return a formula as MathML; refuse unknown commands and what is not LaTeX."""
     math = _tree(latex)
     for part in list(math.iter()):
         _primed(part)
@@ -160,7 +163,8 @@ def _tree(latex: str) -> ElementTree.Element:
     if braces.count("{") != braces.count("}"):
         raise InputError(f"latex: braces do not match in {latex!r}")
     try:
-        math = convert_to_element(latex.replace(":=", "≔"))
+        known = latex.replace(":=", "≔").replace(r"\arg\m", r"\text{arg }\m")
+        math = convert_to_element(known)
     except Exception as problem:  # the library's errors have no class in common
         raise InputError(f"latex: {latex!r} is not LaTeX: {type(problem).__name__}") from problem
     for part in math.iter():
@@ -173,7 +177,7 @@ def _tree(latex: str) -> ElementTree.Element:
 
 
 def _primed(part: ElementTree.Element) -> None:
-    """A prime beside its letter: raised, it cannot be seen unless a mathematical font is there."""
+    """Set a prime after its letter: raised, it is invisible without a mathematical font."""
     if part.tag not in ("msup", "msubsup") or part[-1].text not in ("′", "″"):
         return
     base, prime = part[0], ElementTree.Element("mo", {"lspace": "0", "rspace": "0"})
@@ -187,7 +191,9 @@ def _primed(part: ElementTree.Element) -> None:
 
 
 def _spaced(part: ElementTree.Element) -> None:
-    """The spaces of TeX, where a browser has others: around ln and max, none at | and /."""
+    """Set spaces as TeX does: around ln and max, none at | and /."""
+    if part.tag == "mi" and part.text == "∣":  # as `markdown` writes a bar
+        part.tag, part.text = "mo", "|"
     text = part.text or ""
     if part.tag == "mo" and text in ("|", "‖", "/"):
         # of a pair of bars, one may have an index: neither grows unless \left and \right say so
@@ -281,7 +287,7 @@ def plain_formula(latex: str) -> str:
 
 
 def _line(parts: list[ElementTree.Element]) -> str:
-    """Return the plain text of parts that stand beside each other."""
+    """Return the plain text of a sequence of parts."""
     out = ""
     for i, part in enumerate(parts):
         text = _plain(part)
@@ -384,7 +390,7 @@ def _depth(bracket: str | None) -> int:
 
 
 def _index(index: str) -> str:
-    """An index without braces where it is one word: ml, n', l0 for l_0."""
+    """Return an index, without braces if it is one word: ml, n', l0 for l_0."""
     index = index.strip()
     if re.fullmatch(r"\w+'*", index):
         return index.replace("_", "")

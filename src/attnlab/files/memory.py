@@ -1,4 +1,4 @@
-"""Memory of this machine, and sizes in words: work that would not fit is refused in time."""
+"""Memory of this machine, so that work that would not fit is refused before it starts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 
 @cache
 def machine_memory() -> int:
-    """Bytes of memory that this process may have: the machine's, or its container's limit."""
+    """Return the bytes of memory that this process may use: the machine's, or its container's."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([installed, *_limits(Path("/proc/self/cgroup"), CGROUPS)])
 
 
 def size_words(count: float) -> str:
-    """A number of bytes as people say it: 3.2 TB."""
+    """Return a number of bytes with a unit: 3.2 TB."""
     if count >= 1000 ** len(UNITS):
         return f"over 1000 {UNITS[-1]}"
     power = 0
@@ -32,7 +32,7 @@ def size_words(count: float) -> str:
 
 
 def require_memory(field: str, count: float, advice: str = "") -> None:
-    """Refuse what would need more bytes than there are; `field` asks for them."""
+    """Refuse work that needs more bytes than the machine has; the message names `field`."""
     if count > machine_memory():
         raise InputError(
             f"{field}: would need {size_words(count)}; this machine has "
@@ -41,7 +41,7 @@ def require_memory(field: str, count: float, advice: str = "") -> None:
 
 
 def _limits(membership: Path, root: Path) -> Iterator[int]:
-    """The limits of the control groups (Linux, versions 1 and 2) that this process is in."""
+    """Yield the limits of this process's control groups (Linux, versions 1 and 2)."""
     with suppress(OSError):
         for line in membership.read_text().splitlines():
             _, controllers, path = line.split(":", 2)

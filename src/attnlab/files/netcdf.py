@@ -47,7 +47,7 @@ class DamagedFile(InputError):
 
 
 class NotAResult(DamagedFile):
-    """A file in the place of a result that never was one."""
+    """A file that was never a result of attnlab."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         ValueError.__init__(
@@ -150,7 +150,7 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 
 def verify_open(file: BinaryIO, path: str | os.PathLike[str]) -> None:
-    """The same of a file that is open, at whatever place."""
+    """Verify an open file, from any position."""
     size = max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE)
     file.seek(0)
     begin = file.read(len(HDF5))
@@ -171,7 +171,7 @@ def verify_open(file: BinaryIO, path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def hdf5(file: BinaryIO, path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """The content of a verified file. (The netCDF libraries take a hundred times as long.)"""
+    """Open the content of a verified file; the netCDF libraries take a hundred times as long."""
     import h5py
 
     try:
@@ -183,18 +183,18 @@ def hdf5(file: BinaryIO, path: str | os.PathLike[str]) -> Iterator[h5py.File]:
 
 
 def held(content: h5py.File, name: str, path: str | os.PathLike[str]) -> h5py.Dataset:
-    """An array of a file, if the file itself holds it."""
+    """Return an array of a file; refuse one that is stored elsewhere."""
     import h5py
 
     own = "/" not in name and isinstance(content.get(name, getlink=True), h5py.HardLink)
     array = content[name] if own else None
     if not isinstance(array, h5py.Dataset) or array.external or array.is_virtual:
-        raise DamagedFile(path, f"{name!r} is no array of its own; not from attnlab")
+        raise DamagedFile(path, f"{name!r} is not an array of this file; not from attnlab")
     return array
 
 
 def _seal(file: BinaryIO, size: int) -> bytes:
-    """The seal of the first `size` bytes of a file."""
+    """Return the seal of the first `size` bytes of a file."""
     sha = hashlib.sha256()
     file.seek(0)
     while size > 0 and (block := file.read(min(size, 1 << 20))):
@@ -204,7 +204,7 @@ def _seal(file: BinaryIO, size: int) -> bytes:
 
 
 def _storable(dataset: xr.Dataset) -> xr.Dataset:
-    """A copy that netCDF holds exactly, or an error that names what it cannot hold."""
+    """Return a copy that netCDF holds exactly; refuse variables that it cannot hold."""
     dataset = dataset.as_numpy().copy().drop_encoding()
     dataset.attrs = _plain(dataset.attrs)
     for name, variable in dataset.variables.items():
@@ -219,7 +219,7 @@ def _storable(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _plain(attrs: Mapping[Any, Any], of: str = "") -> dict[Any, str | int | float]:
-    """Attributes as Python strings and numbers; netCDF gives numbers back as numpy scalars."""
+    """Return attributes as Python strings and numbers; netCDF returns numpy scalars."""
     plain: dict[Any, str | int | float] = {}
     for name, value in attrs.items():
         value = value.item() if isinstance(value, np.generic) else value
@@ -235,7 +235,7 @@ def _plain(attrs: Mapping[Any, Any], of: str = "") -> dict[Any, str | int | floa
 
 
 def _encoding(dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:
-    """Compress float arrays; no fill value, because a NaN is a value like any other here."""
+    """Return the encoding: float arrays compressed, without fill value because NaN is a value."""
     encoding: dict[Hashable, dict[str, Any]] = {}
     for name, variable in dataset.variables.items():
         if variable.dtype.kind == "f":

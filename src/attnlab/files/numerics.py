@@ -1,16 +1,16 @@
-"""Versions of the numbers that each folder makes, by which results that took long are known again.
+"""Versions of the numerics of each folder, by which stored results are found again.
 
-A sweep's groups and the checkpoints of runs are named after these and not after the code, so that
-better words or a quicker program leave them where they are. Raise the version of a folder when its
+Groups of a sweep and checkpoints are named after these versions and not after the code, so a new
+docstring or a faster program does not invalidate them. Raise the version of a folder when its
 numbers change: `tests/test_numerics.py` has golden numbers of each. A change of the last digits,
-within the tolerances there, is none.
+within the tolerances there, does not count.
 """
 
 from __future__ import annotations
 
 from attnlab.files.provenance import versions
 
-# Say beside a version what is different since.
+# Say after a version what changed.
 NUMERICS = {
     "tasks": 1,  # the classes and corpora there are, and the sequences that are drawn
     "models": 1,  # starts and outputs of models
@@ -24,7 +24,7 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "optax", "diffrax")
 
 
 def numerics(*folders: str) -> dict[str, int | str]:
-    """Return all that decides the numbers of these folders, apart from their input."""
+    """Return what decides the numbers of these folders, apart from their input."""
     installed = versions()  # a bare accelerator machine has not all of the libraries
     libraries = {name: installed[name] for name in LIBRARIES if name in installed}
     return {**{folder: NUMERICS[folder] for folder in folders}, **libraries}

@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeVar
 
-from attnlab.files.names import visible
+from attnlab.files.errors import visible
 
-PATIENCE = 2.0  # seconds before a word
+PATIENCE = 2.0  # seconds before the first message
 INTERVAL = 10.0  # between lines; on a terminal one line changes instead
 LOADING = "loading JAX"
 CLEARED = "\r\x1b[K"
@@ -31,54 +31,46 @@ def on_terminal() -> bool:
 def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
     """Show a status line with the seconds so far, after two seconds."""
     begun = time.monotonic()
-
-    def words() -> str:
-        return f"attnlab: {what} ({time.monotonic() - begun:.0f} s)"
-
     if quiet:
         yield
-    elif on_terminal():
-        shown = False
-
-        def show() -> None:
-            nonlocal shown
-            shown = True
-            print(f"{CLEARED}{visible(words())}", end="", file=sys.stderr, flush=True)
-
-        try:
-            with every(1.0, show):
-                yield
-        finally:
-            if shown:
-                print(CLEARED, end="", file=sys.stderr, flush=True)
     else:
-        with repeating(words):
+        with repeating(
+            lambda: f"attnlab: {what} ({time.monotonic() - begun:.0f} s)", in_place=on_terminal()
+        ):
             yield
 
 
 @contextmanager
-def repeating(words: Callable[[], str]) -> Iterator[None]:
-    """Print a line on stderr after two seconds, and then every ten."""
+def repeating(words: Callable[[], str], *, in_place: bool = False) -> Iterator[None]:
+    """Print a line on stderr after two seconds and then every ten, or one that changes in place."""
+    start, end = (CLEARED, "") if in_place else ("", "\n")
+    shown = False
 
-    def tell() -> None:
-        print(visible(words()), file=sys.stderr, flush=True)
+    def show() -> None:
+        nonlocal shown
+        shown = True
+        print(f"{start}{visible(words())}", end=end, file=sys.stderr, flush=True)
 
-    with every(INTERVAL, tell):
-        yield
+    try:
+        with every(1.0 if in_place else INTERVAL, show):
+            yield
+    finally:
+        if shown and in_place:
+            print(CLEARED, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def every(interval: float, act: Callable[[], None]) -> Iterator[None]:
-    """Act after two seconds and then at intervals, beside the block."""
+    """Act after two seconds and then at intervals, in a thread, while the block runs."""
     over = threading.Event()
 
-    def beside() -> None:
+    def repeat() -> None:
         pause = PATIENCE
         while not over.wait(pause):
             act()
             pause = interval
 
-    thread = threading.Thread(target=beside, daemon=True)
+    thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
     try:
         yield
@@ -88,7 +80,7 @@ def every(interval: float, act: Callable[[], None]) -> Iterator[None]:
 
 
 def in_words(seconds: float) -> str:
-    """A time as a person would say it."""
+    """Return a time in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds > 365 * 86400:
@@ -105,7 +97,7 @@ Progress = Callable[[float], None] | Literal[False]  # called with the fraction 
 def in_turn(
     items: Sequence[Item], progress: Progress
 ) -> Iterator[tuple[Item, Callable[[float], None]]]:
-    """Each item, with a function to tell how much of it is done; items count alike."""
+    """Yield each item with a function that reports the fraction of it done; items count equally."""
     for i, item in enumerate(items):
 
         def report(fraction: float, i: int = i) -> None:
@@ -121,7 +113,7 @@ FIRST = "compiling"  # what is done before there is progress
 
 
 class Report(Protocol):
-    """Says how much work was just done."""
+    """Function that reports the amount of work just done."""
 
     def __call__(self, amount: float, note: str | None = None) -> None: ...
 
@@ -146,7 +138,7 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
 
 
 class _Tally:
-    """Adds up what was done, and tells the fraction."""
+    """Sum of the work done, and the fraction."""
 
     def __init__(self, total: float, what: str, tell: Callable[[float], None] | None) -> None:
         self.total, self.what, self.tell = total, what, tell
@@ -172,7 +164,7 @@ class _Tally:
         return f"{self.what}: {self.note}" if self.note else self.what
 
     def words(self) -> str:
-        """The title, how much is done, and an estimate of how long the rest takes."""
+        """Return the title, the percentage done and an estimate of the time left."""
         if self.first is None:
             return self.title
         begun, before = self.first
@@ -183,7 +175,7 @@ class _Tally:
 
 @contextmanager
 def _bar(tally: _Tally, *, at_once: bool) -> Iterator[None]:
-    """A bar that follows the tally; without a total it moves to and fro."""
+    """Show a bar that follows the tally; without a total it moves to and fro."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Remaining
@@ -213,23 +205,6 @@ def _bar(tally: _Tally, *, at_once: bool) -> Iterator[None]:
         bar.stop()
 
 
-@contextmanager
-def watching(
-    quiet: bool, *, bar: Callable[[], AbstractContextManager[Any]], lines: Callable[[], Any]
-) -> Iterator[Any]:
-    """The watcher that fits where stderr goes; None where nothing is to be said. That of lines has
-    words for how far the work is, which are said every ten seconds."""
-    if quiet:
-        yield None
-    elif on_terminal():
-        with bar() as shown:
-            yield shown
-    else:
-        shown = lines()
-        with repeating(shown.words):
-            yield shown
-
-
 def side_by_side(here: Callable[[], Here], there: Callable[[], There]) -> tuple[Here, There]:
     """Run two functions at the same time, and return both results.
 
@@ -245,7 +220,7 @@ def side_by_side(here: Callable[[], Here], there: Callable[[], There]) -> tuple[
         except BaseException as problem:
             future.set_exception(problem)
 
-    threading.Thread(target=go, name="attnlab beside").start()
+    threading.Thread(target=go, name="attnlab side_by_side").start()
     done = here()
     while not wait([future], LOOK_SECONDS).done:
         pass

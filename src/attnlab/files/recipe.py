@@ -3,8 +3,8 @@
 A recipe's shape is a dataclass, and its types are the whole schema: whole and other numbers, text,
 true and false, `Literal` words, lists (`Sequence[X]`, `tuple[X, ...]`, or a fixed `tuple[X, Y]`,
 all of which become tuples), mappings (`dict[str, X]`), what may be absent (`X | None`) and other
-dataclasses. A dataclass may stand in a file of its own, whose name is then given in its place,
-relative to the file that names it. A field may be `inline`: its keys stand beside the others. The
+dataclasses. A dataclass may have a file of its own, whose name is given instead, relative to
+the file that names it. The keys of an `inline` field are among those of its dataclass. The
 metadata of a field may have a `kind` in place of its type, or functions that `read` and `write` it.
 
 An unknown key is refused with the nearest known one, and whatever is wrong is named by its path:
@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from attnlab.files.documents import SUFFIXES, check_keys, did_you_mean, read_document, shown, within
-from attnlab.files.errors import InputError
-from attnlab.files.names import check_name
+from attnlab.files.errors import InputError, check_name
 
 Kind = TypeVar("Kind")
 
@@ -69,11 +68,11 @@ def inline(kinds: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str,
 
 
 class Numbers:
-    """The kind of an array: lists of numbers, nested as its dims are."""
+    """The kind of an array: nested lists of numbers."""
 
 
 class Named:
-    """A base whose subclasses, dataclasses all, stand in documents by their names.
+    """A base class whose subclasses, all dataclasses, are written by name in documents.
 
     `Steps(steps=64)`, a `Motion`, is written ``{name: steps, steps: 64}``. A subclass needs
     no registration: to be defined is enough, and it is known by its class's name without the
@@ -82,7 +81,7 @@ class Named:
 
     @classmethod
     def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
-        """Return the classes that can stand in for this base, by name.
+        """Return the subclasses of this base by name.
 
         wanted: import no more than it takes to know this one, and refuse it where two modules have
         a class of this name: which of them is meant must not depend on what is imported.
@@ -101,17 +100,17 @@ class Named:
 
     @classmethod
     def called(cls) -> str:
-        """The name in documents."""
+        """Return the name in documents."""
         base = next(kind for kind in reversed(cls.__mro__) if Named in kind.__bases__)
         return cls.__name__.removesuffix(base.__name__).lower()
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
-        """The name, and what is not as it is by default; all of it with `defaults`."""
+        """Return the name and the fields that differ from their defaults, or all fields."""
         return {"name": self.called(), **own_fields(self, defaults=defaults)}
 
 
 def plain(value: Any, *, defaults: bool = False) -> Any:
-    """A value as it stands in a file: of a dataclass, what is not as it is by default, or all."""
+    """Return a value as a file has it; of a dataclass, fields that differ from defaults, or all."""
     if isinstance(value, Named) or hasattr(type(value), "from_document"):
         return value.to_document(defaults=defaults)
     if isinstance(value, tuple | list):
@@ -141,7 +140,7 @@ def default_of(item: Field[Any]) -> Any:
 
 
 def _as_annotated(of: Field[Any], value: Any) -> Any:
-    """1 as 1.0 where the field is a float: equal values are written alike and have one digest."""
+    """Return 1 as 1.0 where the field is a float, so that equal values have one digest."""
     return float(value) if type(value) is int and "float" in str(of.type) else value
 
 
@@ -151,7 +150,7 @@ def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
 
 
 def as_value(where: str, value: Any, kind: Any) -> Any:
-    """A single value as a recipe would have it; `where` names it when it is not of that kind."""
+    """Return a single value as a recipe has it; `where` is its name in error messages."""
     return _Reader(Path(), ()).value(where, value, kind)
 
 
@@ -175,7 +174,7 @@ def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
 
 
 class _Reader:
-    """Turns values into what their annotations ask for; `inside` are the files being read."""
+    """Converts values to their annotated types; `inside` are the files being read."""
 
     def __init__(self, folder: Path, inside: tuple[Path, ...]) -> None:
         self.folder, self.inside = folder, inside
@@ -198,18 +197,22 @@ class _Reader:
             for key, item in value.items()
         }
         if inlined is not None:
-            beside = {key: given.pop(key) for key in list(given) if key not in known}
-            given[inlined.name] = beside
+            inlined_keys = {key: given.pop(key) for key in list(given) if key not in known}
+            given[inlined.name] = inlined_keys
         try:
             return kind(**given)
         except ValueError as error:  # what the dataclass itself checks, by the name of its field
             raise InputError(f"{where}.{error}" if where else str(error)) from error
 
     def named(self, where: str, value: Any, base: type[Named]) -> Any:
-        """One of the base's kinds: `{name: ..., its fields}`, or the name alone."""
+        """Return one of the base's kinds, from `{name: ..., its fields}` or the name alone."""
         item = {"name": value} if isinstance(value, str) else value
         if not isinstance(item, dict) or "name" not in item:
-            raise InputError(f"{where}: expected a mapping with name, got {shown(value)}")
+            noun = base.__name__.lower()
+            raise InputError(
+                f"{where}: expected the name of a {noun}, or a mapping with name and its fields, "
+                f"got {shown(value)}"
+            )
         kinds = base.kinds(str(item["name"]))
         name = self.value(within(where, "name"), item["name"], Literal[*kinds])
         given = {key: of for key, of in item.items() if key != "name"}
@@ -295,7 +298,7 @@ class _Reader:
         if value is None and types.NoneType in kinds:
             return None
         kinds = tuple(kind for kind in kinds if kind is not types.NoneType)
-        # what is a number is judged as one, and not told that it is no text
+        # the error for a number is about numbers, and does not ask for text
         alike = [kind for kind in kinds if _origin(kind) is type(value)]
         problems = []
         for kind in alike or kinds:
@@ -310,7 +313,7 @@ class _Reader:
 
 
 def _needed(kind: Any) -> list[str]:
-    """The fields of a dataclass that have no default."""
+    """Return the fields of a dataclass that have no default."""
     of_init = (item for item in fields(kind) if item.init)
     return [
         item.name for item in of_init if item.default is MISSING and item.default_factory is MISSING

@@ -1,6 +1,6 @@
-"""Regular files: the only kind that is read, because a FIFO may never begin and a device never end.
+"""Regular files, the only kind that attnlab reads: a FIFO may block, and a device may never end.
 
-A file is opened without waiting, and looked at once it is open: nothing can take its place then.
+The kind is checked after opening, without blocking, so that no other file can take its place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = {
 
 
 class NotAFile(InputError):
-    """A path at which there is something else than a regular file."""
+    """A path that is not a regular file."""
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
         super().__init__(f"{os.fspath(path)}: not a file but {kind}")

@@ -1,6 +1,6 @@
 """Sealed JSON: an object in one line, whose last key is the SHA-256 of its text without it.
 
-Any tool reads it; no byte of it can change unnoticed.
+Any tool reads it, and a change of any byte is noticed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SEALED = re.compile(rb'(\{.*), "sha256": "([0-9a-f]{64})"\}\n', re.DOTALL)
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """A line of JSON with its checksum."""
+    """Return a line of JSON with its checksum."""
     text = json.dumps(content).encode()
     return text[:-1] + b', "sha256": "%b"}\n' % _sha256(text)
 
 
 def unseal(line: bytes) -> dict[str, Any]:
-    """The content of such a line; ValueError unless it is, byte for byte, what was sealed."""
+    """Return the content of a sealed line; raise ValueError if a byte of it changed."""
     found = _SEALED.fullmatch(line)
     if found is None:
         raise ValueError("no checksum at its end: cut off, edited, or not from attnlab")
@@ -43,7 +43,7 @@ def write_sealed(
     *,
     inside: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write such a line as a file of its own, which is whole or not there.
+    """Write a sealed line atomically as a file.
 
     inside: the output folder, where `path` is in one.
     """
@@ -52,7 +52,7 @@ def write_sealed(
 
 
 def read_sealed(path: str | os.PathLike[str], *, remedy: str) -> dict[str, Any]:
-    """The content of such a file; DamagedFile, with the remedy, unless it is what was written."""
+    """Return the content of a sealed file; raise DamagedFile with the remedy if it changed."""
     with open_regular(path) as file:
         data = file.read()
     try:

@@ -1,5 +1,7 @@
-"""Files that come with attnlab: recipes, beside src/ in a clone and inside the package in a wheel;
-in a clone the documentation too."""
+"""Files that come with attnlab: recipes, and the template of a paper.
+
+They are next to src/ in a clone, with the documentation, and inside the package in a wheel.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def recipe_folder() -> Path:
-    """The folder with the recipes that come with attnlab."""
+    """Return the folder with the recipes that come with attnlab."""
     inside = PACKAGE / "recipes"  # where setup.py puts them when a wheel is built
     return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
 
@@ -22,15 +24,15 @@ def template_folder() -> Path:
 
 
 def documentation() -> Path | None:
-    """The documentation that stands beside src/ in a clone; a wheel has none."""
+    """Return the documentation folder of a clone; a wheel has none."""
     docs = PACKAGE.parents[1] / "docs"
     return docs if PACKAGE.parent.name == "src" and docs.is_dir() else None
 
 
 def here_or_shipped(path: Path) -> Path:
-    """A file as it is named; `recipes/...`, where no such file is, among those of attnlab.
+    """Return a path, or for a missing `recipes/...` the file that comes with attnlab.
 
-    So what the documentation says can be typed in any folder, with or without a clone.
+    So the commands of the documentation work in any folder, with or without a clone.
     """
     if os.path.exists(path) or path.parts[:1] != ("recipes",):
         return path

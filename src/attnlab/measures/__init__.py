@@ -1,6 +1,6 @@
 """Measures of labelled results: one definition for simulation, prediction and observation.
 
-`maps`, `places` and `received` measure plain maps of attention, (..., query, key), of numpy, JAX or
+`maps`, `positions` and `received` measure attention weights (..., query, key) of numpy, JAX or
 torch; the functions here measure labelled datasets with them.
 
 `__init__.pyi` lists the public names, which are loaded when they are first used.

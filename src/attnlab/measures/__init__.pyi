@@ -1,7 +1,6 @@
 from . import maps as maps
-from . import places as places
+from . import positions as positions
 from . import received as received
-from . import sinks as sinks
 from .attention import clock_of as clock_of
 from .attention import common_mass as common_mass
 from .attention import distinct_entropy as distinct_entropy
@@ -16,6 +15,6 @@ from .motion import attention_speed as attention_speed
 from .motion import moved_since as moved_since
 from .motion import slowed_time as slowed_time
 from .motion import snap_time as snap_time
-from .parents import parent_attention as parent_attention
-from .parents import parent_recovery as parent_recovery
+from .positions import parent_attention as parent_attention
+from .positions import parent_recovery as parent_recovery
 from .turning import turning_points as turning_points

@@ -20,7 +20,7 @@ Array = Any  # of numpy, JAX or torch
 
 
 def namespace(array: Array) -> Any:
-    """The functions for this kind of array."""
+    """Return the array-API functions for this kind of array."""
     if hasattr(array, "__array_namespace__"):
         return array.__array_namespace__()
     if is_torch(array):
@@ -63,7 +63,7 @@ def is_floating(array: Array) -> bool:
 
 
 def precise(array: Array) -> Array:
-    """Detached from gradients, in float32, or in float64 if it is that already."""
+    """Return the array detached from gradients, in float32, or float64 if it is that already."""
     if is_torch(array):
         array = array.detach()
     xp = namespace(array)
@@ -71,37 +71,37 @@ def precise(array: Array) -> Array:
     return array if kept else xp.astype(array, xp.float32)
 
 
-def beside(array: Array, values: ArrayLike) -> Array:
-    """These values as an array of the same kind in the same place."""
+def same_kind(array: Array, values: ArrayLike) -> Array:
+    """Return values as an array of the same kind on the same device."""
     xp = namespace(array)
     if is_torch(array):
         return xp.asarray(np.asarray(values), device=array.device)
     return xp.asarray(np.asarray(values))
 
 
-def counting(array: Array, start: int, stop: int) -> Array:
-    """Return start to stop - 1 in the same kind and place; made there, so that nothing is sent."""
+def arange_like(array: Array, start: int, stop: int) -> Array:
+    """Return start to stop - 1 in the same kind, made on the same device."""
     xp = namespace(array)
     if is_torch(array):
         return xp.arange(start, stop, device=array.device)
     return xp.arange(start, stop)
 
 
-def alike(array: Array, values: Any) -> Array:
-    """Numbers, of numpy or of the same kind, in the kind and precision of the array."""
+def cast_like(array: Array, values: Any) -> Array:
+    """Return numbers, of numpy or of the same kind, in the array's kind and precision."""
     xp = namespace(array)
     if isinstance(values, int | float | np.ndarray):
-        values = beside(array, values)
+        values = same_kind(array, values)
     return xp.astype(values, array.dtype, copy=False)
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """The same values here."""
+    """Return the values as a numpy array."""
     return np.asarray(array.detach().cpu() if is_torch(array) else array)
 
 
 def all_to_numpy(arrays: Sequence[Array]) -> list[NDArray[Any]]:
-    """The same values here: those that are on a device come together, which is one wait for it."""
+    """Return numpy arrays; those on a device are copied together, in one synchronisation."""
     away = [i for i, one in enumerate(arrays) if is_torch(one) and one.device.type != "cpu"]
     found = [None if i in away else to_numpy(one) for i, one in enumerate(arrays)]
     if away:
@@ -114,7 +114,7 @@ def all_to_numpy(arrays: Sequence[Array]) -> list[NDArray[Any]]:
     return found  # type: ignore[return-value]
 
 
-def at_home(array: Array) -> Array:
+def with_float64(array: Array) -> Array:
     """Return an array on a device that has float64: tensors of torch stay there if it has."""
     if is_torch(array):
         return array if array.device.type in ("cpu", "cuda") else array.cpu()
@@ -123,24 +123,24 @@ def at_home(array: Array) -> Array:
 
 def double(array: Array) -> Array:
     """Return an array in float64, on a device that has it."""
-    home = at_home(array)
+    home = with_float64(array)
     return home.double() if is_torch(home) else home.astype(np.float64)
 
 
 def largest(array: Array, k: int) -> Array:
-    """The k largest along the last axis, falling."""
+    """Return the k largest along the last axis, the largest first."""
     k = min(k, array.shape[-1])
     if is_torch(array):
         return array.topk(k).values
     if is_numpy(array):
-        return falling(array)[..., :k]
+        return sort_descending(array)[..., :k]
     from jax.lax import top_k
 
     return top_k(array, k)[0]
 
 
-def falling(array: Array) -> Array:
-    """Sorted along the last axis, the largest first."""
+def sort_descending(array: Array) -> Array:
+    """Sort along the last axis, the largest first."""
     if is_torch(array) and array.device.type == "cpu":
         # torch makes indices too, and needs six times as long
         return namespace(array).from_numpy(np.sort(to_numpy(array), axis=-1)).flip(-1)
@@ -149,7 +149,7 @@ def falling(array: Array) -> Array:
     return -namespace(array).sort(-array, axis=-1)
 
 
-def repeated(times: int, step: Callable[[Array], Array], start: Array) -> Array:
+def repeat_step(times: int, step: Callable[[Array], Array], start: Array) -> Array:
     """Apply `step` to an array `times` times; JAX compiles one step and repeats it."""
     if is_torch(start) or is_numpy(start):
         for _ in range(times):
@@ -160,31 +160,31 @@ def repeated(times: int, step: Callable[[Array], Array], start: Array) -> Array:
     return fori_loop(0, times, lambda _, value: step(value), start)
 
 
-def alone(array: Array) -> Array:
-    """The same values; a tensor of torch that would keep a larger one alive is copied."""
+def own_copy(array: Array) -> Array:
+    """Copy a tensor of torch that would keep a larger one alive; leave others as they are."""
     if is_torch(array) and array.untyped_storage().nbytes() > 2 * array.nbytes:
         return array.clone()
     return array
 
 
-def in_a_row(array: Array) -> Array:
-    """The same values; torch copies what does not lie in a row for each product of matrices."""
+def contiguous(array: Array) -> Array:
+    """Return a contiguous array; torch copies others for each product of matrices."""
     return array.contiguous() if is_torch(array) else array
 
 
-def taken(array: Array, index: Array, axis: int) -> Array:
-    """The entries at these places along an axis; what the index does not tell apart has size 1."""
+def take_along(array: Array, index: Array, axis: int) -> Array:
+    """Return the entries at an index along an axis; the index broadcasts in the other axes."""
     xp, axis = namespace(array), axis % len(array.shape)
     if not is_torch(array):
         return xp.take_along_axis(array, index, axis=axis)
-    # torch's own function of this name looks for places counted from the end first
+    # torch.take_along_dim first looks for negative indices
     shape = list(array.shape)
     shape[axis] = index.shape[axis]
     return array.gather(axis, index.expand(shape))
 
 
 def log_softmax(logits: Array) -> Array:
-    """ln of the softmax over the last axis."""
+    """Return ln of the softmax over the last axis."""
     if is_torch(logits):
         return logits.log_softmax(-1)  # in one pass
     xp = namespace(logits)
@@ -193,7 +193,7 @@ def log_softmax(logits: Array) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """The softmax over the last axis."""
+    """Return the softmax over the last axis."""
     if is_torch(logits):
         return logits.softmax(
             -1
@@ -211,7 +211,7 @@ def count_below(growing: Array, bounds: Array) -> Array:
 
 
 def ranks(array: Array) -> Array:
-    """The rank of each entry along the last axis, 1 the least; equal ones share the mean of theirs.
+    """Return the rank of each entry along the last axis, from 1; ties share their mean rank.
 
     In float64, on the same device if that is torch's, and otherwise here.
     """
@@ -227,8 +227,8 @@ def ranks(array: Array) -> Array:
 
 
 @contextmanager
-def exactly(array: Array) -> Iterator[None]:
-    """Products of matrices in the precision of what is multiplied, and no gradients.
+def full_precision(array: Array) -> Iterator[None]:
+    """Multiply matrices in the precision of their entries, and compute no gradients.
 
     Trainings switch on autocast and TF32, which are right for learning and wrong for logits of
     which an exponential is taken. What was set before is set again afterwards; of several threads
@@ -255,7 +255,7 @@ def exactly(array: Array) -> Iterator[None]:
 
 
 def _is_exact(array: Array) -> bool:
-    """Check whether `exactly` would change nothing: one inside another costs nothing."""
+    """Return True if `full_precision` would change nothing, so that nesting costs nothing."""
     import torch
 
     return not (
@@ -277,7 +277,7 @@ class _Held:
 
     @property
     def only_by_others(self) -> bool:
-        """Tell whether other threads hold the settings, and may release them."""
+        """True if only other threads hold the settings, and may release them."""
         return self._inside > 0 and not getattr(self._mine, "depth", 0)
 
     def __enter__(self) -> None:
@@ -288,8 +288,7 @@ class _Held:
                 precision = torch.get_float32_matmul_precision()
                 self._before.callback(torch.set_float32_matmul_precision, precision)
                 torch.set_float32_matmul_precision("highest")
-                # a training that asks for operations that always round alike has not asked it of
-                # us, and of some there is no such kind
+                # deterministic operations are for the training; some that we use have no such form
                 mode = torch.get_deterministic_debug_mode()
                 self._before.callback(torch.set_deterministic_debug_mode, mode)
                 torch.set_deterministic_debug_mode("default")

@@ -2,7 +2,7 @@
 
 They read a simulation, a prediction or an observation alike, keep every other dim (`seed`,
 `step` or `time`, swept rates) in its order, and compute in float64. A NaN that goes in comes out.
-Token roles are counted over the classes in the dataset (see `attnlab.measures.roles`), so measure
+Token roles are counted over the classes in the dataset (`is_common`, `is_distinct`), so measure
 first and select classes afterwards.
 """
 
@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.measures import maps
-from attnlab.measures.roles import in_play, is_common, is_distinct
 
 
 def clock_of(record: xr.Dataset | xr.DataArray) -> str:
-    """The dim along which a run was recorded: `step`, or `time` of the flow.
+    """Return the dim along which a run was recorded: `step`, or `time` of the flow.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ def clock_of(record: xr.Dataset | xr.DataArray) -> str:
 
 
 def entropy(dataset: xr.Dataset) -> xr.DataArray:
-    """The entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
+    """Return the entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
 
     From `attention`; where only the statistic itself was recorded, that.
 
@@ -67,7 +66,7 @@ def entropy(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
-    """The y axis of Fig. 6 per class; `.mean("sequence_class")` gives the figure's value.
+    """Return the y axis of Fig. 6 per class; `.mean("sequence_class")` gives the figure's value.
 
     Keep the attention to the class's (globally) distinct tokens, renormalise it to sum to 1, and
     take the entropy in nats. NaN for a class without distinct tokens, and where their attention
@@ -99,7 +98,7 @@ def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def common_mass(dataset: xr.Dataset) -> xr.DataArray:
-    """The attention that a class gives to common tokens, sum of c_{l|n} over G_CT.
+    """Return the attention that a class gives to common tokens, sum of c_{l|n} over G_CT.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def common_mass(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
-    """exp(entropy): the number of tokens that equal attention of this entropy would cover.
+    """Return exp(entropy): the number of tokens that equal attention of this entropy would cover.
 
     Parameters
     ----------
@@ -219,7 +218,7 @@ def growth_factor(
 
 
 def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
-    """The share of distinct tokens that attention has found (Figs. 11 and 12).
+    """Return the fraction of distinct tokens that attention has found (Figs. 11 and 12).
 
     For each query, softmax the row of z over the contextual tokens (those that some class draws);
     for each class, the fraction of its distinct tokens whose value in the row of its query exceeds
@@ -380,3 +379,43 @@ def named(array: xr.DataArray, name: str, **attrs: str | float) -> xr.DataArray:
     array = array.rename(name)
     array.attrs = dict(attrs)
     return array
+
+
+# -- roles of tokens (Section 3.2), from the P(l|m,n) that a result carries ------------------------
+
+
+def class_count(dataset: xr.Dataset) -> xr.DataArray:
+    """Return |Omega(l)|, the number of classes that can draw each token, along `token`."""
+    return _drawn(dataset).sum("sequence_class")
+
+
+def in_play(dataset: xr.Dataset) -> xr.DataArray:
+    """Return which tokens some class can draw: the contextual tokens, along `token`."""
+    return class_count(dataset) > 0
+
+
+def is_common(dataset: xr.Dataset) -> xr.DataArray:
+    """Return which tokens are in G_CT, those of several classes, along `token`."""
+    return class_count(dataset) > 1
+
+
+def is_distinct(dataset: xr.Dataset) -> xr.DataArray:
+    """Return which tokens are in G_DT(n), of one class only, along (`sequence_class`, `token`)."""
+    return _drawn(dataset) & (class_count(dataset) == 1)
+
+
+def _drawn(dataset: xr.Dataset) -> xr.DataArray:
+    if "probability" not in dataset:
+        raise InputError(
+            "probability: not in the dataset; token roles need P(l|m,n) along "
+            "(sequence_class, token), which simulate() adds next to attention"
+        )
+    probability = dataset["probability"]
+    if set(probability.dims) != {"sequence_class", "token"}:
+        remedy = "measure the whole dataset first, then select"
+        if "setting" in probability.dims:
+            remedy = "take one set of classes, .isel(setting=0)"
+        raise InputError(
+            f"probability: expected dims (sequence_class, token), got {probability.dims}; {remedy}"
+        )
+    return probability.transpose("sequence_class", "token") > 0

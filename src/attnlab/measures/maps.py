@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.measures.arrays import Array, alike, beside, count_below, falling, largest, namespace
+from attnlab.measures.arrays import (
+    Array,
+    cast_like,
+    count_below,
+    largest,
+    namespace,
+    same_kind,
+    sort_descending,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -20,7 +28,7 @@ MASS = (0.9, 0.95, 0.99)  # how much of a row's mass keys are counted for
 
 
 def entropy(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
-    """-sum p ln p, in nats, with 0 ln 0 = 0."""
+    """Return -sum p ln p, in nats, with 0 ln 0 = 0."""
     xp = namespace(maps)
     # the logarithm of 1 stands in for that of 0
     terms = maps * xp.log(xp.where(maps != 0, maps, 1.0))
@@ -30,28 +38,28 @@ def entropy(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
 def relative_entropy(
     entropy: Float[Array, "*rows"], visible_keys: Float[Array, "*#rows"]
 ) -> Float[Array, "*rows"]:
-    """H / ln n: 1 where all n visible keys are alike. NaN where only one is visible."""
+    """Return H / ln n: 1 for even attention to n visible keys. NaN where only one is visible."""
     xp = namespace(entropy)
-    keys = alike(entropy, visible_keys)
+    keys = cast_like(entropy, visible_keys)
     several = keys > 1
     return xp.where(several, entropy / xp.log(xp.where(several, keys, 2.0)), xp.nan)
 
 
 def effective_tokens(entropy: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
-    """exp H: the number of keys that equal attention of this entropy would cover."""
+    """Return exp H: the number of keys that equal attention of this entropy would cover."""
     return namespace(entropy).exp(entropy)
 
 
 def participation(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
-    """1 / sum p^2: another number of keys, which rare strong ones rule (Renyi's of order 2)."""
+    """Return 1 / sum p^2: exp of Renyi's entropy of order 2, ruled by the strongest keys."""
     xp = namespace(maps)
     return 1.0 / xp.sum(maps * maps, axis=-1)
 
 
 def ranked_mass(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows key"]:
-    """The mass of the strongest key, of the two strongest, and so on."""
+    """Return the mass of the strongest key, of the two strongest, and so on."""
     xp = namespace(maps)
-    return xp.cumulative_sum(falling(maps), axis=-1)
+    return xp.cumulative_sum(sort_descending(maps), axis=-1)
 
 
 def top_mass(
@@ -60,7 +68,7 @@ def top_mass(
     *,
     ranked: Float[Array, "*rows key"] | None = None,
 ) -> Float[Array, "*rows k"]:
-    """The attention to the k strongest keys, for each k. ranked: `ranked_mass`, if made already."""
+    """Return the attention to the k strongest keys, for each k. ranked: `ranked_mass`, if known."""
     xp = namespace(maps)
     if ranked is None:
         ranked = xp.cumulative_sum(largest(maps, max(top)), axis=-1)
@@ -74,9 +82,9 @@ def keys_for(
     *,
     ranked: Float[Array, "*rows key"] | None = None,
 ) -> Int[Array, "*rows mass"]:
-    """Count the keys, the strongest first, that hold each share of what a row gives to keys.
+    """Count the keys, the strongest first, that hold each fraction of a row's attention.
 
-    Whole numbers, which cannot be NaN: of a row that is, they say nothing.
+    Whole numbers cannot be NaN: they mean nothing for a row that is.
     """
     xp = namespace(maps)
     ranked = ranked_mass(maps) if ranked is None else ranked
@@ -87,10 +95,10 @@ def keys_for(
 def logit_norm(
     logits: Float[Array, "*rows key"], visible: Bool[Array, "*#rows key"] | None = None
 ) -> Float[Array, "*rows"]:
-    """The norm s of a row's logits about their mean, over the visible keys."""
+    """Return the norm s of a row's logits about their mean, over the visible keys."""
     xp = namespace(logits)
     if visible is None:
-        visible = beside(logits, True)
+        visible = same_kind(logits, True)
     seen = xp.astype(visible, logits.dtype) * xp.ones_like(logits)
     kept = xp.where(visible, logits, 0.0)
     mean = xp.sum(kept, axis=-1, keepdims=True) / xp.sum(seen, axis=-1, keepdims=True)
@@ -101,15 +109,15 @@ def logit_norm(
 def entropy_floor(
     norm: Float[Array, "*rows"], visible_keys: Float[Array, "*#rows"]
 ) -> Float[Array, "*rows"]:
-    """The least entropy that n logits of centred norm s can have.
+    """Return the least entropy that n logits of centred norm s can have.
 
     Zhai et al. (2023), Theorem 3.1: with beta = s sqrt(n / (n - 1)) it is
     ln(1 + (n - 1) e^-beta) + beta (n - 1) e^-beta / (1 + (n - 1) e^-beta), reached where one key
-    stands out and the others are alike.
+    stands out and the others are equal.
     """
     xp = namespace(norm)
-    others = alike(norm, visible_keys) - 1
-    # a key alone has s = 0, whatever that is multiplied with
+    others = cast_like(norm, visible_keys) - 1
+    # with one key s = 0, so the factor does not matter
     beta = norm * xp.sqrt((others + 1) / xp.where(others > 0, others, 1.0))
     rest = others * xp.exp(-beta)
     return xp.log1p(rest) + beta * rest / (1 + rest)
@@ -118,6 +126,6 @@ def entropy_floor(
 def total_variation(
     maps: Float[Array, "*rows key"], other: Float[Array, "*rows key"]
 ) -> Float[Array, "*rows"]:
-    """Half of sum |p - q|: the share of attention that went elsewhere."""
+    """Return half of sum |p - q|: the fraction of attention that moved."""
     xp = namespace(maps)
     return xp.sum(xp.abs(maps - other), axis=-1) / 2

@@ -1,4 +1,4 @@
-"""Motion of attention: its speed, and from when on it has come to rest.
+"""Motion of attention: its speed, when it comes to rest, and where curves turn.
 
 Three words, one definition each (docs/measures.md, "Snap, slowed, settled"):
 
@@ -22,6 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.measures import maps as of_rows
 from attnlab.measures.attention import clock_of, named, recorded
 
 SNAP_SHARE = 0.02  # of the peak speed: slower than that is quiet
@@ -287,3 +288,59 @@ def _changes(attention: xr.DataArray, axis: str) -> xr.DataArray:
     rounding = 4 * np.finfo(attention.dtype).eps
     change = abs(attention.astype(np.float64).diff(axis, label="lower")).sum("token", skipna=False)
     return change.where(~(change <= rounding), 0.0)
+
+
+# -- attention of transformers on fixed sequences (probes) -----------------------------------------
+
+
+def stayed_finite(result: xr.Dataset) -> xr.DataArray:
+    """Return whether each run of a result stayed finite, along learning rates and seeds."""
+    if "diverged_step" in result:
+        return result["diverged_step"] < 0
+    return xr.ones_like(result["train_loss"].isel(step=0, drop=True), dtype=bool)
+
+
+def map_speed(result: xr.Dataset) -> xr.DataArray:
+    """Return how fast a head's attention on the probes changes: the mean speed of its rows.
+
+    See `attnlab.measures.attention_speed`; the speed from a record to the next is labelled with
+    the first, and the last record has none.
+    """
+    speed = attention_speed(_heads_as_rows(result))
+    return speed.reindex(step=result["step"]).rename("attention_speed")
+
+
+def probe_entropy(result: xr.Dataset) -> xr.DataArray:
+    """Return the entropy of each head on each probe, mean over its queries, in nats.
+
+    With T queries it is at most ln(T!)/T, that of attention which is spread evenly.
+    """
+    rows = xr.apply_ufunc(of_rows.entropy, result["attention"], input_core_dims=[["key"]])
+    return rows.mean("query", skipna=False).rename("probe_entropy")
+
+
+def snap_step(result: xr.Dataset) -> xr.DataArray:
+    """Return the step at which a head's attention on the probes snaps, per layer and head.
+
+    The definition is that of `attnlab.measures.snap_time`; NaN where the head still moves at the
+    end, or where the records are too unequal to tell.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of a run on a text.
+
+    Returns
+    -------
+    xarray.DataArray
+        Over layer and head.
+    """
+    return snap_time(_heads_as_rows(result)).rename("snap_step")
+
+
+def _heads_as_rows(result: xr.Dataset) -> xr.Dataset:
+    """Return each head's maps as one distribution over (probe, query, key), along `token`."""
+    maps = result["attention"]
+    rows = maps.sizes["probe"] * maps.sizes["query"]
+    flat = maps.stack(token=("probe", "query", "key"), create_index=False) / rows
+    return xr.Dataset({"attention": flat})

@@ -16,14 +16,14 @@ from attnlab.files.errors import InputError
 from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
-    alike,
+    cast_like,
     double,
-    exactly,
+    full_precision,
     is_torch,
     namespace,
     on_processor,
     precise,
-    repeated,
+    repeat_step,
     to_numpy,
 )
 
@@ -35,18 +35,18 @@ SQUARES = 24  # times, which leaves less than 1e-6 of the other eigenvalues
 AT_ONCE = 4  # of them before their length is made 1 again, which float64 has room for
 PRODUCTS = 16  # times for larger ones on an accelerator,
 STEPS = 64  # or steps of Lanczos on a processor
-TINY = 1e-30  # beside a length, which may be 0
+TINY = 1e-30  # added to a length, which may be 0
 UNITS_MASS = 0.95
 
 
 def stable_rank(matrix: Float[Array, "*many rows columns"]) -> NDArray[np.float64]:
-    """|W|_F^2 / |W|_2^2 of a matrix, such as the input matrix of an MLP; NaN of zeros."""
+    """Return |W|_F^2 / |W|_2^2 of a matrix, such as an MLP's input matrix; NaN of zeros."""
     return stable_rank_of_gram(gram(matrix))
 
 
 def stable_rank_there(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many"]:
-    """The same where the matrix is, inside a compiled program too."""
-    with exactly(matrix):
+    """Return `stable_rank` on the matrix's device, inside a compiled program too."""
+    with full_precision(matrix):
         total, largest = _by_products(gram(matrix))
         return total / largest
 
@@ -54,7 +54,7 @@ def stable_rank_there(matrix: Float[Array, "*many rows columns"]) -> Float[Array
 def stable_rank_of_qk(
     query: Float[Array, "head width model"], key: Float[Array, "kv_head width model"]
 ) -> NDArray[np.float64]:
-    """|M|_F^2 / |M|_2^2 of M = W_Q^T W_K, head by head, without making M.
+    """Return |M|_F^2 / |M|_2^2 of M = W_Q^T W_K, head by head, without making M.
 
     Biases, norms and rotary embedding are not in it.
     """
@@ -71,9 +71,9 @@ def stable_rank_of_qk(
 
 
 def gram(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many size size"]:
-    """The smaller of W W^T and W^T W: its eigenvalues are the squares of W's singular values."""
+    """Return the smaller of W W^T and W^T W, whose eigenvalues are W's singular values squared."""
     xp = namespace(matrix)
-    with exactly(matrix):
+    with full_precision(matrix):
         whole = precise(matrix)
         turned = xp.matrix_transpose(whole)
         wide = whole.shape[-1] >= whole.shape[-2]
@@ -83,12 +83,12 @@ def gram(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many size
 def product(
     query: Float[Array, "head width model"], key: Float[Array, "kv_head width model"]
 ) -> Float[Array, "head width width"]:
-    """W_Q W_Q^T W_K W_K^T: its eigenvalues are the squares of the singular values of W_Q^T W_K.
+    """Return W_Q W_Q^T W_K W_K^T: its eigenvalues are the singular values of W_Q^T W_K, squared.
 
     That has model x model entries and at most the rank of a head's width.
     """
     xp = namespace(query)
-    with exactly(query):
+    with full_precision(query):
         both = xp.concat([precise(query), precise(key)])
         both = xp.matmul(both, xp.matrix_transpose(both))
         mine, theirs = both[: len(query)], both[len(query) :]
@@ -97,13 +97,13 @@ def product(
 
 
 def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np.float64]:
-    """The trace over the largest eigenvalue, of `gram` or `product`; NaN of a matrix of zeros."""
+    """Return the trace over the largest eigenvalue, of `gram` or `product`; NaN of zeros."""
     return stable_rank_of_numbers(to_numpy(numbers_of_gram(products)))
 
 
 def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
     """Return the input of `stable_rank_of_numbers`. Does not synchronise with the device."""
-    with exactly(products):
+    with full_precision(products):
         if products.shape[-1] <= SMALL:
             return _by_squares(products)
         if on_processor(products):
@@ -112,7 +112,7 @@ def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "
 
 
 def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.float64]:
-    """The stable ranks that `numbers_of_gram` tells of."""
+    """Return stable ranks from what `numbers_of_gram` returns."""
     numbers = np.asarray(numbers, np.float64)
     largest = _LARGEST.get(numbers.shape[-1], _of_steps)(numbers)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -120,8 +120,9 @@ def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.fl
 
 
 def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
-    """Return traces of high powers, which tell the largest of real positive eigenvalues. Symmetric
-    or not, many at once."""
+    """Return traces of high powers, from which `_of_squares` finds the largest eigenvalue.
+
+    Eigenvalues are real and positive; the matrices need not be symmetric."""
     power = double(matrices)
     xp = namespace(power)
     numbers = [xp.linalg.trace(power)]
@@ -136,7 +137,7 @@ def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*man
 
 
 def _of_squares(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each length counts for as many squares as came after it."""
+    """Return the largest eigenvalue: each length counts for as many squares as came after it."""
     shares = 0.5 ** np.arange(0, SQUARES + 1, AT_ONCE)
     with np.errstate(divide="ignore"):
         logarithm = np.log(np.maximum(numbers[..., 1:], 0.0))
@@ -159,7 +160,7 @@ def _by_products(
             power = xp.matmul(power, power)
         return power / (xp.linalg.trace(power) + TINY)[..., None, None]
 
-    power = repeated(PRODUCTS // 2, squared, matrices / (total + TINY)[..., None, None])
+    power = repeat_step(PRODUCTS // 2, squared, matrices / (total + TINY)[..., None, None])
     vector = xp.matmul(power, _start(matrices))
     turned = xp.matrix_transpose(vector)
     stretched = xp.matmul(turned, xp.matmul(matrices, vector))
@@ -191,7 +192,7 @@ def _start(matrices: Any) -> Any:
     """Return a random unit vector, which is orthogonal to no eigenvector."""
     if is_torch(matrices):
         return _start_there(matrices.shape[-1], matrices.dtype, matrices.device)
-    return alike(matrices, _start_here(matrices.shape[-1]))[:, None]
+    return cast_like(matrices, _start_here(matrices.shape[-1]))[:, None]
 
 
 def _start_here(size: int) -> NDArray[np.float64]:
@@ -217,7 +218,7 @@ def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(finite[..., 0, 0], largest, np.nan)
 
 
-# by how many numbers tell of a matrix
+# by the count of numbers for a matrix
 _LARGEST = {SQUARES // AT_ONCE + 3: _of_squares, 2: lambda numbers: numbers[..., 1]}
 
 
@@ -236,12 +237,12 @@ def units_for(
 def units_of(
     activations: Float[Array, "*many row unit"], mass: float = UNITS_MASS
 ) -> Float[Array, "*many"]:
-    """The numbers of `units_for`, where the activations are; NaN where nothing is active."""
+    """Return the numbers of `units_for` on the same device; NaN where nothing is active."""
     xp = namespace(activations)
-    with exactly(activations):
+    with full_precision(activations):
         strength = xp.abs(precise(activations))
-        active = alike(strength, xp.sum(strength, axis=-1) > 0)
-        number = alike(strength, maps.keys_for(strength, (mass,))[..., 0])
+        active = cast_like(strength, xp.sum(strength, axis=-1) > 0)
+        number = cast_like(strength, maps.keys_for(strength, (mass,))[..., 0])
         rows = xp.sum(active, axis=-1)
         mean = xp.sum(number * active, axis=-1) / xp.where(rows > 0, rows, 1.0)
         return xp.where(rows > 0, mean, xp.nan)

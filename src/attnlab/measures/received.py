@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, falling, namespace, ranks, taken
+from attnlab.measures.arrays import Array, namespace, ranks, sort_descending, take_along
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -18,7 +18,7 @@ HEAVY = 0.1  # of the keys
 def received(
     maps: Float[Array, "*rows query key"], visible: Bool[Array, "*#rows query key"] | None = None
 ) -> Float[Array, "*rows key"]:
-    """The mean attention that a key gets from the queries that may see it; NaN where none may.
+    """Return the mean attention that a key gets from the queries that see it; NaN without one.
 
     Without `visible` every query counts, and the late keys of a causal map look weak.
     """
@@ -33,7 +33,7 @@ def received(
 def mean_received(
     total: Float[Array, "*rows key"], seeing: Float[Array, "*rows key"]
 ) -> Float[Array, "*rows key"]:
-    """Attention received by keys in total, for each query that may see the key."""
+    """Return the total attention of keys divided by the number of queries that see them."""
     xp = namespace(total)
     some = seeing > 0
     return xp.where(some, total / xp.where(some, seeing, 1.0), xp.nan)
@@ -51,7 +51,7 @@ def heavy_hitters(
     held = xp.where(there, total, -xp.inf)
     keys = xp.sum(xp.astype(there, xp.float64), axis=-1, keepdims=True)
     number = xp.astype(xp.ceil(share * keys), xp.int64)
-    least = taken(falling(held), xp.clip(number - 1, 0, None), -1)
+    least = take_along(sort_descending(held), xp.clip(number - 1, 0, None), -1)
     above, equal = held > least, (held == least) & there
     room = number - xp.sum(xp.astype(above, xp.int64), axis=-1, keepdims=True)
     return above | (equal & (xp.cumulative_sum(xp.astype(equal, xp.int64), axis=-1) <= room))
@@ -60,12 +60,12 @@ def heavy_hitters(
 def overlap(
     before: Float[Array, "*rows key"], after: Float[Array, "*rows key"], share: float = HEAVY
 ) -> Array:
-    """The share of the heavy hitters of `after` that were heavy hitters of `before`."""
+    """Return the fraction of the heavy hitters of `after` that were heavy in `before`."""
     return shared(heavy_hitters(before, share), heavy_hitters(after, share))
 
 
 def shared(first: Bool[Array, "*rows key"], second: Bool[Array, "*rows key"]) -> Array:
-    """The share of the second's keys that are the first's too; NaN where it has none."""
+    """Return the fraction of the second's keys that are in the first; NaN where it has none."""
     xp = namespace(second)
     both, all_of = (xp.sum(xp.astype(one, xp.float32), axis=-1) for one in (first & second, second))
     return both / xp.where(all_of > 0, all_of, xp.nan)

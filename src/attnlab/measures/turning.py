@@ -29,9 +29,9 @@ TURNS = ("first", "back", "second")  # minimum, return, minimum
 def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -> xr.Dataset:
     """Find where curves along a dim turn, by at least `least`.
 
-    Of each: `shape` (its number in SHAPES), and for each of TURNS the value there and, by that name
-    with `_at`, the place along the dim; nan where it did not come so far. The last extreme of a
-    curve may be one only because the curve ends there.
+    The result has `shape` (an index of SHAPES), and for each of TURNS the value there and, with
+    `_at`, its position along the dim; nan for turns that a curve does not reach. The last extreme
+    of a curve may be one only because the curve ends there.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
     """
     if not least > 0:
         raise InputError(f"least: expected a positive number, got {least}")
-    places = curves[along].values
+    where = curves[along].values
 
     def of_curve(values: NDArray[np.floating]) -> NDArray[np.float64]:
         row = np.full(1 + 2 * len(TURNS), np.nan)
@@ -57,8 +57,8 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
             return row
         found = extremes(values, least)
         row[0] = min(len(found), len(SHAPES)) - 1
-        for i, place in enumerate(found[1 : 1 + len(TURNS)]):
-            row[1 + 2 * i : 3 + 2 * i] = values[place], places[place]
+        for i, turn in enumerate(found[1 : 1 + len(TURNS)]):
+            row[1 + 2 * i : 3 + 2 * i] = values[turn], where[turn]
         return row
 
     names = ["shape", *(name + end for name in TURNS for end in ("", "_at"))]
@@ -69,10 +69,9 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
 
 
 def extremes(values: Float[Any, " records"], least: float) -> list[int]:
-    """Return where one curve is highest, lowest, highest, ... in turn, from its start on.
+    """Return the indices at which a curve is highest, lowest, highest, ... in turn.
 
-    Each but the last is left by at least `least` before it is counted; so there is one more than
-    the curve has turned.
+    The curve leaves each but the last by at least `least`, so there is one more than it has turns.
     """
     found, extreme, sign = [], 0, 1  # it is followed upwards first
     for i, value in enumerate(values):

@@ -54,7 +54,7 @@ class Model(Named, ABC):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Groups that are not trained, whatever the run says."""
+        """Groups that are never trained."""
         return ()
 
     def check(self, run: Any) -> None:
@@ -102,7 +102,7 @@ class Model(Named, ABC):
         outputs, _ = self.apply(params, batch.inputs, key=key)
         return mean_loss(losses_of(loss, outputs, batch.target), batch)
 
-    def near(self, params: Params, batch: Batch) -> tuple[Params, Batch]:
+    def gather_rows(self, params: Params, batch: Batch) -> tuple[Params, Batch]:
         """Return the parameters that a training step on this batch reads, and the batch for them.
 
         A large table can be replaced by the rows that the batch reads. The loss is the same, and
@@ -112,6 +112,6 @@ class Model(Named, ABC):
         """
         return params, batch
 
-    def far(self, params: Params, near: Params, batch: Batch) -> Params:
-        """Return `params` with what a step made of its `near` parameters written into them."""
-        return near
+    def scatter_rows(self, params: Params, gathered: Params, batch: Batch) -> Params:
+        """Return `params` with the parameters of `gathered`, after a step, written into them."""
+        return gathered

@@ -81,8 +81,8 @@ def decoder_cross_entropy(
     x (N, d), weights (V, d), bias (V,), targets (N,).
 
     The gradient is written out: exponentials are taken once, their sums divide rows of the smaller
-    arrays, and the targets are rows that are read or added to. Derived, it would make the softmax
-    anew, and a second array of the size of the logits.
+    arrays, and the targets are rows that are read or added to. Derived, it would compute the
+    softmax again, and a second array of the size of the logits.
     """
     return _forward(x, weights, bias, targets)[0]
 

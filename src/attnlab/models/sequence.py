@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.models.base import Model, Params
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 EXACT_NAMES = ("attention", "logits", "loss", "statistics")  # recorded on the exact path
 Normalization = Literal["l2", "rms", "layer", "none"]
 Combine = Literal["average", "concatenate"]
+Init = Literal["zero", "uniform"] | ArrayLike | xr.DataArray
 
 
 class SequenceModel(Model):
@@ -71,15 +73,11 @@ class SequenceModel(Model):
         return None
 
     def extra_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the dims of what is recorded with the logits, beside them."""
-        return {}
-
-    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Return the labels along dims that are the model's own, of these sizes."""
+        """Return the dims of what is recorded in addition to the logits."""
         return {}
 
     def extra_numbers(self, classes: SequenceClasses) -> int:
-        """Return how many numbers are recorded with the logits, beside them, where many."""
+        """Return how many numbers are recorded in addition to the logits, where they are many."""
         return 0
 
     def record_numbers(self, run: Any) -> int | None:
@@ -323,7 +321,8 @@ class Extended(SequenceModel):
         elif self.position is not None:
             raise InputError(
                 "position: for T to infinity the model trains on mean attention, in which a bias "
-                "by distance cancels because tokens are drawn alike at all distances; give a length"
+                "by distance cancels because tokens have one distribution at all distances; give a "
+                "length"
             )
         elif self.attend_self:
             raise InputError(
@@ -356,10 +355,6 @@ class Extended(SequenceModel):
         """Return the dims of the learned bias."""
         dims = ("head", "distance")[self.heads == 1 :]
         return {"position_bias": dims} if self.learns_bias else {}
-
-    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Return distances; the token just before the query has distance 1."""
-        return {dim: np.arange(1, size + 1) for dim, size in sizes.items() if dim == "distance"}
 
     # -- the general path -------------------------------------------------------------------------
 
@@ -445,3 +440,57 @@ def token_mass(inputs: Any, vocab_size: int) -> tuple[jax.Array, jax.Array]:
         return inputs.probs, inputs.query
     context, query = inputs[:, :-1], inputs[:, -1]
     return jnp.sum(jax.nn.one_hot(context, vocab_size), axis=1), query
+
+
+# -- starts: zero, random, or given attention logits -----------------------------------------------
+
+
+def is_random(init: Init) -> bool:
+    """Return True if the start is drawn."""
+    return isinstance(init, str) and init == "uniform"
+
+
+def checked_init(classes: SequenceClasses, init: Init, *, heads: int = 1) -> Init:
+    """Return a start that fits the classes: its name, or finite logits as a read-only array.
+
+    Logits are (token,), (query, token) or, with several heads, (head, query, token).
+    """
+    if isinstance(init, str):
+        if init not in ("zero", "uniform"):
+            raise InputError(f"init: expected 'zero', 'uniform' or logits, got {init!r}")
+        return init
+    names = ("head", "query", "token")[heads == 1 :]
+    shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
+    if isinstance(init, xr.DataArray):
+        if set(init.dims) != set(names[-init.ndim :]):
+            raise InputError(f"init: logits have dims {names} or the last of them, not {init.dims}")
+        labels = (np.arange(heads), classes.queries, np.arange(classes.vocab_size))[heads == 1 :]
+        coords = dict(zip(names, labels, strict=True))
+        init = init.reindex({d: coords[str(d)] for d in init.dims if d in init.coords})
+        init = init.transpose(*names[-init.ndim :])
+    try:
+        logits = np.array(init, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"init: expected 'zero', 'uniform' or an array of logits, got {type(init).__name__}"
+        ) from None
+    fits = logits.ndim and logits.shape == shape[-logits.ndim :]
+    if not fits or not np.all(np.isfinite(logits)):
+        raise InputError(
+            f"init: logits must be finite, of shape {shape} for {names} or the last of them, "
+            f"got shape {logits.shape}"
+        )
+    logits.setflags(write=False)
+    return logits
+
+
+def initial_logits(
+    classes: SequenceClasses, init: Init, *, heads: int = 1, neutral: float = 0.0
+) -> NDArray[np.float64]:
+    """Return z(0) as (query, token), or (head, query, token) with several heads.
+
+    Logits that were not given are `neutral`; the model draws the random start.
+    """
+    shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
+    given: Any = checked_init(classes, init, heads=heads)
+    return np.broadcast_to(neutral if isinstance(given, str) else given, shape).copy()

@@ -30,6 +30,7 @@ WEIGHT_DIMS = ("layer", "sequence", "head", "query", "key")
 CAPTURED = {
     "attention": WEIGHT_DIMS,
     "attention_logits": WEIGHT_DIMS,
+    "value_norm": ("layer", "sequence", "position"),
     "residual_norm": ("layer", "sequence", "position"),
 }
 CHOICES = {
@@ -143,7 +144,7 @@ class Transformer(Model):
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Dims of attention weights, attention logits and norms of the residual stream."""
+        """Dims of attention weights and logits, and of norms of values and residual stream."""
         return dict(CAPTURED)
 
     @property
@@ -199,7 +200,7 @@ class Transformer(Model):
     ) -> jax.Array:
         """Return the mean loss.
 
-        The cross entropy of labels that all count alike is computed with few passes over the
+        The cross entropy of labels of equal weight is computed with few passes over the
         logits where there are 128 outputs or more; with `precision` "bfloat16" they, their
         probabilities and the decoder's products have that type.
         """
@@ -209,17 +210,17 @@ class Transformer(Model):
             return transformer_math.cross_entropy(self, params, batch, key, precision)
         return super().loss(params, batch, loss, key=key, precision=precision)
 
-    def near(self, params: Params, batch: Batch) -> tuple[Params, Batch]:
+    def gather_rows(self, params: Params, batch: Batch) -> tuple[Params, Batch]:
         """Replace a large embedding by the rows of the batch's tokens."""
         from attnlab.models import transformer_math
 
-        return transformer_math.near(self, params, batch)
+        return transformer_math.gather_rows(self, params, batch)
 
-    def far(self, params: Params, near: Params, batch: Batch) -> Params:
+    def scatter_rows(self, params: Params, gathered: Params, batch: Batch) -> Params:
         """Write the rows of the batch's tokens into the embedding."""
         from attnlab.models import transformer_math
 
-        return transformer_math.far(self, params, near, batch)
+        return transformer_math.scatter_rows(self, params, gathered, batch)
 
     def _require_fit(self, vocab_size: int, outputs: int) -> None:
         if self.embedding == "one-hot" and self.dim != vocab_size:
@@ -254,7 +255,7 @@ def text_transformer(**settings: Any) -> Transformer:
     >>> text_transformer(layers=3).norm
     'post'
     """
-    usual: dict[str, Any] = {
+    default: dict[str, Any] = {
         "layers": 1,
         "dim": 200,
         "mlp": 200,
@@ -265,4 +266,4 @@ def text_transformer(**settings: Any) -> Transformer:
         "scheme": "torch",
         "dropout": 0.2,
     }
-    return Transformer(**{**usual, **settings})
+    return Transformer(**{**default, **settings})

@@ -150,7 +150,7 @@ def encode(
         layer, (weight_salt, mixed_salt, hidden_salt, out_salt) = of
         norm, pre, post = layer.get("norm", {}), model.norm == "pre", model.norm == "post"
         seen = _normalise(norm["attention"], x) if pre else x
-        mixed, weights, logits = _attend(model, layer, seen, T, weight_salt)
+        mixed, weights, logits, values = _attend(model, layer, seen, T, weight_salt)
         x = x + _drop(model, mixed, mixed_salt)
         x = _normalise(norm["attention"], x) if post else x
         if model.mlp:
@@ -160,7 +160,8 @@ def encode(
             x = x + _drop(model, _linear(layer["mlp"], "down", hidden), out_salt)
             x = _normalise(norm["mlp"], x) if post else x
         found = {"attention": weights, "attention_logits": logits}
-        found["residual_norm"] = jnp.linalg.norm(jax.lax.stop_gradient(x), axis=-1).reshape(B, T)
+        for name, rows in (("value_norm", values), ("residual_norm", x)):
+            found[name] = jnp.linalg.norm(jax.lax.stop_gradient(rows), axis=-1).reshape(B, T)
         return x, {name: found[name] for name in what}
 
     # Inlined (unroll=0): a loop over layers takes a tenth longer to run, and saves no time in
@@ -187,7 +188,7 @@ def _decoder(model: Transformer, params: Params) -> tuple[jax.Array, jax.Array]:
 
 
 def is_fused(model: Transformer, params: Params, batch: Batch, loss: OutputLoss) -> bool:
-    """Return True if the loss is the cross entropy of many labels that all count alike."""
+    """Return True if the loss is the cross entropy of many labels of equal weight."""
     return (
         loss == "cross_entropy"
         and jnp.issubdtype(batch.target.dtype, jnp.integer)
@@ -213,7 +214,7 @@ def cross_entropy(
     return losses.decoder_cross_entropy(x, weights, bias, targets)
 
 
-def near(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batch]:
+def gather_rows(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batch]:
     """Return the parameters with one row of the embedding for each token of the batch.
 
     A token becomes the index of the first row of the same word, which then has the gradient of
@@ -226,14 +227,14 @@ def near(model: Transformer, params: Params, batch: Batch) -> tuple[Params, Batc
     return {**params, "embedding": {"tokens": table[words]}}, batch._replace(inputs=first)
 
 
-def far(model: Transformer, params: Params, near: Params, batch: Batch) -> Params:
-    """Return `near` with the whole embedding, into which the rows of the batch are written."""
+def scatter_rows(model: Transformer, params: Params, gathered: Params, batch: Batch) -> Params:
+    """Return `gathered` with the whole embedding, into which the rows of the batch are written."""
     if not _reads_rows(model, params, batch):
-        return near
+        return gathered
     table, words = params["embedding"]["tokens"], batch.inputs.reshape(-1)
     # a word that comes twice is written twice, with the same row
-    rows = near["embedding"]["tokens"][_first(words, len(table))]
-    return {**near, "embedding": {"tokens": table.at[words].set(rows)}}
+    rows = gathered["embedding"]["tokens"][_first(words, len(table))]
+    return {**gathered, "embedding": {"tokens": table.at[words].set(rows)}}
 
 
 def _reads_rows(model: Transformer, params: Params, batch: Batch) -> bool:
@@ -272,8 +273,8 @@ def _of_layers(model: Transformer, params: Params) -> Params:
 
 def _attend(
     model: Transformer, layer: Params, x: jax.Array, T: int, salt: jax.Array | None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the output (N, d), weights and logits (B, H, T, T) of a layer's attention."""
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return a layer's output (N, d), weights and logits (B, H, T, T), and W_O W_V x (N, d)."""
     q, k, v = _queries_keys_values(model, layer["attention"], x, T)  # B H T h
     if model.positions == "rotary":
         q, k = _turn(q), _turn(k)
@@ -289,8 +290,9 @@ def _attend(
     odds, total = _odds(model, logits, visible)
     # Divided after the product: that array is smaller, and the gradient sums over h, not over keys.
     mixed = (_drop(model, odds, salt) @ v) / total
-    out = _linear(layer["attention"], "out", mixed.swapaxes(1, 2).reshape(x.shape))
-    return out, odds / total, jnp.where(visible, logits, -jnp.inf)
+    mixed, v = (heads.swapaxes(1, 2).reshape(x.shape) for heads in (mixed, v))
+    out, values = _linear(layer["attention"], "out", mixed), v @ layer["attention"]["out"]
+    return out, odds / total, jnp.where(visible, logits, -jnp.inf), values
 
 
 def _queries_keys_values(
@@ -374,7 +376,7 @@ def _by_distance(q: jax.Array, r: jax.Array, causal: bool) -> jax.Array:
 
 
 def _salts(model: Transformer, key: jax.Array | None) -> tuple[Any, Any]:
-    """Return salts that tell the draws of dropout apart, or None where nothing is dropped.
+    """Return a salt for each draw of dropout, or None where nothing is dropped.
 
     One for the embedding, and four for each layer: for attention weights, their output, hidden
     units and theirs, (L, 2) each.

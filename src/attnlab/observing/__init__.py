@@ -13,9 +13,10 @@ they are first used.
 Files in reading order: `probe` (the batch), `call` (one attention call), `capture` and `sources`
 (the calls of a model), `query_plan`, `statistics` and `kv_cache` (`measure_call` and the function
 that computes attention weights, `measure_heads`), `layer_statistics` (labels and means; the table
-of all statistics is statistics.csv), `weights`, `snapshot` (all layers in one forward pass), `snap`
-and `history` (over steps), `training` and `observer`. Models in files: `model_files`,
-`checkpoints`, `trajectory`. Results: `words`, `report_page`.
+of all statistics is statistics.csv), `weights`, `snapshot` (all layers in one forward pass),
+`snap`, `roles` and `history` (over steps), `training`, `alerts`, `trackers` and `observer`. Models
+in files: `model_files`, `checkpoints`, `trajectory`. Results: `words`, `report_page`, `comparison`.
+Beside observing: `interventions` and `head_maps`, which run a model on request.
 """
 
 from importlib import import_module

@@ -7,6 +7,11 @@ from .checkpoints import Lint as Lint
 from .checkpoints import find_checkpoints as find_checkpoints
 from .checkpoints import lint as lint
 from .comparison import compare as compare
+from .head_maps import attention_profiles as attention_profiles
+from .head_maps import head_map as head_map
+from .head_maps import needle_scores as needle_scores
+from .interventions import ablate_heads as ablate_heads
+from .interventions import cache_losses as cache_losses
 from .observer import Observer as Observer
 from .observer import observe as observe
 from .report_page import classes as classes

@@ -5,13 +5,18 @@ An alert never stops a training. It is given once for each kind and layer, at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from attnlab.files.errors import InputError
+from attnlab.observing.layer_statistics import Arrays
+
+OF_HEADS = ("layer", "head")
+NEEDED = ("entropy", "visible_keys", "max_logit", "relative_entropy", "output_norm", "sink_mass")
 
 
 @dataclass(frozen=True)
@@ -77,34 +82,46 @@ class Alerts:
         first: the first measurement of the training; by default that of the dataset.
         """
         first = dataset.isel(step=0) if first is None else first
-        entropy, seen = dataset["entropy"], dataset["visible_keys"]
+        now, before = (
+            {name: one[name].transpose(*dims, ...).values for name in NEEDED if name in one}
+            for one, dims in ((dataset, ("step", *OF_HEADS)), (first, OF_HEADS))
+        )
+        yield from self.found_in(dataset["step"].values, now, before, dataset["layer"].values)
+
+    def found_in(
+        self, steps: Any, now: Arrays, first: Arrays, layers: Sequence[int] | None = None
+    ) -> Iterator[Alert]:
+        """Yield the alerts of arrays over (step, layer, head), as `found`."""
+        entropy, seen = now["entropy"], now["visible_keys"]
         # where queries see too few keys, nothing was measured
-        wrong = {"nan": (seen.notnull() & entropy.isnull(), entropy, "attention is not a number")}
-        if self.logit is not None and "max_logit" in dataset:
-            value = dataset["max_logit"]
-            words = f"the largest logit is {{:.3g}} (QK-clip acts at {self.logit:g})"
-            wrong["logits"] = value > self.logit, value, words
-        if self.entropy is not None:
-            value, before = dataset["relative_entropy"], first["relative_entropy"]
-            words = "entropy has collapsed to {:.2g} of the largest possible"
-            wrong["entropy"] = (value < self.entropy) & (before >= 2 * value), -value, words
-        if self.output is not None and "output_norm" in dataset:
-            value = dataset["output_norm"]
-            words = "the head is dead, its output has {:.2g} of the mean norm of its layer"
-            wrong["dead"] = value < self.output, -value, words
-        if self.sink is not None:
-            value, before = (one["sink_mass"].sel(first=1) for one in (dataset, first))
-            words = "a sink has formed, with {:.2f} of the attention on the first key"
-            wrong["sink"] = (value > self.sink) & (before <= self.sink), value, words
-        order = ("step", "layer", "head")
-        for kind, (where, badness, words) in wrong.items():
-            bad, values = (one.transpose(*order).values for one in (where, badness))
+        wrong = {
+            "nan": (np.isfinite(seen) & np.isnan(entropy), entropy, "attention is not a number")
+        }
+        with np.errstate(invalid="ignore"):
+            if self.logit is not None and "max_logit" in now:
+                value = now["max_logit"]
+                words = f"the largest logit is {{:.3g}} (QK-clip acts at {self.logit:g})"
+                wrong["logits"] = value > self.logit, value, words
+            if self.entropy is not None:
+                value, before = (one["relative_entropy"] for one in (now, first))
+                collapsed = (value < self.entropy) & (before >= 2 * value)
+                words = "entropy has collapsed to {:.2g} of the largest possible"
+                wrong["entropy"] = collapsed, -value, words
+            if self.output is not None and "output_norm" in now:
+                value = now["output_norm"]
+                words = "the head is dead, its output has {:.2g} of the mean norm of its layer"
+                wrong["dead"] = value < self.output, -value, words
+            if self.sink is not None and "sink_mass" in now:
+                value, before = (one["sink_mass"][..., 0] for one in (now, first))
+                words = "a sink has formed, with {:.2f} of the attention on the first key"
+                wrong["sink"] = (value > self.sink) & (before <= self.sink), value, words
+        for kind, (bad, badness, words) in wrong.items():
             for layer in np.flatnonzero(bad.any(axis=(0, 2))):
                 at = int(bad[:, layer].any(axis=1).argmax())
-                worst = np.argsort(-values[at, layer], kind="stable")
+                worst = np.argsort(-badness[at, layer], kind="stable")
                 heads = tuple(int(head) for head in worst if bad[at, layer, head])
                 more = f" and {len(heads) - 1} more" if len(heads) > 1 else ""
-                number, step = int(dataset["layer"][layer]), int(dataset["step"][at])
-                said = words.format(abs(values[at, layer, heads[0]]))
-                words_of_it = f"layer {number} head {heads[0]}{more}: {said}"
-                yield Alert(step, kind, number, heads, words_of_it)
+                number = int(layer if layers is None else layers[layer])
+                said = words.format(abs(badness[at, layer, heads[0]]))
+                about = f"layer {number} head {heads[0]}{more}: {said}"
+                yield Alert(int(steps[at]), kind, number, heads, about)

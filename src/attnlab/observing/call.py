@@ -211,7 +211,7 @@ def _floor(mask: Float[Any, "B H row key"]) -> Float[Any, "B H row 1"]:
     top = xp.max(mask, axis=-1, keepdims=True)
     floor = top - DROP
     if bool(xp.any((mask <= floor) & (mask > HIDDEN))):  # a mask of -100, or a bias that goes far
-        ordered = arrays.falling(mask)
+        ordered = arrays.sort_descending(mask)
         drops = ordered[..., :-1] - ordered[..., 1:] >= DROP
         floor = xp.max(xp.where(drops, ordered[..., 1:], -xp.inf), axis=-1, keepdims=True)
     return xp.where(top <= HIDDEN, xp.inf, floor)
@@ -338,14 +338,16 @@ class CallPart:
         self, index: Int[NDArray[Any], "batch row"], counts: Int[NDArray[Any], "#batch #head row"]
     ) -> VisibleKeys:
         """Return these queries with their visible keys. counts: number of keys that they see."""
-        blind = None if counts.all() else arrays.beside(self.call.query, (counts == 0)[..., None])
-        there = arrays.beside(self.call.query, index)
+        blind = (
+            None if counts.all() else arrays.same_kind(self.call.query, (counts == 0)[..., None])
+        )
+        there = arrays.same_kind(self.call.query, index)
         return VisibleKeys(there, self.visible(there), blind)
 
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
         """Return the keys that these rows may see."""
         _, _, queries, keys = self.call.shape
-        key = arrays.counting(self.call.query, 0, keys)
+        key = arrays.arange_like(self.call.query, 0, keys)
         first, last = self.call.span((index + (keys - queries))[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
@@ -406,7 +408,7 @@ class CallPart:
         query: all queries, in the model's precision. there: rows that count.
         """
         queries, keys = self.call.shape[2:]
-        index = arrays.counting(key, rows.start, rows.stop)[None]
+        index = arrays.arange_like(key, rows.start, rows.stop)[None]
         visible = self.visible(index)
         some = arrays.precise(query[:, :, rows]) * self.call.scale
         if self.mask is None:  # half of the products of causal attention are never seen
@@ -439,7 +441,7 @@ def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
         return mask
     batch = max(index.shape[0], mask.shape[0])  # 1 where rows are the same for all
     mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
-    return arrays.taken(mask, index[:, None, :, None], 2)
+    return arrays.take_along(mask, index[:, None, :, None], 2)
 
 
 def bytes_of_an_entry(call: AttentionCall) -> int:

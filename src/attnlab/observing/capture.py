@@ -35,7 +35,7 @@ ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
 Guard = Callable[[], AbstractContextManager[None]]
 SMALL = 8  # modules in a part whose output is held while the module around it runs
 CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in a module's name
-Made = dict[int, tuple[Tensor, Tensor]]  # output and input, by the address of the output
+Outputs = dict[int, tuple[Tensor, Tensor]]  # output and input, by the address of the output
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +67,9 @@ class CapturedCall:
         queries = call.query.shape[-2]
         rows = torch.linspace(0, queries - 1, min(queries, CHECKED), device=call.query.device)
         rows = rows.round().long()
-        logits = _logits(call, rows)
+        logits = logits_of(call, rows)
         seen = logits.isfinite()
-        found = _times(_weights(call, logits), value, call)
+        found = times(weights_of(call, logits), value, call)
         wrong = (found - output[..., rows, :].float()).abs().amax(-1)
         # values that are not finite do not count: the model has diverged
         known = seen.any(-1) & value.isfinite().all()
@@ -94,13 +94,13 @@ def require_match(layer: str, kind: str, wrong: float, bound: float) -> None:
         )
 
 
-def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
+def logits_of(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
     """Return the logits of some queries, minus infinity where a key is hidden.
 
     Deliberately independent of the code of the statistics: the two check each other.
     """
     query = call.query[..., rows, :].float()
-    logits = _times(query * call.scale, call.key.transpose(-1, -2), call)
+    logits = times(query * call.scale, call.key.transpose(-1, -2), call)
     if call.softcap is not None:
         logits = call.softcap * torch.tanh(logits / call.softcap)
     queries, keys = call.query.shape[-2], call.key.shape[-2]
@@ -134,7 +134,7 @@ def _hidden(mask: Float[Tensor, "batch head row key"]) -> Tensor:
     return hidden | (mask <= torch.finfo(torch.float16).min / 2)  # rows that see nothing
 
 
-def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
+def weights_of(call: AttentionCall, logits: Tensor) -> Tensor:
     """Return the softmax, with a learnable sink in the denominator where the head has one."""
     if call.sinks is None:
         return logits.softmax(-1).nan_to_num()
@@ -142,7 +142,7 @@ def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
     return torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
 
 
-def _times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
+def times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
     """Multiply the rows of each head with the keys or values of its KV head."""
     batch, _, number, width = rows.shape
     together = rows.reshape(batch, matrix.shape[1], -1, width)
@@ -204,13 +204,14 @@ class Capture:
     It holds the model's modules by identity and name, and lives as long as that forward pass.
     Other threads may run the same model or others meanwhile: only the thread of that forward pass
     is seen, and there only modules of the model. A teacher or a loss that its forward pass calls is
-    another model. guard: opened around the code that measures inside the forward pass.
+    another model. see: called with each call; a tensor that it returns takes the place of the
+    output. guard: opened around the code that measures inside the forward pass.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        see: Callable[[CapturedCall], None],
+        see: Callable[[CapturedCall], Tensor | None],
         *,
         only_training: bool = False,
         guard: Guard = nullcontext,
@@ -230,7 +231,7 @@ class Capture:
         self.cross: bool | None = None
         self.sequences = 0  # number of sequences that the model reads
         self.appended = 0  # number of keys put behind those of the sequence
-        self.made: list[Made] = []  # outputs inside each module that runs
+        self.inner: list[Outputs] = []  # outputs inside each module that runs
         self._outermost_foreign = ""
         self.over = False  # the captured forward pass has ended
         # the thread of that forward: this one, or the first that begins a forward of a training
@@ -268,13 +269,14 @@ class Capture:
         with self._guard(), torch.no_grad():
             yield
 
-    def see(self, name: str, call: AttentionCall, output: Tensor | None) -> None:
-        """Report a call of the module of this name; output: see `CapturedCall`."""
+    def see(self, name: str, call: AttentionCall, output: Tensor | None) -> Tensor | None:
+        """Report a call of the module of this name; output: see `CapturedCall`. Return what takes
+        the place of the output, if anything does."""
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
         captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__)
         with muted([self]):  # calls made while measuring are not the model's
-            self._see(captured)
+            return self._see(captured)
 
     def take_recorded(self, call: AttentionCall) -> bool:
         """Report a call that the code of the module that runs gives to `record`."""
@@ -292,7 +294,7 @@ class Capture:
         return True
 
     def origins(self, tensor: Tensor) -> list[Tensor]:
-        """Return the inputs from which modules that run have made a tensor, the nearest first.
+        """Return the inputs from which running modules computed a tensor, the nearest first.
 
         Views share the storage of their tensor, so that this sees through chunks and transpositions
         of a linear layer's output, but not through sums or rotations of it.
@@ -301,8 +303,8 @@ class Capture:
         source: Tensor | None = tensor
         while source is not None:
             at = _address(source)
-            made = (made[at][1] for made in reversed(self.made) if at in made)
-            if (source := next(made, None)) is not None:
+            inputs = (outputs[at][1] for outputs in reversed(self.inner) if at in outputs)
+            if (source := next(inputs, None)) is not None:
                 found.append(source)
         return found
 
@@ -318,8 +320,8 @@ class Capture:
 
     def outputs(self) -> Iterator[Tensor]:
         """Yield outputs of modules inside those that run, the latest first."""
-        for made in reversed(self.made):
-            yield from (output for output, _ in reversed(made.values()))
+        for outputs in reversed(self.inner):
+            yield from (output for output, _ in reversed(outputs.values()))
 
     def note_unsupported(self) -> None:
         """Note that the module that runs attends in code that no source captures."""
@@ -388,17 +390,17 @@ class Capture:
             self._outermost_foreign = type(module).__name__
         depth = len(self.running)
         self.running.append(None)
-        self.made.append({})
+        self.inner.append({})
 
         def leave(_: Any) -> None:
-            del self.running[depth:], self.made[depth:]
+            del self.running[depth:], self.inner[depth:]
 
         return leave
 
     def _begin_plain(
         self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[Any], None]:
-        return partial(self._take_made, args)
+        return partial(self._note_output, args)
 
     def _beginning(self, name: str, module: nn.Module) -> Begin:
         """Return the function that follows the calls of a module."""
@@ -414,7 +416,7 @@ class Capture:
                 if name == "":
                     self.sequences = sequences_read(self.model, args, kwargs)
                 self.running.append(name)
-                self.made.append({})
+                self.inner.append({})
                 self.ran[name] = module
             return partial(leave, args)
 
@@ -423,22 +425,22 @@ class Capture:
                 return
             if self.running and self.running[-1] == name:
                 self.running.pop()
-                self.made.pop()
+                self.inner.pop()
             if not self.running and name == "":
                 self.over = True
             if is_small:
-                self._take_made(given, output)
+                self._note_output(given, output)
 
         return begin
 
-    def _take_made(self, given: tuple[Any, ...], output: Any) -> None:
+    def _note_output(self, given: tuple[Any, ...], output: Any) -> None:
         """Note a module's output and first argument."""
-        if not self.made or not self.in_thread:
+        if not self.inner or not self.in_thread:
             return
         if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
             at = _address(output)
             if at != _address(given[0]):  # it may work in place
-                self.made[-1][at] = (output, given[0])
+                self.inner[-1][at] = (output, given[0])
 
 
 @contextmanager

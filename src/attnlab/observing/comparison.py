@@ -102,7 +102,7 @@ def _side(one: xr.Dataset, heads: NDArray[Any], names: list[str]) -> xr.Dataset:
 
 def _matched(
     last: list[xr.Dataset], heads: list[NDArray[Any]], match: str
-) -> tuple[tuple[NDArray[Any], NDArray[Any]], NDArray[np.float64]]:
+) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
     """Return the heads of each pair, by their number in `heads`, and their distances."""
     scores, depths, roles = [], [], []
     for one, here in zip(last, heads, strict=True):

@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
+from attnlab.measures.arrays import Array, all_to_numpy, same_kind, to_numpy
 from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
 from attnlab.observing.call import even_cuts
@@ -167,9 +167,9 @@ class History:
             self._held[now - 1] = _attention(before[now - 1])
         self._held = {index: groups for index, groups in self._held.items() if index in still}
 
-    def means(self, index: int = -1) -> xr.Dataset:
-        """Return the means of a snapshot, by default of the last, over (layer, head)."""
-        return with_roles(self._labelled(self._of_layers(index), ()))
+    def means(self) -> xr.Dataset:
+        """Return the means of the last snapshot, over (layer, head)."""
+        return with_roles(self._labelled(self.of_layers(-1), ()))
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         return labelled(values, self._kinds, before).assign_attrs(min_keys=self._min_keys)
@@ -185,7 +185,7 @@ class History:
                 "training only the first process has results)"
             )
         steps = np.asarray(self.steps)
-        values = _stacked([self._of_layers(index) for index in range(steps.size)])
+        values = _stacked([self.of_layers(index) for index in range(steps.size)])
         whole = self._labelled(values, ("step",)).assign_coords(step=steps)
         attrs = dict(self.words)
         if self._changes:
@@ -233,8 +233,8 @@ class History:
         found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
         return found.isel(span=slice(len(pairs)))
 
-    def _of_layers(self, index: int) -> Arrays:
-        """Stack the arrays of a snapshot's layers, in the order of all layers."""
+    def of_layers(self, index: int) -> Arrays:
+        """Stack the means of a snapshot's layers, in the order of all layers."""
         return _stacked([self._means[index].get(name, {}) for name in self._kinds])
 
     def _gained(self) -> dict[str, xr.DataArray]:
@@ -291,7 +291,7 @@ def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ..
 
 def _where(now: Array, was: Array) -> Array:
     """Return an earlier array, perhaps on the host, on the device of a later one."""
-    return was if type(was) is type(now) else beside(now, to_numpy(was))
+    return was if type(was) is type(now) else same_kind(now, to_numpy(was))
 
 
 def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dict[str, Arrays]:

@@ -17,7 +17,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, beside, falling, namespace, taken
+from attnlab.measures.arrays import Array, namespace, same_kind, sort_descending, take_along
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
 SINKS = 4  # first keys that are kept, as in StreamingLLM
@@ -74,10 +74,10 @@ class Cache:
 def _oracle(cache: Cache) -> Any:
     """Keep the strongest keys of the query's own attention: the most mass for this size."""
     xp, limits = namespace(cache.maps), cache.limits
-    ranked = falling(cache.maps[..., 0, :])
+    ranked = sort_descending(cache.maps[..., 0, :])
     last = xp.clip(limits.budget[..., 0] - 1, 0, None)
     last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
-    least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
+    least = take_along(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
     above, equal = cache.maps > least, (cache.maps == least) & limits.seen
     left = limits.budget - _count(above)
     return above | (equal & (_counted(equal) <= left))  # the earlier of equal keys
@@ -108,7 +108,7 @@ def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
     order = xp.argsort(-score, axis=-1, stable=True)
     rank = xp.argsort(order, axis=-1, stable=True)
     whole = (*score.shape[:-2], *others.shape[-3:])
-    turned = taken(xp.broadcast_to(others, whole), order[..., None, :], -1)
+    turned = take_along(xp.broadcast_to(others, whole), order[..., None, :], -1)
     reached = _count(_counted(turned) <= left)
     return always | (others & (rank[..., None, :] < reached))
 
@@ -129,8 +129,8 @@ def cache_limits(
     xp = namespace(visible)
     order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
     number = order[..., -1:]
-    percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
-    key = beside(number, np.arange(visible.shape[-1], dtype=np.int32))
+    percent = same_kind(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
+    key = same_kind(number, np.arange(visible.shape[-1], dtype=np.int32))
     return CacheLimits(
         visible[..., None, :],
         (number - order + 1)[..., None, :],

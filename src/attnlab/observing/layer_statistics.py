@@ -14,7 +14,7 @@ import xarray as xr
 from jaxtyping import Int
 from numpy.typing import NDArray
 
-from attnlab.measures import maps, places
+from attnlab.measures import maps, positions
 from attnlab.measures.arrays import Array, all_to_numpy, is_torch, to_numpy
 from attnlab.observing import kv_cache
 
@@ -23,7 +23,7 @@ MAXIMA = ("max_logit",)
 COORDS: dict[str, list[Any]] = {
     "k": list(maps.TOP),
     "mass": list(maps.MASS),
-    "first": list(places.FIRST),
+    "first": list(positions.FIRST),
     "policy": list(kv_cache.POLICIES),
     "budget": list(kv_cache.BUDGETS),
 }
@@ -57,8 +57,8 @@ class Label(NamedTuple):
 
 
 def _read_labels() -> dict[str, Label]:
-    numbers: dict[str, Any] = {"LOCAL": places.LOCAL, "SINK_RATE": places.SINK_RATE}
-    numbers["SEEN"] = f"{100 * places.SINK_SEEN:g}"
+    numbers: dict[str, Any] = {"LOCAL": positions.LOCAL, "SINK_RATE": positions.SINK_RATE}
+    numbers["SEEN"] = f"{100 * positions.SINK_SEEN:g}"
     text = resources.files("attnlab.observing").joinpath("statistics.csv").read_text("utf-8")
     found = {}
     for name, group, dims, units, title, entries, meaning in csv.reader(text.splitlines()[1:]):

@@ -6,7 +6,7 @@ import re
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,8 +161,9 @@ class Observer:
         if log is not None:
             self.attach(log)
         self.alerts: list[Alert] = []
-        known = isinstance(alert, Alerts | bool)
-        self._alert = alert if isinstance(alert, Alerts) else Alerts(call=None if known else alert)
+        self._alert = alert if isinstance(alert, Alerts) else Alerts()
+        if not isinstance(alert, Alerts | bool):
+            self._alert = Alerts(call=alert)
         self._alerting = alert is not False
         self._rates = training.LearningRateSum(learning_rate)
         self._attention: set[int] = set()  # ids of the parameters whose learning rate counts
@@ -247,18 +248,22 @@ class Observer:
                 self._last = None
         return self._at(number)
 
-    def attach(self, target: Any, *, maps_every: int = 0) -> Observer:
-        """Send the numbers of each measurement to a trainer or a tracker.
+    def attach(
+        self, target: Any, *, maps_every: int = 0, statistics: Sequence[str] = trackers.LOGGED
+    ) -> Observer:
+        """Send the numbers of each measurement to a trainer or a tracker; return the observer.
 
         target: the Trainer of transformers or of Lightning, which then calls the observer and logs
         to its own trackers; a SummaryWriter, a run of wandb or trackio, the module mlflow;
-        `attnlab.observing.terminal()`; or a function of a mapping of numbers and the step. Names
-        are attention/<statistic>/layer_NN, means over the heads of a layer, and
-        attention/<statistic>/max. maps_every: send a heat map of the entropy, layer by head, every
-        so many measurements, to trackers that take figures. Returns the observer.
+        `attnlab.observing.terminal()`; or a function of a mapping of numbers and the step.
+        statistics: names of variables over (layer, head), which become attention/<name>/layer_NN,
+        the mean over the heads of a layer, and attention/<name>/max. maps_every: send a heat map of
+        the entropy, layer by head, every so many measurements, to trackers that take figures.
         """
         require_whole("maps_every", maps_every, 0)
-        self._trackers.append(trackers.attach(self, target, maps_every))
+        is_terminal = isinstance(target, Terminal)
+        tracker = target if is_terminal else Tracker(self, target, maps_every, statistics)
+        self._trackers.append(tracker)
         return self
 
     def callback(self) -> Any:
@@ -529,20 +534,20 @@ class Observer:
             words = f"step {number}: not written to {self._kept.folder}"
             about = {"learning_rate_sum": spent}
             self._trying("out", words, self._kept.write, number, snapshot, about)
-        if self._alerting or self._trackers:
-            measured = self.history.means()
-            before = len(self.alerts)
+        before = len(self.alerts)
+        if self._alerting:
             words = f"step {number}: an alert failed"
-            self._trying("alert", words, self._give_alerts, number, measured)
-            for tracker in self._trackers:
-                words, new = f"step {number}: log failed", len(self.alerts) - before
-                self._trying("log", words, tracker.log, number, measured, new)
+            self._trying("alert", words, self._give_alerts, number)
+        measured = self.history.means() if self._trackers else None
+        for tracker in self._trackers:
+            words, new = f"step {number}: log failed", len(self.alerts) - before
+            self._trying("log", words, tracker.log, number, measured, new)
 
-    def _give_alerts(self, number: int, measured: xr.Dataset) -> None:
+    def _give_alerts(self, number: int) -> None:
         """Give each alert that no earlier measurement gave."""
         known = {(one.kind, one.layer) for one in self.alerts}
-        now, first = measured.expand_dims(step=[number]), self.history.means(0)
-        for one in self._alert.found(now, first) if self._alerting else ():
+        now = {name: values[None] for name, values in self.history.of_layers(-1).items()}
+        for one in self._alert.found_in([number], now, self.history.of_layers(0)):
             if (one.kind, one.layer) not in known:
                 self.alerts.append(one)
                 if self._alert.call is not None:

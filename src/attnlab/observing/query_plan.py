@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
-from attnlab.measures import arrays, places
-from attnlab.measures.arrays import Array, beside, is_torch, namespace, to_numpy
+from attnlab.measures import arrays, positions
+from attnlab.measures.arrays import Array, is_torch, namespace, same_kind, to_numpy
 from attnlab.measures.received import token_counts
 from attnlab.observing import call as calls
 from attnlab.observing import kernels, kv_cache
@@ -27,7 +27,7 @@ from attnlab.observing.layer_statistics import Labels
 
 MAP_ROWS = 8  # rows of each sequence whose attention weights are kept, to measure their motion,
 MAP_BYTES = 2**24  # or fewer, where those of all sequences would be larger than this
-SINKS = max(places.FIRST)
+SINKS = max(positions.FIRST)
 EXTRA_ROWS = ("later", "voters", "fixed", "short")  # measured beside the chosen rows, in this order
 VISIBLE_BYTES = 16  # for each query and key while visible keys are counted,
 CHANCE_BYTES = 48  # and while those that even attention would give are
@@ -183,13 +183,13 @@ def _by_mask(
         part = CallPart.of(call, slice(b, b + 1))
         for rows in even_cuts(queries, max(1, budget_bytes // (heads * keys * VISIBLE_BYTES))):
             index = np.arange(queries)[rows]
-            visible = part.visible(beside(call.query, index[None]))[0]  # head row key
+            visible = part.visible(same_kind(call.query, index[None]))[0]  # head row key
             xp = namespace(visible)
             counts[b, :, rows] = to_numpy(xp.sum(xp.astype(visible, xp.int32), axis=-1))
-            shown = xp.any(visible, axis=0) & beside(call.query, there[b, rows])[:, None]
+            shown = xp.any(visible, axis=0) & same_kind(call.query, there[b, rows])[:, None]
             seen[b] |= to_numpy(xp.any(shown, axis=0))
-            position = beside(call.query, index + (keys - queries))[:, None]
-            key = beside(call.query, np.arange(keys))
+            position = same_kind(call.query, index + (keys - queries))[:, None]
+            key = same_kind(call.query, np.arange(keys))
             later |= bool(xp.any(shown & (key > position)))
             itself[b, rows] = to_numpy(xp.any(shown & (key == position), axis=-1))
             first[b, rows] = to_numpy(xp.min(xp.where(shown, key, keys), axis=-1))
@@ -420,7 +420,9 @@ class QueryPlan:
 
         def there() -> Array:
             values = np.asarray(make())
-            return (arrays.alike if values.dtype.kind == "f" else arrays.beside)(like, values)
+            return (arrays.cast_like if values.dtype.kind == "f" else arrays.same_kind)(
+                like, values
+            )
 
         return self._once(name, there)
 
@@ -520,9 +522,9 @@ class QueryPlan:
     def heads(self, call: AttentionCall) -> Heads:
         """Return the queries to measure, and the keys, of a call that is like this one."""
         index = self.index(call.query)[:, None, :, None]
-        key = arrays.in_a_row(call.key)
+        key = arrays.contiguous(call.key)
         largest = self._largest(call) if self.sampled else None
-        return Heads(arrays.taken(call.query, index, 2), key, call.sinks, largest)
+        return Heads(arrays.take_along(call.query, index, 2), key, call.sinks, largest)
 
     @property
     def sampled(self) -> bool:
@@ -537,7 +539,7 @@ class QueryPlan:
         if self.refusal is None:
             return kernels.largest_logits(self, call)
         batch, head, queries, keys = call.shape
-        query, key = call.query, arrays.in_a_row(arrays.precise(call.key))
+        query, key = call.query, arrays.contiguous(arrays.precise(call.key))
         visible, most = self.visibility, calls.bytes_of_a_block(call, self.budget_bytes)
         fitting = max(1, most // (head * keys * calls.BYTES_OF_A_LOGIT))  # rows of all sequences
         together = 1 if arrays.on_processor(query) else min(batch, fitting)
@@ -576,8 +578,10 @@ class QueryPlan:
 
         def make() -> kv_cache.CacheLimits:
             index = self.later.index[:, rows]
-            visible = CallPart.of(self.call, slice(None)).visible(arrays.beside(self.like, index))
-            start = arrays.beside(self.like, self.visibility.at("starts", index))
+            visible = CallPart.of(self.call, slice(None)).visible(
+                arrays.same_kind(self.like, index)
+            )
+            start = arrays.same_kind(self.like, self.visibility.at("starts", index))
             return kv_cache.cache_limits(visible, start)
 
         return self._once(("limits", rows.start, rows.stop), make)
@@ -600,10 +604,10 @@ class QueryPlan:
             total: Any = 0.0
             for cut in cuts:
                 rows = self.chosen.cut(some, cut)
-                visible = part.visible(arrays.beside(self.like, rows.index))
-                weight = arrays.alike(self.like, rows.weight)[:, None, None, :]
+                visible = part.visible(arrays.same_kind(self.like, rows.index))
+                weight = arrays.cast_like(self.like, rows.weight)[:, None, None, :]
                 xp = namespace(visible)
-                shown = xp.matmul(weight, arrays.alike(self.like, visible))
+                shown = xp.matmul(weight, arrays.cast_like(self.like, visible))
                 total = total + arrays.to_numpy(shown[:, :, 0, :]).astype(np.float64)
             found.append(np.broadcast_to(total, (rows.index.shape[0], *np.shape(total)[1:])))
         return np.concatenate(found)
@@ -684,30 +688,30 @@ class QueryPlan:
         own = () if self.call.cross else (position, position - 1)
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
-        here, first = arrays.beside(like, position), arrays.beside(like, start)
+        here, first = arrays.same_kind(like, position), arrays.same_kind(like, start)
         targets: dict[str, Any] = {}
         chance: dict[str, Any] = {}
         if not self.call.cross:
-            far = places.distance(seen.visible, places=here)
-            targets = {"far": far, "local_mass": far < places.LOCAL}
+            far = positions.distance(seen.visible, at=here)
+            targets = {"far": far, "local_mass": far < positions.LOCAL}
         if not self.call.cross and visibility.tokens is not None:
-            tokens = arrays.beside(like, visibility.tokens)
+            tokens = arrays.same_kind(like, visibility.tokens)
             for name, find in (
-                ("induction_mass", places.followers),
-                ("duplicate_mass", places.occurrences),
+                ("induction_mass", positions.followers),
+                ("duplicate_mass", positions.occurrences),
             ):
                 targets[name] = find(tokens, here, start=first)
-                chance[name] = places.chance(targets[name][:, None], seen.visible, like.dtype)
+                chance[name] = positions.chance(targets[name][:, None], seen.visible, like.dtype)
         heads = seen.visible.shape[1]
-        zeros = arrays.alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
+        zeros = arrays.cast_like(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
         whole = getattr(xp, self._whole.name)
         columns = [xp.astype(targets[name], whole) for name in self.of_rows]
         return BlockPlan(
             seen=seen,
-            number=arrays.alike(like, np.maximum(counts, 1)),
-            weight=arrays.alike(like, self.weights_of(rows, sequences)),
-            at=arrays.beside(like, np.clip(at, 0, keys - 1)),
-            there=arrays.alike(like, there),
+            number=arrays.cast_like(like, np.maximum(counts, 1)),
+            weight=arrays.cast_like(like, self.weights_of(rows, sequences)),
+            at=arrays.same_kind(like, np.clip(at, 0, keys - 1)),
+            there=arrays.cast_like(like, there),
             targets=xp.stack(columns, axis=2) if columns else None,
             chance=xp.stack([chance.get(name, zeros) for name in self.sums], axis=-1),
         )

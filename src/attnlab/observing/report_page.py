@@ -5,31 +5,57 @@ Numbers are prepared here, as plain lists; the page's own script draws them.
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from attnlab import __version__
 from attnlab.files.atomic import write_text
-from attnlab.files.pages import template
+from attnlab.files.markdown import raw_template
 from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.layer_statistics import LABELS, Label
-from attnlab.observing.snap import STATES
+from attnlab.observing.roles import ROLES
+from attnlab.observing.snap import SNAPPED, STATES
 from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
 from attnlab.shelf import single
 
 if TYPE_CHECKING:
     from attnlab.tasks.classes import SequenceClasses
 
-MOST_NUMBERS = 600_000  # on a page, which leaves out steps of longer histories
+MOST_BYTES = 2_200_000  # of curves on a page, which leaves out steps of longer histories
+LEVELS = 2**16 - 2  # of a number on a page; one more stands for NaN
 DIGITS = 4
 BAND = 1.96  # standard errors
+ROLE = ("head_role", "role_score", "role_onset", "role_onset_low", "role_onset_high")
+ROLE_COLUMNS = ("role", "score", "since step", "interval")
+ROLE_NOTE = (
+    "What each head does at the end, with its score and the step since which it does so: "
+    + "; ".join(f"{name}: heads that {role.meaning}" for name, role in ROLES.items())
+    + ". Intervals are over sequences of the probe."
+)
+SNAP_COLUMNS: tuple[str, ...] = ("state", "snap step", "90 % interval", "resamples without (%)")
+SNAP_COLUMNS += ("speed left", "moved since")
+SNAP_NOTE = (
+    "A head has snapped from the step on at which its attention changes at less than 2 % of its "
+    "fastest, per learning rate, over at least three equal spans that hold at least a tenth of all "
+    "learning rate spent. The 90 % interval is over resamples of the probe's sequences in this one "
+    "training, and never narrower than a span; a snap is claimed where at most 5 % of the "
+    "resamples have none. Speed left: in the last span, over the fastest. Moved since: the most "
+    "attention that can have gone elsewhere after the snap."
+)
+CACHE_NOTE = (
+    "Share of the attention of the last queries that each policy keeps in a cache of this size, "
+    "and the relative error of the attention output."
+)
 
 
 def report(
@@ -54,15 +80,13 @@ def report(
     dataset = with_steps(dataset)
     theory = theory or json.loads(dataset.attrs.get("theory", "[]"))
     spec = json.loads(dataset.attrs.get("spec", "{}"))
-    page = template("attnlab.observing", "report.html", short=short).render(
+    page = raw_template("attnlab.observing", "report.html", short=short).render(
         version=__version__,
         title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),
         theory=list(theory),
         data=page_data(dataset),
-        snaps=snap_table(dataset),
         caches=cache_table(dataset),
-        heads=head_caches(dataset),
         lint=json.loads(dataset.attrs["lint"]) if "lint" in dataset.attrs else None,
         settings=_settings(dataset, spec),
     )
@@ -72,41 +96,90 @@ def report(
 
 
 def page_data(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return the data of the page's script: statistics over (step, layer, head), rounded, None for
-    NaN."""
+    """Return the data of the page's script: statistics over (step, layer, head), packed, and tables
+    of heads."""
     there = [label for name, label in LABELS.items() if label.title and name in dataset]
-    of_step = len(there) * dataset.sizes["layer"] * dataset.sizes["head"]
+    arrays = len(there) + sum(_error(dataset, label) is not None for label in there)
+    of_step = arrays * dataset.sizes["layer"] * dataset.sizes["head"] * 2 * 4 / 3  # in base64
     number = dataset.sizes["step"]
-    most = min(number, max(2, MOST_NUMBERS // of_step))
+    most = min(number, max(2, int(MOST_BYTES // of_step)))
     kept = np.unique(np.linspace(0, number - 1, most).round().astype(int))
     some = dataset.isel(step=kept)
     modules = some["module"].values.tolist() if "module" in some.coords else []
     return {
         "steps": some["step"].values.tolist(),
         "left_out": int(number - kept.size),
+        "layers": dataset.sizes["layer"],
+        "heads": dataset.sizes["head"],
         "modules": [str(module) for module in modules],
         "statistics": [_drawn(some, label) for label in there],
         "snaps": _numbers(dataset["snap_step"]) if "snap_step" in dataset else None,
+        "tables": [table for table in tables(dataset) if table["rows"]],
     }
 
 
-def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return a row for each head: its state, its snap with the interval, and its speed since."""
-    if "snap_state" not in dataset:
-        return []
-    sure = snap_is_sure(dataset)
-    measured = dataset["entropy"].isel(step=-1).notnull().values
-    state = dataset["snap_state"].values
-    return [
-        {
-            "layer": int(dataset["layer"][layer]),
-            "head": int(dataset["head"][head]),
-            "state": STATES[state[layer, head]],
-            "claimed": bool(sure[layer, head]),
-            **{name: _number(dataset[name].values[layer, head]) for name in SNAP},
-        }
-        for layer, head in np.argwhere(measured).tolist()
+def tables(dataset: xr.Dataset) -> Iterator[dict[str, Any]]:
+    """Yield the tables of heads at the last step: roles, snaps, and caches by budget."""
+    last = dataset.isel(step=-1)
+    heads = [(layer, head) for layer, head in np.argwhere(last["entropy"].notnull().values)]
+    names = [[str(int(dataset["layer"][at[0]])), str(int(dataset["head"][at[1]]))] for at in heads]
+
+    def table(
+        title: str, note: str, columns: Sequence[str], cells: Callable[[Any], list[str]]
+    ) -> dict[str, Any]:
+        rows = [[*name, *cells(at)] for name, at in zip(names, heads, strict=True)]
+        return {"title": title, "note": note, "columns": ["layer", "head", *columns], "rows": rows}
+
+    yield table("Roles", ROLE_NOTE, ROLE_COLUMNS, partial(_role_cells, _arrays(last, ROLE)))
+    if "snap_state" in dataset:
+        arrays = _arrays(dataset, ("snap_state", *SNAP)) | {"sure": snap_is_sure(dataset)}
+        yield table("Snaps", SNAP_NOTE, SNAP_COLUMNS, partial(_snap_cells, arrays))
+    if "retained_mass" not in dataset:
+        return
+    kept = last[[name for name in ("retained_mass", "output_error") if name in dataset]]
+    columns = [
+        f"{policy}{'' if name == 'retained_mass' else ': error'}"
+        for policy in kept["policy"].values
+        for name in kept
     ]
+    for budget in kept["budget"].values:
+        one = kept.sel(budget=budget).transpose("layer", "head", "policy")
+        both = np.stack([values.values for values in one.values()], axis=-1)  # layer head policy 2
+        yield table(
+            f"KV cache of {100 * float(budget):g} %",
+            CACHE_NOTE,
+            columns,
+            partial(_cache_cells, both),
+        )
+
+
+def _arrays(dataset: xr.Dataset, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    return {name: dataset[name].transpose("layer", "head", ...).values for name in names}
+
+
+def _role_cells(arrays: Mapping[str, NDArray[Any]], at: Any) -> list[str]:
+    role = int(arrays["head_role"][at])
+    if role < 0:
+        return ["none", "–", "–", "–"]
+    score, since, low, high = (_number(float(arrays[name][at][role])) for name in ROLE[1:])
+    return [list(ROLES)[role], short(score), short(since), _between(low, high)]
+
+
+def _snap_cells(arrays: Mapping[str, NDArray[Any]], at: Any) -> list[str]:
+    step, low, high, missing, left, since = (_number(float(arrays[name][at])) for name in SNAP)
+    state = int(arrays["snap_state"][at])
+    doubt = " (not claimed)" if state == SNAPPED and not arrays["sure"][at] else ""
+    interval = _between(low, high) if step is not None else short(None)
+    share = short(None if missing is None else 100 * missing)
+    return [STATES[state] + doubt, short(step), interval, share, short(left), short(since)]
+
+
+def _cache_cells(values: NDArray[Any], at: Any) -> list[str]:
+    return [short(_number(float(value))) for value in values[at].ravel()]
+
+
+def _between(low: float | None, high: float | None) -> str:
+    return short(None) if low is None or high is None else f"{short(low)} to {short(high)}"
 
 
 def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
@@ -116,13 +189,6 @@ def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     last = dataset.isel(step=-1, drop=True).mean(("layer", "head"))
     rows = itertools.groupby(_rounded(budget_table(last)), lambda cell: cell["policy"])
     return [{"policy": POLICY_WORDS[name], "cells": list(cells)} for name, cells in rows]
-
-
-def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return the rows of `budget_table` at the end, for readers who build caches."""
-    if "retained_mass" not in dataset:
-        return []
-    return _rounded(budget_table(dataset.isel(step=-1, drop=True)))
 
 
 def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -137,18 +203,32 @@ def short(value: float | None) -> str:
 
 
 def _drawn(dataset: xr.Dataset, label: Label) -> dict[str, Any]:
-    values = dataset[label.name].sel(label.entry)
-    # errors over sequences include those of sampled rows
-    errors = (f"{label.name}_sequence_se", f"{label.name}_se")
-    error = next((dataset[name].sel(label.entry) for name in errors if name in dataset), None)
-    band = None if error is None or not bool((error > 0).any()) else _numbers(BAND * error)
+    values, error = dataset[label.name].sel(label.entry), _error(dataset, label)
     return {
         "name": label.name,
         "title": label.title,
         "meaning": str(values.attrs.get("long_name", label.title)),
-        "values": _numbers(values),
-        "band": band,
+        "values": packed(values),
+        "band": None if error is None else packed(BAND * error),
     }
+
+
+def _error(dataset: xr.Dataset, label: Label) -> xr.DataArray | None:
+    """Return the standard error of a statistic, if there is one; that over sequences includes that
+    of sampled rows."""
+    errors = (f"{label.name}_sequence_se", f"{label.name}_se")
+    error = next((dataset[name].sel(label.entry) for name in errors if name in dataset), None)
+    return error if error is not None and bool((error > 0).any()) else None
+
+
+def packed(values: xr.DataArray) -> dict[str, Any]:
+    """Return numbers in the order step, layer, head as 16 bits each, from `low` to `high`."""
+    numbers = values.transpose("step", "layer", "head").values.astype(np.float64)
+    finite = np.isfinite(numbers)
+    low, high = (float(end(numbers[finite])) if finite.any() else 0.0 for end in (np.min, np.max))
+    share = (np.where(finite, numbers, low) - low) / ((high - low) or 1.0)
+    levels = np.where(finite, np.round(LEVELS * share), LEVELS + 1).astype("<u2")
+    return {"low": low, "high": high, "data": base64.b64encode(levels.tobytes()).decode()}
 
 
 def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:
@@ -244,8 +324,8 @@ def classes(
     >>> sorted(found.names[i] for i in found.next_token)
     ['token 3', 'token 4']
     """
-    from attnlab.tasks.text.classes import estimate_classes  # imports JAX, which is slow
-    from attnlab.tasks.text.ids import corpus_of_ids
+    from attnlab.tasks.text.corpus import corpus_of_ids
+    from attnlab.tasks.text.windows import estimate_classes  # imports JAX, which is slow
 
     corpus, _ = corpus_of_ids(ids, names=names, context=context)
     return estimate_classes(

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
-from attnlab.measures.arrays import Array, beside, double, namespace
+from attnlab.measures.arrays import Array, double, namespace, same_kind
 from attnlab.measures.maps import total_variation
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE, first_quiet
 from attnlab.observing.layer_statistics import LABELS
@@ -57,7 +57,7 @@ def moved(
     """Return the mean over rows of sum |p - q|. Rows whose query is -1 do not count."""
     change = 2 * total_variation(double(before), double(after))  # layer sequence head row
     xp = namespace(change)
-    rows = beside(change, (row_query >= 0)[:, None, :] * 1.0)
+    rows = same_kind(change, (row_query >= 0)[:, None, :] * 1.0)
     with np.errstate(invalid="ignore"):
         mean = xp.sum(change * rows, axis=-1) / xp.sum(rows, axis=-1)
     return xp.where(mean <= ROUNDING, 0.0, mean)

@@ -19,7 +19,7 @@ import xarray as xr
 from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import alone, exactly, on_processor
+from attnlab.measures.arrays import full_precision, on_processor, own_copy
 from attnlab.observing import statistics
 from attnlab.observing.call import AttentionCall, Heads, concat_heads
 from attnlab.observing.capture import Capture, CapturedCall, require_match
@@ -304,7 +304,7 @@ class _LayerGroup:
         if plan.together > 1 and heads.key.data_ptr() == call.key.data_ptr():
             heads = replace(heads, key=heads.key.clone())
         self.held.append(heads)
-        self.values.append(None if call.value is None else alone(call.value.detach()))
+        self.values.append(None if call.value is None else own_copy(call.value.detach()))
         self.names.append(captured.layer)
 
     def measure(self) -> None:
@@ -375,7 +375,7 @@ class SnapshotBuilder:
                 stacklevel=2,
             )
         self._order.append(captured.layer)
-        with exactly(call.query):
+        with full_precision(call.query):
             kind = _plan_key(call, inputs)
             plan = self._plans.get(kind)
             if plan is None:
@@ -421,7 +421,7 @@ class SnapshotBuilder:
                 "attnlab.observing.record(query, key, value, mask=...) before its softmax"
             )
         for group in self._waiting.values():
-            with exactly(group.plan.call.query):
+            with full_precision(group.plan.call.query):
                 self._groups.append(group.statistics())
         self._waiting.clear()
         numbers = [found for _, _, found in self._checks]

@@ -155,7 +155,9 @@ class ScaledDotProduct(Source):
                 about |= {"scale": others.get("scale"), "cross": named or bool(cross)}
                 about["layer"] = capture.next_layer
                 call = torch_call(q, k, v, mask, is_causal, **about)
-                capture.see(name, call, None if dropout_p else unfold(output))
+                changed = capture.see(name, call, None if dropout_p else unfold(output))
+                if changed is not None and unfold is _four:
+                    output = changed.reshape(output.shape).to(output.dtype)
         return output
 
 
@@ -289,10 +291,10 @@ def folded(capture: Capture, query: Tensor, value: Tensor) -> Callable[[Tensor],
     if query.ndim != 3:
         return _four
     number, length, width = value.shape
-    for made in capture.outputs():
-        if made.ndim != 3 or not made.is_floating_point():
+    for output in capture.outputs():
+        if output.ndim != 3 or not output.is_floating_point():
             continue
-        for whole in (made, made.transpose(0, 1)):
+        for whole in (output, output.transpose(0, 1)):
             batch, heads = whole.shape[0], number // whole.shape[0]
             fits = whole.shape[1] == length and batch * heads == number and heads > 1
             if not fits or whole.shape[2] % width or whole.shape[2] < heads * width:
@@ -404,25 +406,25 @@ class Softmax(Source):
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
+            result = original(*args, **kwargs)
             for capture in self.captures:
                 if capture.is_active:
-                    note(capture, name, args, made)
-            return made
+                    note(capture, name, args, result)
+            return result
 
         return call
 
 
-def _note_product(capture: Capture, name: str, args: tuple[Any, ...], made: Any) -> None:
-    if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
-        capture.products.add((capture.current, tuple(made.shape)))
+def _note_product(capture: Capture, name: str, args: tuple[Any, ...], result: Any) -> None:
+    if isinstance(result, Tensor) and result.ndim > 2 and not any(map(_is_weight, args)):
+        capture.products.add((capture.current, tuple(result.shape)))
 
 
-def _note_exponential(capture: Capture, name: str, args: tuple[Any, ...], made: Any) -> None:
-    if not isinstance(made, Tensor) or made.ndim <= 2 or made.shape[-1] <= MIXTURE:
+def _note_exponential(capture: Capture, name: str, args: tuple[Any, ...], result: Any) -> None:
+    if not isinstance(result, Tensor) or result.ndim <= 2 or result.shape[-1] <= MIXTURE:
         return
-    is_square = name == "softmax" and made.shape[-1] == made.shape[-2]
-    if is_square or (capture.current, tuple(made.shape)) in capture.products:
+    is_square = name == "softmax" and result.shape[-1] == result.shape[-2]
+    if is_square or (capture.current, tuple(result.shape)) in capture.products:
         capture.note_unsupported()
 
 
@@ -468,7 +470,9 @@ class HuggingFace(Source):
                 with capture.measuring():
                     call = huggingface_call(implementation, module, query, key, *args, **given)
                     dropped = kwargs.get("dropout")
-                    capture.see(name, call, None if dropped else result[0].transpose(1, 2))
+                    output = None if dropped else result[0].transpose(1, 2)
+                    if (changed := capture.see(name, call, output)) is not None:
+                        result = (changed.transpose(1, 2).to(result[0].dtype), *result[1:])
             return result
 
         return attend
@@ -592,7 +596,7 @@ SOURCES: tuple[Source, ...] = (HuggingFace(), Multihead(), ScaledDotProduct(), S
 
 @contextmanager
 def capturing(
-    model: nn.Module, see: Callable[[CapturedCall], None], **options: Any
+    model: nn.Module, see: Callable[[CapturedCall], Tensor | None], **options: Any
 ) -> Iterator[Capture]:
     """Capture every attention call of the model's next forward pass; options of `Capture`."""
     capture = Capture(model, see, **options)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.provenance import provenance
-from attnlab.measures import arrays, maps, places
+from attnlab.measures import arrays, maps, positions
 from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observing import call as calls
@@ -111,7 +111,7 @@ def measure_call(
     caches where queries see later keys, of tokens that were not given.
     """
     require_whole("budget_bytes", budget_bytes, 1)
-    with arrays.exactly(call.query):
+    with arrays.full_precision(call.query):
         plan = QueryPlan.of(
             call, rows=rows, seed=seed, budget_bytes=budget_bytes, min_keys=min_keys, **given
         )
@@ -120,7 +120,7 @@ def measure_call(
 
 
 def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
-    """Measure the attention weights of heads, block by block. To be called inside `exactly`."""
+    """Measure the attention weights of heads, block by block, inside `full_precision`."""
     exact = heads.precise(plan.call.scale, len(plan.chosen) if plan.fused else 0)
     found: list[dict[str, Any]] = []
     for some, cuts in plan.cuts:
@@ -154,7 +154,7 @@ def _measure_rows(
         totals = totals + xp.matmul(block_plan.weight[:, None], block.maps)
         columns.append(_columns(block, block_plan, plan.factors(block.maps, some)))
         mass = calls.ranked_mass(block.maps)
-        keys_for = arrays.alike(mass, maps.keys_for(block.maps, ranked=mass))
+        keys_for = arrays.cast_like(mass, maps.keys_for(block.maps, ranked=mass))
         ranked.append(xp.concat([maps.top_mass(block.maps, ranked=mass), keys_for], axis=-1))
     return {"columns": joined(columns, 2), "ranked": joined(ranked, 2), "totals": totals}
 
@@ -181,11 +181,11 @@ def _columns(
     batch, _, columns, keys = factors.shape
     factors = xp.broadcast_to(factors, (batch, m.shape[2], columns, keys))
     if block_plan.targets is not None:
-        factors = xp.concat([arrays.alike(factors, block_plan.targets), factors], axis=2)
+        factors = xp.concat([arrays.cast_like(factors, block_plan.targets), factors], axis=2)
     turned = xp.permute_dims(m, (0, 2, 1, 3))
     sums = xp.matmul(turned, xp.matrix_transpose(factors))  # batch row head column
     sums = xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance
-    single = arrays.taken(m, block_plan.at, -1) * block_plan.there
+    single = arrays.take_along(m, block_plan.at, -1) * block_plan.there
     return xp.concat([basic, single, sums], axis=-1)
 
 
@@ -213,7 +213,7 @@ def _measure_extra_rows(
                 xp = namespace(m)
                 starts = plan.made(m, "first of short", short_starts)
                 there = plan.made(m, "short", lambda: plan.short.weight)[some, None, own]
-                mass = arrays.taken(m, starts[some, None, own, None], -1)[..., 0]
+                mass = arrays.take_along(m, starts[some, None, own, None], -1)[..., 0]
                 short = short + xp.sum(mass * there, axis=-1)
                 rows = xp.where(there > 0, xp.max(logits[:, :, inside], axis=-1), LOW)
                 here = xp.max(rows, axis=-1)
@@ -249,7 +249,7 @@ def summarize_layers(
     values: list[Any],
     names: Sequence[str],
 ) -> LayerStatistics:
-    """Return the statistics of several calls of one plan. To be called inside `exactly`.
+    """Return the statistics of several calls of one plan. To be called inside `full_precision`.
 
     values: of each layer, or None; the list is emptied.
     """
@@ -268,9 +268,9 @@ def summarize_layers(
         found = _row_means(plan, of_rows | of_ranks, "chosen")
     del of_rows, of_ranks
     totals = all_of("totals")
-    found |= _of_keys(plan, arrays.at_home(totals[..., 0, :]))
+    found |= _of_keys(plan, arrays.with_float64(totals[..., 0, :]))
     found["alpha_1"] = _alpha_1(plan, found["sink_mass"][..., 0], arrays.double(all_of("short")))
-    found["sink_rate"] = places.sink_rate(found["alpha_1"])
+    found["sink_rate"] = positions.sink_rate(found["alpha_1"])
     largest = arrays.double(all_of("largest"))
     xp = namespace(largest)
     found["max_logit"] = xp.where(largest <= LOW, xp.nan, largest)  # NaN: no key is visible
@@ -342,7 +342,7 @@ def _of_rows(
     }
     if sink is not None:
         found["learnable_sink_mass"] = xp.exp(sink)
-    sinks = [xp.sum(of["first"][..., :k], axis=-1, keepdims=True) for k in places.FIRST]
+    sinks = [xp.sum(of["first"][..., :k], axis=-1, keepdims=True) for k in positions.FIRST]
     found["sink_mass"] = xp.concat(sinks, axis=-1)
     if own:
         found |= {"self_mass": of["itself"], "previous_mass": of["before"]}
@@ -384,7 +384,7 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
     received = xp.where(there, received, xp.nan)
     total = xp.where(there, total, xp.nan)
     # a key that few queries see may receive much because they see no other
-    seen_by_half = there & (seeing >= places.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
+    seen_by_half = there & (seeing >= positions.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
     shared = xp.where(seen_by_half, received, -xp.inf)
     first = plan.made(total, "first key", lambda: plan.visibility.keys.argmax(axis=1)[:, None])
     strongest = xp.max(shared, axis=-1)
@@ -396,7 +396,9 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
         "heavy": heavy,
         "strongest_mass": strongest,
         "strongest_is_first": xp.where(
-            xp.isnan(strongest), xp.nan, arrays.alike(total, xp.argmax(shared, axis=-1) == first)
+            xp.isnan(strongest),
+            xp.nan,
+            arrays.cast_like(total, xp.argmax(shared, axis=-1) == first),
         ),
         "heavy_mass": xp.sum(xp.where(heavy, total, 0.0), axis=-1) / whole,
     }
@@ -436,7 +438,7 @@ def _value_norm_ratio(
     plan: QueryPlan, value: Float[Array, "layer batch kv_head key width"]
 ) -> Float[Array, "layer batch head"]:
     """Return the norm of the first key's value over the mean of the other visible keys'."""
-    norm = arrays.at_home(namespace(value).linalg.vector_norm(value, axis=-1))
+    norm = arrays.with_float64(namespace(value).linalg.vector_norm(value, axis=-1))
     xp, keys = namespace(norm), plan.visibility.keys
     first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
     others = keys & ~first

@@ -7,14 +7,16 @@ each head: a model of 32 x 32 heads would fill a tracker with 8,000 curves.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
-from attnlab.observing.layer_statistics import MAXIMA
+from attnlab.observing.layer_statistics import LABELS, MAXIMA
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,9 +27,8 @@ if TYPE_CHECKING:
 
 Send = Callable[[dict[str, float], int], object]  # numbers by name, and the step
 Draw = Callable[["Figure", int], object]
-# Statistics that trackers get
-LOGGED = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass")
-LOGGED += ("mean_distance", "sink_rate", "induction_mass", *MAXIMA)
+# Statistics that trackers get by default
+LOGGED = ("entropy", "relative_entropy", "sink_rate", "induction_mass", "max_logit")
 MAP = "attention/relative_entropy/layer_by_head"
 # columns of the table in the terminal: a statistic, and the entry of its other dim
 COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -42,77 +43,69 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Tracker:
-    """Sends measurements to a tracker.
+    """Sends measurements to a trainer or a tracker: see `Observer.attach`."""
 
-    send: called with numbers by name and the step. draw: called with a figure and the step, at
-    every `maps_every`-th measurement; None if the tracker takes no figures.
-    """
-
-    def __init__(self, send: Send, draw: Draw | None = None, maps_every: int = 0) -> None:
-        self._send, self._draw, self._maps_every = send, draw, maps_every
-        self._number = 0
+    def __init__(
+        self, observer: Observer, target: Any, maps_every: int, statistics: Sequence[str]
+    ) -> None:
+        for name in statistics:
+            if name not in LABELS or LABELS[name].dims != ("head",):
+                known = (n for n, label in LABELS.items() if label.dims == ("head",))
+                raise InputError(f"statistics: no {name!r}; {did_you_mean(name, known)}")
+        self._send, self._draw = _target(observer, target)
+        self._maps_every, self._statistics, self._number = maps_every, statistics, 0
 
     def log(self, step: int, measured: xr.Dataset, alerts: int) -> None:
         """Send a measurement: means over (layer, head), and the number of its alerts."""
-        self._send({**numbers(measured), "attention/alerts": float(alerts)}, step)
+        values = numbers(measured, self._statistics)
+        self._send({**values, "attention/alerts": float(alerts)}, step)
         if self._draw is not None and self._maps_every and self._number % self._maps_every == 0:
             self._draw(heat_map(measured, step), step)
         self._number += 1
 
 
-def attach(observer: Observer, target: Any, maps_every: int) -> Tracker | Terminal:
-    """Return the tracker for a target, and give a trainer the observer's callback."""
-    if isinstance(target, Terminal):
-        return target
+def _target(observer: Observer, target: Any) -> tuple[Send, Draw | None]:
+    """Return the functions that send numbers and figures, and give a trainer the callback of the
+    observer."""
     if hasattr(target, "add_callback") and hasattr(target, "log"):  # the Trainer of transformers
         target.add_callback(observer.callback())
-        return Tracker(lambda values, _: target.log(values))  # which reaches all of `report_to`
+        return lambda values, _: target.log(values), None  # it reaches all of `report_to`
     if hasattr(target, "callbacks") and hasattr(target, "loggers"):  # Lightning's
         target.callbacks.append(observer.lightning())
-
-        def send(values: dict[str, float], step: int) -> None:
-            for logger in target.loggers:
-                logger.log_metrics(values, step)
-
-        return Tracker(send)
+        return lambda *values: [one.log_metrics(*values) for one in target.loggers], None
     if hasattr(target, "add_scalar"):  # a SummaryWriter
 
         def add(values: dict[str, float], step: int) -> None:
             for name, value in values.items():
                 target.add_scalar(name, value, step)
 
-        draw = getattr(target, "add_figure", None)
-        return Tracker(
-            add, draw and (lambda figure, step: draw(MAP, figure, step)), maps_every=maps_every
-        )
+        return add, lambda figure, step: target.add_figure(MAP, figure, step)
     if hasattr(target, "log_metrics"):  # mlflow
-        draw = getattr(target, "log_figure", None)
-        return Tracker(
+        return (
             lambda values, step: target.log_metrics(values, step=step),
-            draw and (lambda figure, step: draw(figure, f"{MAP}/{step}.png")),
-            maps_every,
+            lambda figure, step: target.log_figure(figure, f"{MAP}/{step}.png"),
         )
     if hasattr(target, "log"):  # wandb, trackio
         # not as its own step, which counts the training's logs and may be ahead
-        return Tracker(
-            lambda values, step: target.log({**values, "attention/step": step}),
-            lambda figure, step: target.log({MAP: _image(figure), "attention/step": step}),
-            maps_every,
-        )
+        def draw(figure: Figure, step: int) -> None:
+            image = getattr(target, "Image", None) or import_module("wandb").Image
+            target.log({MAP: image(figure), "attention/step": step})
+
+        return lambda values, step: target.log({**values, "attention/step": step}), draw
     if callable(target):
-        return Tracker(target)
+        return target, None
     raise InputError(
-        f"log: expected a trainer, a tracker or a function of numbers by name and the step, got "
+        "log: expected a trainer, a tracker or a function of numbers by name and the step, got "
         f"{type(target).__name__}; give a Trainer, a SummaryWriter, a run of wandb or the module "
         "mlflow"
     )
 
 
-def numbers(measured: xr.Dataset) -> dict[str, float]:
+def numbers(measured: xr.Dataset, statistics: Sequence[str] = LOGGED) -> dict[str, float]:
     """Return a measurement as numbers by name: attention/entropy/layer_00, attention/entropy/max,
     and the number of heads with each role, attention/role/induction."""
     found = {}
-    for name in (name for name in LOGGED if name in measured):
+    for name in (name for name in statistics if name in measured):
         for layer in measured["layer"].values:
             of_layer = over_heads(name, measured[name].sel(layer=layer))
             found[f"attention/{name}/layer_{int(layer):02d}"] = of_layer
@@ -139,12 +132,6 @@ def heat_map(measured: xr.Dataset, step: int, name: str = "relative_entropy") ->
     axes.set(xlabel="head", ylabel="layer", title=f"{name} at step {step:,}")
     figure.colorbar(drawn)
     return figure
-
-
-def _image(figure: Figure) -> Any:
-    import wandb
-
-    return wandb.Image(figure)
 
 
 class Terminal:
@@ -198,12 +185,12 @@ def table(step: int, measured: xr.Dataset, first: xr.Dataset) -> Table:
     from rich.table import Table
 
     now, before = _cells(measured), _cells(first)
-    made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
+    shown = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
     for title in ("layer", *now):
-        made.add_column(title, justify="right")
+        shown.add_column(title, justify="right")
     for i, layer in enumerate(measured["layer"].values):
-        made.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
-    return made
+        shown.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
+    return shown
 
 
 def _cells(measured: xr.Dataset) -> dict[str, list[str]]:

@@ -19,10 +19,10 @@ from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
-from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.measures.positions import SINK_RATE, SINK_SEEN
 from attnlab.observing.alerts import Alerts
 from attnlab.observing.layer_statistics import COORDS, LABELS
-from attnlab.observing.roles import ROLES
+from attnlab.observing.roles import ROLES, with_roles
 from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STATES, STOPPED, UNKNOWN
 
 MOST_HEADS = 2**17  # of all layers together, because a page has a number for each
@@ -59,7 +59,7 @@ SURE = 0.05  # share of the resamples that may have no snap
 MOST_NAMED = 6  # heads that a sentence names
 # variables of several steps, which mean nothing for a single snapshot
 _OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
-_OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
+_OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_", "role_")
 BUDGET = 0.1  # of the cache in the sentence about caches
 POLICY_WORDS = {
     "oracle": "the best choice there is",
@@ -215,11 +215,11 @@ def in_words(dataset: xr.Dataset) -> list[str]:
 def with_steps(dataset: xr.Dataset) -> xr.Dataset:
     """Return the dataset of an observer over (step, layer, head); one snapshot is one step."""
     dataset = checked(dataset)
-    if "step" in dataset.dims:
-        return dataset
-    step = dataset.coords["step"].item() if "step" in dataset.coords else 0
-    moved = [name for name in dataset.data_vars if str(name).startswith(_OF_SEVERAL)]
-    return dataset.drop_vars(["step", *moved], errors="ignore").expand_dims(step=[step])
+    if "step" not in dataset.dims:
+        step = dataset.coords["step"].item() if "step" in dataset.coords else 0
+        moved = [name for name in dataset.data_vars if str(name).startswith(_OF_SEVERAL)]
+        dataset = dataset.drop_vars(["step", *moved], errors="ignore").expand_dims(step=[step])
+    return dataset if "role_onset" in dataset else with_roles(dataset)  # of an older attnlab
 
 
 def _diverged(dataset: xr.Dataset, there: NDArray[np.bool_]) -> Iterator[str]:

@@ -11,12 +11,10 @@ import traitlets
 
 from attnlab.files.errors import InputError
 from attnlab.playground.opening import opening
-from attnlab.playground.page_files import page_texts
+from attnlab.playground.single_page import single_page
 from attnlab.playground.workers import Workers
 from attnlab.simulation import Simulation
 from attnlab.tasks.classes import SequenceClasses
-
-FOLDER = resources.files("attnlab.playground")
 
 
 class Playground(anywidget.AnyWidget):
@@ -26,13 +24,13 @@ class Playground(anywidget.AnyWidget):
     state: the page's own state, {"a", "b", ...}, where a and b are documents of simulations.
     """
 
-    _esm = "\n".join((FOLDER / name).read_text() for name in ("assembled.js", "widget.js"))
-    files = traitlets.Dict().tag(sync=True)
+    _esm = (resources.files("attnlab.playground") / "widget.js").read_text()
+    page = traitlets.Unicode().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
 
     def __init__(self, given: Simulation | SequenceClasses | str | None = None) -> None:
         state = {} if given is None else opening(given)
-        super().__init__(files=page_texts(), state=state)
+        super().__init__(page=single_page(api="parent"), state=state)
         self._workers = Workers(1)
         self._wanted: set[str] = set()  # questions that a page waits for
         self.on_msg(self._hear)

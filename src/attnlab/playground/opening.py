@@ -18,8 +18,8 @@ from typing import Any
 from attnlab.files.documents import check_keys, read_document, shown
 from attnlab.files.errors import InputError
 from attnlab.simulation import Record, Simulation, as_simulation
-from attnlab.simulation.files import ADVICE, NOUN, read_given
 from attnlab.simulation.record import DEFAULT_RECORDS
+from attnlab.simulation.settings import ADVICE, NOUN, read_given
 from attnlab.simulation.simulation import FIELD_KINDS, refuse_old
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.classes.class_files import classes_document, classes_from_document

@@ -1,7 +1,6 @@
-"""The server of `attnlab play`: the page, file by file, and its API on the same address.
+"""The server of `attnlab play`: the page, which is one file, and its API on the same address.
 
-GET  /            the page; /NAME, one of its files, from a list that is made at the start
-GET  /api/start   the state that the page opens on
+GET  /   the page
 POST /api/simulate, /api/netcdf   a Simulation document in, a result out
 
 Requests are taken only under the server's own names (Host), and from its own pages (Origin): no
@@ -23,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from attnlab.files.errors import InputError
-from attnlab.playground.page_files import Files, page_files
+from attnlab.playground.single_page import policy, single_page
 from attnlab.playground.workers import Workers
 
 LARGEST_REQUEST = 1_000_000  # bytes: 20 classes of a text have 400,000
@@ -32,8 +31,6 @@ REQUEST_SECONDS = 10.0  # for a visitor to send a whole request, and to take the
 ROOM_SECONDS = 1.0  # for a connection that was closed to make room
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -53,9 +50,13 @@ class Server(ThreadingHTTPServer):
         address: str = "127.0.0.1",
         origins: Sequence[str] = (),
         start: dict[str, Any] | None = None,
+        links: str | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """start: the state that pages open on. origins: HOST:PORT under which others reach it."""
+        """start: the state that pages open on. origins: HOST:PORT under which others reach it.
+
+        links: address of a published page, for links to what is shown.
+        """
         self.workers = Workers() if workers is None else workers
         try:
             super().__init__((address, port), Handler)
@@ -65,8 +66,11 @@ class Server(ThreadingHTTPServer):
                 f"port: cannot listen on {address}:{port} ({reason}); choose another with --port"
             ) from error
         self.names = {*(f"{name}:{self.server_port}" for name in LOOPBACK), *origins}
-        self.files: Files = page_files(api="api")
-        self.start = json.dumps(start).encode()
+        page = single_page(start, api="api", address=links)
+        self.page, self.headers = (
+            page.encode(),
+            {**HEADERS, "Content-Security-Policy": policy(page)},
+        )
         self.room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.sending: dict[Any, None] = {}  # connections whose requests are not whole, by age
 
@@ -127,14 +131,11 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        """Send a file of the page, or the state that it opens on."""
+        """Send the page."""
         if not self._allowed():
             return
-        path = self.path.partition("?")[0]
-        if path == "/api/start":
-            self._send(200, "application/json", self.server.start)
-        elif (found := self.server.files.get(path)) is not None:
-            self._send(200, *found)
+        if self.path.partition("?")[0] in ("/", "/index.html"):
+            self._send(200, "text/html; charset=utf-8", self.server.page)
         else:
             self._refuse(404, "there is no such file")
 
@@ -196,7 +197,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
-            for name, value in HEADERS.items():
+            for name, value in self.server.headers.items():
                 self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":

@@ -1,43 +1,18 @@
 /**
- * The page in a notebook: put together by assembled.js, which stands before this, in a frame of its
- * own. What is turned there comes back as the model's `state`.
+ * The page in a notebook, in a frame of its own. What is turned there comes back as the model's
+ * `state`; what the page does not compute itself is asked of the kernel.
  */
-/** Runs in the frame: what the page does not compute itself is asked of the kernel. */
-function asking() {
-  const waiting = new Map()
-  globalThis.attnlabAsk = (verb, document, signal) => new Promise((resolve, reject) => {
-    const id = `${Math.random()}` // a widget may be shown twice, and its kernel hears both
-    waiting.set(id, resolve)
-    parent.postMessage({ attnlab: "ask", question: { id, verb, document } }, "*")
-    signal?.addEventListener("abort", () => {
-      if (!waiting.delete(id)) return
-      parent.postMessage({ attnlab: "ask", question: { id, cancel: true } }, "*")
-      reject(signal.reason)
-    })
-  })
-  addEventListener("message", ({ source, data }) => {
-    if (source !== parent || data?.attnlab !== "answer") return
-    waiting.get(data.id)?.(new Response(data.content, { status: data.status }))
-    waiting.delete(data.id)
-  })
-}
-
 function render({ model, el }) {
-  const files = model.get("files"), made = assembled(files)
   const frame = document.createElement("iframe")
-  const begun = model.get("state").a ? model.get("state") : null // else the page's first example
+  const { a, ...rest } = model.get("state") // without a run: the page's first example
+  const begin = JSON.stringify({ api: "parent", start: a && { a, ...rest } }).replaceAll("<", "\\u003c")
   frame.title = "attnlab playground"
   frame.style.cssText = "width:100%;height:820px;border:0"
-  const begin = `globalThis.attnlabWorker = ${JSON.stringify(made.worker)};
-    globalThis.attnlabStart = ${JSON.stringify(begun).replaceAll("<", "\\u003c")};
-    globalThis.attnlabTell = (state) => parent.postMessage({ attnlab: "state", state }, "*");
-    (${asking})();`
-  frame.srcdoc = files["/index.html"]
-    .replaceAll(/<link rel="modulepreload"[^>]*>/g, "") // which no address would answer here
-    .replace('<link rel="stylesheet" href="style.css">', () => `<style>${files["/style.css"]}</style><script>${begin}</script>`)
-    .replace('src="main.js"', () => `src="${made.main}"`)
+  frame.srcdoc = model.get("page").replace(/(id="begin">)[^<]*/, (_, tag) => tag + begin)
   const asked = new Set() // of the kernel, and not answered yet
-  let early = false // whether Python set a state before the page was there
+  let isThere = false, early = false // whether Python set a state before the page was there
+  let shown = "" // state of the page
+  const say = (message) => frame.contentWindow?.postMessage(message, "*")
   const hear = ({ source, data }) => {
     if (source !== frame.contentWindow) return
     if (data?.attnlab === "ask") {
@@ -45,6 +20,8 @@ function render({ model, el }) {
       model.send(data.question)
     }
     if (data?.attnlab !== "state") return
+    isThere = true
+    shown = JSON.stringify(data.state)
     if (early) {
       early = false
       return follow()
@@ -53,13 +30,12 @@ function render({ model, el }) {
     model.save_changes()
   }
   const answer = ({ id, status }, [content]) => {
-    if (!asked.delete(id)) return
-    frame.contentWindow?.postMessage({ attnlab: "answer", id, status, content }, "*")
+    if (asked.delete(id)) say({ attnlab: "answer", id, status, content })
   }
   const follow = () => {
-    const page = frame.contentWindow?.attnlabPage, state = model.get("state")
-    early = !page
-    if (page && JSON.stringify(page.state) !== JSON.stringify(state)) page.follow(state)
+    const state = model.get("state")
+    early = !isThere
+    if (isThere && JSON.stringify(state) !== shown) say({ attnlab: "follow", state })
   }
   addEventListener("message", hear)
   model.on("change:state", follow)
@@ -70,7 +46,6 @@ function render({ model, el }) {
     removeEventListener("message", hear)
     model.off("change:state", follow)
     model.off("msg:custom", answer)
-    for (const address of made.all.values()) URL.revokeObjectURL(address)
   }
 }
 

@@ -22,8 +22,8 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice as Progress
 from attnlab.files.progress import reporting
 from attnlab.measures import clock_of, common_mass
-from attnlab.measures.roles import is_distinct
-from attnlab.plots import style, words
+from attnlab.measures.attention import is_distinct
+from attnlab.plots import style
 from attnlab.plots.attention import Choice, frames, heading, one_run, spread, time_axis
 
 if TYPE_CHECKING:
@@ -207,11 +207,11 @@ def _own(klass: xr.Dataset) -> xr.Dataset:
 
 
 def _bars(ax: Any, klass: xr.Dataset, top: float) -> tuple[Any, Any]:
-    """The bars of a class, its words beside them, and marks where they start."""
+    """The bars of a class, its words, and marks where they start."""
     position = np.arange(klass.sizes["token"])
-    families = words.fonts()
+    families = style.fonts()
     given: Any = {"fontsize": 7.5, "fontfamily": families, "parse_math": False}
-    ax.set_yticks(position, words.visible(klass["word"].values.tolist(), families), **given)
+    ax.set_yticks(position, style.visible(klass["word"].values.tolist(), families), **given)
     ax.tick_params(axis="y", length=0)
     marks = ax.vlines(
         klass["probability"].values,

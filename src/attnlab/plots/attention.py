@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
-from attnlab.measures.roles import in_play, is_common
-from attnlab.plots import style, words
+from attnlab.measures.attention import in_play, is_common
+from attnlab.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,8 +152,9 @@ def heatmap(
 def curves(result: xr.Dataset, name: str = "entropy", *, classes: Choice | None = None) -> Figure:
     """A measured variable during training: a panel per class, a line for each of the swept values.
 
-    Lines are means over seeds, bands one standard deviation. What is measured of every token is for
-    `bars`, `heatmap` and `compare`.
+    Lines are means over seeds, bands one standard deviation. Many values of a number have a colour
+    bar in place of a legend. What is measured of every token is for `bars`, `heatmap` and
+    `compare`.
 
     Parameters
     ----------
@@ -177,11 +179,7 @@ def curves(result: xr.Dataset, name: str = "entropy", *, classes: Choice | None 
         raise InputError(f"name: {name} is of single tokens; draw it with bars() or heatmap()")
     swept = [dim for dim in values.dims if dim not in ("seed", clock, "sequence_class")]
     lines = values.stack(line=swept) if swept else values.expand_dims("line")
-    if lines.sizes["line"] > MOST_LINES:
-        raise InputError(
-            f"result: {lines.sizes['line']} lines cannot be told apart; select at most "
-            f"{MOST_LINES}, .isel({swept[0]}=[0, -1])"
-        )
+    looks, scale = _looks(values, swept)
     titles, note = [""], ""
     if "sequence_class" in lines.dims:
         chosen = chosen_classes(lines, classes)
@@ -192,33 +190,67 @@ def curves(result: xr.Dataset, name: str = "entropy", *, classes: Choice | None 
         figure, axes = _panels(titles)
         for k, ax in enumerate(axes):
             panel = lines.isel(sequence_class=k, missing_dims="ignore")
-            for i, colour in enumerate(style.ordered(panel.sizes["line"])):
+            for i, look in enumerate(looks):
                 line = panel.isel(line=i)
                 over = [dim for dim in ("seed",) if dim in line.dims]
                 mean, std = line.mean(over).values, line.std(over).values
                 times = line[clock].values
                 ax.fill_between(
-                    times, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0
+                    times, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0
                 )
-                ax.plot(
-                    times,
-                    mean,
-                    color=colour,
-                    linestyle=style.DASHES[i % len(style.DASHES)],
-                    label=", ".join(f"{dim} = {line[dim].item()}" for dim in swept),
-                )
+                ax.plot(times, mean, **look)
             time_axis(ax, times, clock)
         for ax in axes[:: style.PANELS_IN_A_ROW]:
-            ax.set_ylabel(name.replace("_", " "))
+            ax.set_ylabel(style.label(name))
         what = name.replace("_", " ")
         title = heading(result.drop_vars(swept), f"{what[0].upper()}{what[1:]}")
-        if swept:
+        if scale is not None:
+            figure.colorbar(scale[0], ax=list(axes), label=style.label(scale[1]))
+        if any(look["label"] for look in looks):
             style.legend_above(figure, axes[0], ncols=4, title=title)
         else:
             figure.suptitle(title, fontsize=8.5)
         if note:
             figure.supxlabel(note, fontsize=8)
     return figure
+
+
+def _looks(
+    values: xr.DataArray, swept: list[Any]
+) -> tuple[list[dict[str, Any]], tuple[Any, str] | None]:
+    """Return colour, dash and label of each line, and of many lines the colour bar and its dim.
+
+    Of many lines, the dim with the most values has a colour bar, and the others have dashes.
+    """
+    sizes = [values.sizes[dim] for dim in swept]
+    points = [dict(zip(swept, at, strict=True)) for at in np.ndindex(*sizes)]
+
+    def named(at: dict[Any, int], dims: list[Any]) -> str:
+        return ", ".join(f"{style.label(dim)} = {values[dim].values[at[dim]]}" for dim in dims)
+
+    if len(points) <= MOST_LINES:
+        dashes = cycle(style.DASHES)
+        colours = style.ordered(len(points))
+        return [
+            {"color": colour, "linestyle": next(dashes), "label": named(at, swept)}
+            for colour, at in zip(colours, points, strict=True)
+        ], None
+    longest = max(swept, key=values.sizes.__getitem__)
+    others = [dim for dim in swept if dim != longest]
+    dashed = [at for at in points if at[longest] == 0]
+    if len(dashed) > len(style.DASHES) or values[longest].dtype.kind not in "iuf":
+        raise InputError(
+            f"result: {len(points)} lines cannot be told apart; select some, "
+            f".isel({longest}=[0, -1])"
+        )
+    scale = style.colour_scale(values[longest].values)
+    looks = []
+    for at in points:
+        number = dashed.index({**at, longest: 0})
+        colour = scale.to_rgba(values[longest].values[at[longest]])
+        label = named(at, others) if at[longest] == 0 else ""
+        looks.append({"color": colour, "linestyle": style.DASHES[number], "label": label})
+    return looks, (scale, longest)
 
 
 def compare(
@@ -268,15 +300,20 @@ def compare(
     order = ("sequence_class", "token", clock)
     both = np.stack([of.transpose(*order).values for of in (solid["attention"], dashed)])
     moved = np.nanmax(abs(both - both[..., :1]), axis=(0, -1), initial=0.0)  # (class, token)
+    drawn = solid["probability"].transpose("sequence_class", "token").values > 0
     most = COMPARED if tokens is None else solid.sizes["token"]
+    furthest = np.argsort(-np.where(drawn, moved, -1.0), axis=1, kind="stable")[:, :most]
+    shown = [np.sort([t for t in row if drawn[i, t]]) for i, row in enumerate(furthest)]
+    # a token has one colour in all panels
+    all_shown = np.unique(np.concatenate(shown)).astype(int)
+    shades = style.shades_by_role(solid["common"].values[all_shown].tolist())
+    colours = dict(zip(all_shown.tolist(), shades, strict=True))
     times = solid[clock].values
     with style.style():
         figure, axes = _panels(solid["label"].values.tolist(), columns=2)
         for i, ax in enumerate(axes):
-            far = np.sort(np.argsort(-moved[i], kind="stable")[:most])
-            shades = style.shades_by_role(solid["common"].values[far].tolist())
-            for colour, token in zip(shades, far, strict=True):
-                word = solid["word"].values[token]
+            for token in shown[i].tolist():
+                colour, word = colours[token], solid["word"].values[token]
                 role = "common" if solid["common"].values[token] else "distinct"
                 one, other = both[:, i, token]
                 ax.plot(times, one, color=colour, label=f"{word}, {role}")
@@ -295,11 +332,11 @@ def compare(
         if "theory" in predicted.attrs:
             title = f"{title}; theory: {predicted.attrs['theory']}"
         style.heading_above(figure, handles, title=title)
-        told = [solid.attrs["left_out"]]
+        notes = [solid.attrs["left_out"]]
         if tokens is None and moved.shape[1] > COMPARED:
-            told.append(f"of each class the {COMPARED} tokens that move furthest")
-        if any(told):
-            figure.supxlabel("; ".join(filter(None, told)), fontsize=8)
+            notes.append(f"of each class the {COMPARED} tokens that move furthest")
+        if any(notes):
+            figure.supxlabel("; ".join(filter(None, notes)), fontsize=8)
     return figure
 
 
@@ -320,9 +357,9 @@ def _name_tokens(ax: Any, shown: xr.Dataset) -> None:
     """Write each word below its bar; of numbers, a few."""
     names = shown["word"].values.tolist()
     if has_words(shown):
-        families = words.fonts()
+        families = style.fonts()
         given: Any = {"fontsize": 6.5, "fontfamily": families, "parse_math": False}
-        ax.set_xticks(range(len(names)), words.visible(names, families), rotation=90, **given)
+        ax.set_xticks(range(len(names)), style.visible(names, families), rotation=90, **given)
         return
     at = np.unique(np.linspace(0, len(names) - 1, 4).round().astype(int))
     ax.set_xticks(at, [names[k] for k in at])
@@ -363,7 +400,7 @@ def frames(
     rows = chosen_classes(one, classes)
     shown = one.isel(sequence_class=rows)
     columns = _tokens(shown, tokens)
-    told = [
+    notes = [
         runs_left_out(result["attention"], clock),
         how_many(len(rows), one.sizes["sequence_class"], "classes"),
         how_many(len(columns), int(contextual.sum()), "tokens"),
@@ -373,7 +410,7 @@ def frames(
         word=("token", [str(token) for token in shown["token"].values[columns]]),
         label=("sequence_class", labels(shown)),
     )
-    return shown.assign_attrs(left_out=", ".join(filter(None, told)))
+    return shown.assign_attrs(left_out=", ".join(filter(None, notes)))
 
 
 def chosen_classes(result: Any, classes: Choice | None) -> list[int]:
@@ -478,10 +515,10 @@ def heading(result: xr.Dataset, what: str) -> str:
         name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
         title = f"{what} while {name} is learnt".replace("$", r"\$")
     rates = []
-    for name, letter in (("eta_y", r"$\eta_Y$"), ("eta_z", r"$\eta_Z$")):
+    for name in ("eta_y", "eta_z"):
         rate: Any = result[name].values.flat[0] if name in result.coords else spec.get(name)
         if rate is not None and np.ndim(rate) == 0:
-            rates.append(f"{letter} = {rate:g}")
+            rates.append(f"{style.label(name)} = {rate:g}")
     return f"{title}: {', '.join(rates)}" if rates else title
 
 

@@ -43,17 +43,19 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
     if name is None:
         name = FAVOURITE if FAVOURITE in known else known[0]
     if name not in known:
-        raise InputError(f"name: {name!r} is no number of a run; {did_you_mean(name, known)}")
+        raise InputError(f"name: {name!r} is not a number of a run; {did_you_mean(name, known)}")
     values = result[name].where(result["finished"]).load()
     swept = [str(dim) for dim in values.dims if dim != "seed"]
-    told = [", ".join(f"{_named(values, dim, 0)} of {values.sizes[dim]}" for dim in swept[:-3])]
+    notes = [", ".join(f"{_named(values, dim, 0)} of {values.sizes[dim]}" for dim in swept[:-3])]
     values = values.isel({dim: 0 for dim in swept[:-3]})
     panels, lines, along = ([None] * 3 + swept)[-3:]
     mean, std = values.mean("seed"), values.std("seed")
-    told.append(_cut(mean, panels, MOST_PANELS))
-    told.append(_cut(mean, lines, MOST_LINES))
+    notes.append(_cut(mean, panels, MOST_PANELS))
+    notes.append(_cut(mean, lines, MOST_LINES))
     lost = int((~result["finished"]).sum())
-    told.append(f"{lost} of {result['finished'].size} runs failed and are left out" if lost else "")
+    notes.append(
+        f"{lost} of {result['finished'].size} runs failed and are left out" if lost else ""
+    )
     with style.style():
         figure, axes = style.panels(min(_count(mean, panels), MOST_PANELS), sharex=True)
         for k, ax in enumerate(axes):
@@ -63,10 +65,10 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
                 _line(ax, mean.isel(place), std.isel(place), along, i, colour, label)
             if panels is not None:
                 ax.set_title(_named(mean, panels, k))
-            ax.set_xlabel("" if along is None else along.replace("_", " "))
+            ax.set_xlabel("" if along is None else style.label(along))
         what = name.removeprefix("final_").replace("_", " ")
         for ax in axes[:: style.PANELS_IN_A_ROW]:
-            ax.set_ylabel(what)
+            ax.set_ylabel(style.label(name.removeprefix("final_")))
         seeds = values.sizes["seed"]
         over = f"mean of {seeds} seeds, bars one standard deviation" if seeds > 1 else "one seed"
         end = " at the end of training" if name.startswith("final_") else ""
@@ -75,8 +77,8 @@ def grid(result: xr.Dataset, name: str | None = None) -> Figure:
             figure.suptitle(title, fontsize=8.5)
         else:
             style.legend_above(figure, axes[0], ncols=4, title=title)
-        if any(told):
-            figure.supxlabel("; ".join(filter(None, told)), fontsize=8)
+        if any(notes):
+            figure.supxlabel("; ".join(filter(None, notes)), fontsize=8)
     return figure
 
 
@@ -99,7 +101,7 @@ def _count(values: xr.DataArray, dim: str | None) -> int:
 
 
 def _named(values: xr.DataArray, dim: str, number: int) -> str:
-    return f"{dim.replace('_', ' ')} = {values[dim].values[number]}"
+    return f"{style.label(dim)} = {values[dim].values[number]}"
 
 
 def _line(
@@ -125,9 +127,11 @@ def _line(
         linestyle=style.DASHES[i % len(style.DASHES)],
         label=label,
     )
-    if not numeric or values.size <= 6:
-        ax.set_xticks(at, [f"{value:g}" if numeric else str(value) for value in values])
-    if numeric and values.size > 2 and values.min() > 0 and values.max() > 8 * values.min():
-        ax.set_xscale("log")
+    if not numeric:
+        ax.set_xticks(at, list(map(str, values)))
+    elif values.size > 2 and style.far_apart(values):
+        even = np.geomspace(values.min(), values.max(), style.MOST_TICKS)
+        near = np.unique([abs(np.log(values / tick)).argmin() for tick in even])
+        style.log_ticks(ax, values[near])
+    elif values.size <= style.MOST_TICKS:
         ax.set_xticks(at, [f"{value:g}" for value in values])
-        ax.minorticks_off()

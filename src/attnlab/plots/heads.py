@@ -19,12 +19,6 @@ COLUMNS = 4
 HEIGHT = 1.6  # of a row of panels, in inches
 BAND = 1.96  # standard errors
 WIDE = 100  # steps that are further apart are drawn even in ratio
-TITLES = {
-    "relative_entropy": "entropy / largest",
-    "entropy": "entropy (nats)",
-    "effective_tokens": "effective tokens",
-    "mean_distance": "mean distance (keys)",
-}
 
 
 def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) -> Figure:
@@ -84,7 +78,7 @@ def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) 
             if steps[-1] > WIDE * max(1, steps[steps > 0].min(initial=1)):
                 ax.set_xscale("symlog", linthresh=steps[steps > 0].min())
         figure.supxlabel("step", fontsize=8)
-        figure.supylabel(TITLES.get(variable, variable.replace("_", " ")), fontsize=8)
+        figure.supylabel(style.label(variable), fontsize=8)
         if len(colours) <= 12:
             style.legend_above(figure, axes[0], ncols=min(len(colours), 8))
     return figure

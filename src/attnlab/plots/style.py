@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +33,25 @@ PANEL_HEIGHT, PANELS_IN_A_ROW = 2.1, 3
 DPI = 200
 SETTINGS = Path(__file__).with_name("attnlab.mplstyle")
 CONTRAST = 0.8  # the light end of the colour map does not show on white paper
+FAR_APART = 8.0  # values whose largest is above this multiple of the smallest are drawn in ratio
+MOST_TICKS = 8  # of values that were swept
+# Labels of settings and measures; others are their names.
+LABELS = {
+    "eta_y": r"$\eta_Y$",
+    "eta_z": r"$\eta_Z$",
+    "ratio": r"$\eta_Y/\eta_Z$",
+    "entropy": "entropy (nats)",
+    "distinct_entropy": "entropy of distinct tokens (nats)",
+    "relative_entropy": "entropy / largest",
+    "mean_distance": "mean distance (keys)",
+    "loss": "loss (nats)",
+    "validation_loss": "validation loss (nats)",
+}
+
+
+def label(name: str) -> str:
+    """Return a setting or a measure as a picture names it: its symbol, or its name and unit."""
+    return LABELS.get(name, name.replace("_", " "))
 
 
 def ordered(count: int) -> list[Any]:
@@ -41,6 +60,20 @@ def ordered(count: int) -> list[Any]:
 
     last = max(count - 1, 1)
     return [colormaps["viridis"](CONTRAST * i / last) for i in range(count)]
+
+
+def colour_scale(values: Any) -> Any:
+    """Return a colour for each of many values, and the scale of a colour bar, in ratio if wide."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, LogNorm, Normalize
+
+    kind = LogNorm if far_apart(values) else Normalize
+    return ScalarMappable(kind(values.min(), values.max()), ListedColormap(ordered(256)))
+
+
+def far_apart(values: Any) -> bool:
+    """Check whether values are drawn evenly in ratio."""
+    return bool(values.min() > 0 and values.max() > FAR_APART * values.min())
 
 
 def entries(values: Values, dim: str) -> Iterator[tuple[Values, dict[str, Any]]]:
@@ -148,7 +181,7 @@ def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
 
 
 def letter_at(ax: Any, x: float, letter: str, *, shift: int = 2, colour: str = "black") -> None:
-    """Write a letter at the top of the axes, beside `x`."""
+    """Write a letter at the top of the axes, next to `x`."""
     ax.annotate(
         letter,
         (x, 1.0),
@@ -179,3 +212,43 @@ def outline(ax: Any, positions: Any, heights: Any) -> None:
     """The outline of bars of width 1 at whole positions: where they started."""
     edges = [*(position - 0.5 for position in positions), positions[-1] + 0.5]
     ax.stairs(heights, edges, color=OUTLINE, linewidth=0.8)
+
+
+# matplotlib's own font, then what systems have for other scripts
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK KR",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "WenQuanYi Zen Hei",
+    "Arial Unicode MS",
+)
+UNSEEN = {" ": "␣", "\n": "↵", "\r": "↵", "\t": "⇥"}
+MISSING = "\N{REPLACEMENT CHARACTER}"
+
+
+def fonts() -> list[str]:
+    """Return the fonts of FONTS that are installed."""
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return [name for name in FONTS if name in installed]
+
+
+def visible(words: Iterable[str], families: list[str]) -> list[str]:
+    """Return words that these fonts can draw; other characters become a question mark."""
+    from matplotlib.font_manager import findfont, get_font
+
+    faces: list[Any] = [get_font(findfont(name)) for name in families]
+
+    def seen(letter: str) -> str:
+        shown = UNSEEN.get(letter, letter)
+        return shown if any(face.get_char_index(ord(shown)) for face in faces) else MISSING
+
+    return ["".join(map(seen, word)) for word in words]

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from attnlab.files.errors import InputError
-from attnlab.measures.probes import stayed_finite
-from attnlab.plots import style, words
-from attnlab.tasks.text.bpe import join_pairs
+from attnlab.measures.motion import stayed_finite
+from attnlab.plots import style
+from attnlab.tasks.text.corpus import join_pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,8 +121,8 @@ def _dashes_of(head: int) -> dict[str, Any]:
 def _maps(figure: Any, found: xr.Dataset) -> None:
     rows, columns = found.sizes["layer"], found.sizes["moment"]
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    families = words.fonts()
-    labels = words.visible(found["word"].values, families)
+    families = style.fonts()
+    labels = style.visible(found["word"].values, families)
     for i, layer in enumerate(found["layer"].values):
         for ax, moment in zip(axes[i], found["moment"].values, strict=True):
             one = found["attention"].sel(layer=layer, moment=moment)

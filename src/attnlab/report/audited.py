@@ -12,13 +12,12 @@ from typing import Any
 from attnlab.auditing import Verdict, whole_audit
 from attnlab.auditing.catalogue import amount, audited_papers
 from attnlab.auditing.document import audit_document, grouped, page
-from attnlab.experiments.running import Made, file_digest, read_record, write_record
+from attnlab.experiments.running import Part, file_digest, read_record, write_record
 from attnlab.files.atomic import write_text
-from attnlab.files.code import code_digest, digest_of
 from attnlab.files.folders import claim, make_folder
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
-from attnlab.files.provenance import versions
+from attnlab.files.provenance import code_digest, digest_of, versions
 
 NUMBERS = ("tasks", "models", "simulation", "measures", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
@@ -36,25 +35,25 @@ def _key() -> str:
     return digest_of(["audit", recorded, numerics(*NUMBERS), code])
 
 
-def find_audit(*, out: Path) -> Made | None:
+def find_audit(*, out: Path) -> Part | None:
     """Return the audit in `out`/audit, if it was made by this code."""
     return read_record(out / FOLDER, _key())
 
 
-def make_audit(*, out: Path, progress: Progress = False) -> Made:
+def make_audit(*, out: Path, progress: Progress = False) -> Part:
     """Run the audit in `out`/audit, or find it there."""
     found = find_audit(out=out)
     if found is not None:
         return found
     claim(out, [FOLDER])
     begun = time.perf_counter()
-    told: list[str] = []
+    names: list[str] = []
     total = amount()
 
     def tell(name: str) -> None:
         if progress:
-            progress(len(told) / total)
-        told.append(name)
+            progress(len(names) / total)
+        names.append(name)
 
     document = audit_document(*whole_audit(tell=tell))
     folder = make_folder(out / FOLDER, inside=out)
@@ -66,7 +65,7 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
         write_text(folder / name, text, inside=out)
     claims = document["claims"]
     changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
-    made = Made(
+    made = Part(
         name="audit",
         key=_key(),
         title="Audit of every claim",
@@ -102,7 +101,7 @@ def _headline(document: dict[str, Any], changed: list[str]) -> str:
     of = " and ".join(dict.fromkeys(found["origin"] for found in printed)) or "no paper"
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return (
-        f"Of {len(printed)} claims of {of} {wrong} do not hold as printed; beside them "
+        f"Of {len(printed)} claims of {of} {wrong} do not hold as printed; besides, "
         f"{len(claims) - len(printed)} of other origin were examined; {as_recorded}."
     )
 

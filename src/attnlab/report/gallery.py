@@ -14,12 +14,11 @@ from pathlib import Path
 import xarray as xr
 from jinja2 import Template
 
-from attnlab.experiments import Made, experiment, figures, recipe_for
+from attnlab.experiments import Part, experiment, figures, recipe_for
 from attnlab.experiments.running import the_record
 from attnlab.files.atomic import atomic_path, write_text
-from attnlab.files.markdown import table
+from attnlab.files.markdown import raw_template, table
 from attnlab.files.netcdf import load
-from attnlab.files.pages import template
 from attnlab.files.shipped import PACKAGE
 from attnlab.report.page import by_paper, capitalised, figure_title
 from attnlab.shelf import figure
@@ -38,10 +37,10 @@ def paper_size_command(name: str) -> str:
     return f"./lab reproduce {name} --recipes {WIKITEXT} --out out-wikitext"
 
 
-def gallery(made: Sequence[Made], docs: Path) -> str:
-    """Return the page: what a paper says with each figure beside what was found, and how."""
+def gallery(made: Sequence[Part], docs: Path) -> str:
+    """Return the page: what a paper says with each figure, what was found, and how."""
 
-    def entry(part: Made) -> tuple[Made, str, str, str]:
+    def entry(part: Part) -> tuple[Part, str, str, str]:
         path = docs / WIKITEXT / f"{part.name}.md"
         larger = path.read_text(encoding="utf-8") if path.exists() else ""
         return part, *verdict(part.outcome, part.headline, larger), larger
@@ -62,7 +61,7 @@ def studies(docs: Path) -> str:
 
 
 def _template(name: str) -> Template:
-    return template(
+    return raw_template(
         "attnlab.report",
         name,
         capitalised=capitalised,

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import Made, experiment, figures, recipe_for
+from attnlab.experiments import Part, experiment, figures, recipe_for
 from attnlab.experiments.base import has_recipe, opening
 from attnlab.experiments.running import RUNS, find, find_or_run
 from attnlab.files.atomic import write_text
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
-from attnlab.files.progress import side_by_side
+from attnlab.files.progress import Choice, Report, reporting, side_by_side
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.page import page
 from attnlab.report.study_pages import ShownStudy, read_recorded
@@ -26,39 +26,27 @@ AUDIT, WHOLE = "audit", "report"
 REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
-class Watcher:
-    """Receives progress; this one says nothing."""
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        """A part is begun; `left` are those that are not."""
-
-    def progress(self, name: str, fraction: float) -> None:
-        """A fraction of it is done."""
-
-    def end(self, name: str, seconds: float, made: Made | None) -> None:
-        """A part is finished; `made` is None for the report."""
-
-
-class Making:
-    """Runs experiments in the folder `out` and reports progress to `watch`.
+class Reproducer:
+    """Makes parts, at most two at a time, and reports progress.
 
     make: makes a part by its name; it gets a function to call with the fraction done, and returns
-    None for the report. made: those that are finished. failed: whether one could not be made.
+    None for the report. tell: called with a line for each finished part. made: those that are
+    finished. failed: whether one could not be made.
     """
 
     def __init__(
         self,
         names: Sequence[str],
-        make: Callable[[str, Callable[[float], None]], Made | None],
+        make: Callable[[str, Callable[[float], None]], Part | None],
         *,
         out: Path,
-        watch: Watcher | None,
+        report: Report,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.out, self.left = out, list(names)
-        self.made: dict[str, Made] = {}
-        self.failed = False
-        self._make, self._watch = make, watch or Watcher()
-        self._names, self._begun = tuple(names), set[str]()
+        self.out, self.made, self.failed = out, dict[str, Part](), False
+        self._make, self._report, self._tell = make, report, tell
+        self._names, self._fractions = tuple(names), dict[str, float]()  # of the parts in progress
+        self._left = len(names)
 
     def side_by_side(self, here: Sequence[str], there: Sequence[str] = ()) -> None:
         """Make these, one by one, and those in a thread of their own."""
@@ -69,17 +57,17 @@ class Making:
                 self._go([*here, *there])
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped in {' and '.join(sorted(self._begun))}; what was made before is in "
+                f"stopped in {' and '.join(sorted(self._fractions))}; what was made before is in "
                 f"{self.out}, and the same command goes on from there"
             ) from None
 
     @property
-    def in_order(self) -> tuple[Made, ...]:
+    def in_order(self) -> tuple[Part, ...]:
         """Finished parts, in the order in which they were named."""
         return tuple(self.made[name] for name in self._names if name in self.made)
 
     def _go(self, names: Sequence[str]) -> None:
-        """Make these until something fails, here or beside."""
+        """Make these until something fails, in either thread."""
         for name in names:
             if self.failed:
                 return
@@ -90,15 +78,23 @@ class Making:
                 raise
 
     def _one(self, name: str) -> None:
-        self.left.remove(name)
-        self._begun.add(name)
-        self._watch.begin(name, tuple(self.left))
         started = time.perf_counter()
-        made = self._make(name, lambda fraction: self._watch.progress(name, fraction))
+        self._progress(name, 0.0)
+        made = self._make(name, partial(self._progress, name))
+        self._progress(name, 1.0)
+        del self._fractions[name]
+        self._left -= 1
         if made is not None:
             self.made[name] = made
-        self._watch.end(name, time.perf_counter() - started, made)
-        self._begun.discard(name)
+        seconds = f"{time.perf_counter() - started:.1f} s"
+        how = "there already" if made is not None and made.reused else seconds
+        self._tell(f"{name}: {how}, {self._left} left")
+
+    def _progress(self, name: str, fraction: float) -> None:
+        done = fraction - self._fractions.get(name, 0.0)
+        self._fractions[name] = fraction
+        parts = [f"{of} {100 * x:.0f} %" if x else of for of, x in self._fractions.copy().items()]
+        self._report(done, ", ".join(parts))
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class Reproduction:
     """Parts that were made, in order, and the page about them."""
 
     out: Path
-    made: tuple[Made, ...]
+    made: tuple[Part, ...]
     report: Path
     seconds: float
 
@@ -117,7 +113,8 @@ def reproduce(
     out: Path = Path("out"),
     recipes: str | Path | None = None,
     seeds: int | None = None,
-    watch: Watcher | None = None,
+    progress: Choice = False,
+    tell: Callable[[str], None] = lambda line: None,
     playground: str | None = None,
 ) -> Reproduction:
     """Make figures of papers, the audit and a report in a folder.
@@ -137,10 +134,12 @@ def reproduce(
         A folder with recipes of your own, or the name of one among the papers' recipes.
     seeds : int, optional
         For figures that are averaged over some.
-    watch : callable, optional
-        Told what happens.
+    progress : "auto", bool or callable, optional
+        "auto" for a bar, False, or a function called with the fraction done.
+    tell : callable, optional
+        Called with a line for each finished part.
     playground : str, optional
-        The page that a whole report has in it, as a file beside it.
+        The page that a whole report includes, written next to it.
 
     Returns
     -------
@@ -159,12 +158,12 @@ def reproduce(
             asked[name] = recipe if seeds is None else recipe.with_seeds(seeds)
     begun = time.perf_counter()
 
-    def make(name: str, progress: Callable[[float], None]) -> Made | None:
+    def make(name: str, progress: Callable[[float], None]) -> Part | None:
         if name == WHOLE:
-            before = _made_before(out, asked, making.made) if whole else {}
+            before = _made_before(out, asked, reproducer.made) if whole else {}
             if whole and playground is not None:
                 write_text(out / PLAYGROUND, playground, inside=out)
-            page_of = partial(_write_report, out, making.made | before, recipes, whole=whole)
+            page_of = partial(_write_report, out, reproducer.made | before, recipes, whole=whole)
             page_of(seconds=time.perf_counter() - begun, playground=playground is not None)
             return None
         if name == AUDIT:
@@ -175,13 +174,14 @@ def reproduce(
     folders = dict.fromkeys(name.partition("/")[0] for name in parts)
     pages = [REPORT, PLAYGROUND] if whole and playground is not None else [REPORT]
     claim(out, [*folders, RUNS, *pages])
-    making = Making([*parts, WHOLE], make, out=out, watch=watch)
     # Training on text runs long and compiles little, all else compiles much: together they keep
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
     long = [name for name in parts if name in asked and asked[name].resumes]
-    making.side_by_side(long, [name for name in parts if name not in long])
-    making.side_by_side([WHOLE])
-    return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
+    with reporting(progress, len(parts) + 1, "reproduce") as report:
+        reproducer = Reproducer([*parts, WHOLE], make, out=out, report=report, tell=tell)
+        reproducer.side_by_side(long, [name for name in parts if name not in long])
+        reproducer.side_by_side([WHOLE])
+    return Reproduction(out, reproducer.in_order, out / REPORT, time.perf_counter() - begun)
 
 
 def chosen_parts(names: Sequence[str]) -> list[str]:
@@ -209,7 +209,7 @@ def chosen_parts(names: Sequence[str]) -> list[str]:
     return [name for name in every if name in asked]
 
 
-def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dict[str, Made]:
+def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Part]) -> dict[str, Part]:
     """Return the parts that are there and were not made now."""
     left = {name: recipe for name, recipe in asked.items() if name not in made}
     found = {name: find(experiment(name), recipe, out=out) for name, recipe in left.items()}
@@ -219,13 +219,13 @@ def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dic
 
 
 def _studies(
-    out: Path, parts: dict[str, Made], recipes: str | Path | None, *, whole: bool
+    out: Path, parts: dict[str, Part], recipes: str | Path | None, *, whole: bool
 ) -> list[ShownStudy]:
     """Return what is ours: made now, or, for a whole report, as it is in `out`, or as recorded."""
     found = []
     for name in figures(ours=True):
         made = parts.get(name)
-        # a study that is not there is not looked for: its text would be read in vain
+        # to look for a study would read its text; without its folder there is nothing to find
         if made is None and whole and (out / name).is_dir() and has_recipe(name, recipes):
             made = find(experiment(name), recipe_for(name, recipes), out=out)
         if made is not None:
@@ -237,7 +237,7 @@ def _studies(
 
 def _write_report(
     out: Path,
-    parts: dict[str, Made],
+    parts: dict[str, Part],
     recipes: str | Path | None,
     *,
     whole: bool,

@@ -6,14 +6,19 @@ import base64
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import resources
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
 from attnlab import __version__
 from attnlab.auditing.document import KNOWN, grouped, short
-from attnlab.experiments import Made, Standing
+from attnlab.experiments import Part, Standing
 from attnlab.experiments import figures as known_figures
 from attnlab.experiments.base import module_of
 from attnlab.files.markdown import page as page_of
@@ -29,13 +34,13 @@ if TYPE_CHECKING:
 
 def page(
     *,
-    figures: Sequence[Made],
+    figures: Sequence[Part],
     missing: Sequence[str],
     pictures: Mapping[str, bytes],
-    audit: Made | None,
+    audit: Part | None,
     claims: Mapping[str, Any] | None,
     seconds: float,
-    opening: Made | None = None,
+    opening: Part | None = None,
     playground: bool = False,
     studies: Sequence[ShownStudy] = (),
 ) -> str:
@@ -56,7 +61,7 @@ def page(
     opening
         What the page opens with.
     playground
-        Whether playground.html stands beside it.
+        True if playground.html is written next to it.
 
     Returns
     -------
@@ -76,12 +81,17 @@ def page(
         """Return the heading of a section, with its paper's name if there are several."""
         name, section = paper_and_section
         known = claims["papers"] if claims else {}
-        return f"{known[name]['short']}: {section}" if name and len(known) > 1 else section
+        if not (name and len(known) > 1):
+            return section
+        reading = f", {KNOWN}" if known[name]["reading"] == KNOWN else ""
+        return f"{known[name]['short']}{reading}: {section}"
 
     filters: dict[str, Any] = {"capitalised": capitalised, "short": short, "title": figure_title}
     filters |= {"paper": paper_of, "module": module_of, "grouped": grouped, "heading": heading}
-    whose = " and ".join(of.short for of in about)
+    whose = " and ".join(of.short for of in about) if len(about) < 3 else f"{len(about)} papers"
     title = f"{whose}, put to the test" if about else "Studies of what papers leave open"
+    wrong = errata(documents)
+    chosen = digest_pictures([*([opening] if opening else []), *figures])
     text = template("attnlab.report:report.md.jinja", **filters).render(
         title=title,
         version=__version__,
@@ -100,8 +110,18 @@ def page(
         no_studies=sorted(set(known_figures(ours=True)) - {study.made.name for study in studies}),
         audit=audit,
         claims=documents,
-        errata=errata(documents),
-        audited=audited(claims) if claims else [],
+        errata=wrong,
+        known=KNOWN,
+        claims_papers=claims["papers"] if claims else {},
+        counts=counts(documents, figures),
+        verdicts={
+            name: counted(map(standing, members)) for name, members in grouped(documents, "paper")
+        },
+        outcomes={
+            of.name: counted(made.outcome for made in members) for of, members in shown.items()
+        },
+        digest_pictures=chosen,
+        thumbnails={made.name: thumbnail(all_pictures[made.name]) for made in chosen},
         served=serves,
         tested={of.name: [id for id in serves if serves[id] == of.name] for of in figures},
         opening=opening,
@@ -110,35 +130,67 @@ def page(
         provenance={**machine(), **versions(), "attnlab": __version__},
         bibtex=[*(of.citation for of in about if of.reading != "ours"), ATTNLAB_BIBTEX],
     )
-    return page_of(f"{title}: attnlab {__version__}", text)
+    style = (resources.files("attnlab.report") / "report.css").read_text()
+    return page_of(f"{title}: attnlab {__version__}", text, style=style)
 
 
-def by_paper(figures: Sequence[Made]) -> dict[Paper, list[Made]]:
+def by_paper(figures: Sequence[Part]) -> dict[Paper, list[Part]]:
     """Return figures by the paper that they belong to."""
-    found: dict[Paper, list[Made]] = {}
+    found: dict[Paper, list[Part]] = {}
     for made in figures:
         found.setdefault(paper_of(made.name), []).append(made)
     return found
 
 
-def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
+def by_outcome(figures: Sequence[Part]) -> dict[str, list[Part]]:
     """Return figures by what was found, in the order of the standings."""
     order = [standing.value for standing in Standing]
-    found: dict[str, list[Made]] = {}
+    found: dict[str, list[Part]] = {}
     for made in sorted(figures, key=lambda made: order.index(made.standing)):
         found.setdefault(made.outcome, []).append(made)
     return found
 
 
-def audited(claims: Mapping[str, Any]) -> list[str]:
-    """Count the claims examined of each paper; one that we did not read in print says so."""
-    counted = []
-    for name, members in grouped(claims["claims"], "paper"):
-        of = claims["papers"][name]
-        reading = f" {KNOWN}" if of["reading"] == KNOWN else ""
-        count = len(members)
-        counted.append(f"{count} claim{'s' * (count != 1)} of {of['short']}{reading}")
-    return counted
+def counted(words: Iterable[str]) -> list[str]:
+    """Count equal words, as in "reproduced: 3", from the most frequent on."""
+    return [f"{word}: {count}" for word, count in Counter(words).most_common()]
+
+
+def standing(claim: Mapping[str, Any]) -> str:
+    """Return the verdict on paper, or that in training of a claim that is about training alone."""
+    return str(claim["verdict"] or claim["training"] or "not examined")
+
+
+def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Part]) -> list[str]:
+    """Return how many claims and figures were examined, and how they stand."""
+    found = []
+    if claims:
+        stand = ", ".join(counted(map(standing, claims)))
+        found.append(f"{len(claims)} claim{'s' * (len(claims) != 1)} ({stand})")
+    if figures:
+        stand = ", ".join(counted(of.outcome for of in figures))
+        found.append(f"{len(figures)} experiment{'s' * (len(figures) != 1)} ({stand})")
+    return found
+
+
+def digest_pictures(parts: Sequence[Part]) -> list[Part]:
+    """Choose four: the first, then one for each standing, then one for each paper."""
+    chosen = list(parts[:1])
+    for key in (lambda part: part.standing, lambda part: part.name.partition("/")[0]):
+        for part in parts[1:]:
+            if part not in chosen and key(part) not in {key(of) for of in chosen[1:]}:
+                chosen.append(part)
+    return chosen[:4]
+
+
+def thumbnail(png: bytes) -> tuple[str, int, int]:
+    """Return a picture at the size of the digest, as base64, and its width and height."""
+    with Image.open(BytesIO(png)) as picture:
+        small = picture.convert("RGB")
+        small.thumbnail((720, 480))
+        out = BytesIO()
+        small.quantize(64).save(out, "PNG", optimize=True)
+        return base64.b64encode(out.getvalue()).decode(), *small.size
 
 
 def served(claims: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -5,7 +5,7 @@ python -m attnlab.report.study_pages out docs NAME     # some; the others' rows 
 python -m attnlab.report.study_pages --wikitext out-wikitext docs NAME    # at paper size, on a text
 
 A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the
-questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, with
+questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json next to it, with
 the digest of the page's picture: a study takes a minute or two, and a report that has not made it
 shows what was recorded. Only a clone has these; without them a report shows the studies that were
 made in its own folder.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnlab.experiments import Made, experiment, figures
+from attnlab.experiments import Part, experiment, figures
 from attnlab.experiments.running import file_digest, seal_record, the_record, unseal_record
 from attnlab.files.atomic import write_text
 from attnlab.files.errors import InputError
@@ -37,13 +37,13 @@ class ShownStudy:
     """A study and its picture. recorded: whether it is that of the documentation, and was not made
     in the folder of the report."""
 
-    made: Made
+    made: Part
     picture: bytes
     recorded: bool
 
 
-def write_recorded(docs: Path, made: Made) -> None:
-    """Keep a study beside its page, whose picture is drawn already."""
+def write_recorded(docs: Path, made: Part) -> None:
+    """Write the record of a study next to its page, whose picture is drawn already."""
     record, picture = _places(docs, made.name)
     seal_record(record, replace(made, files={picture.name: file_digest(picture)}), inside=docs)
 
@@ -78,7 +78,7 @@ def between_marks(page: str, text: str, marks: tuple[str, str] = FOUND) -> str:
     return f"{before}{first}\n{text}\n{last}{after}"
 
 
-def found(made: Made) -> str:
+def found(made: Part) -> str:
     """Return the findings of a study as Markdown: answer, summary, picture and numbers."""
     rows = [["number", "found", "on each half of the seeds", "regression bounds"]]
     for name, (low, high) in made.regression_bounds.items():
@@ -90,7 +90,7 @@ def found(made: Made) -> str:
     )
 
 
-def _number(made: Made, name: str) -> str:
+def _number(made: Part, name: str) -> str:
     """A number with its error or its interval; a share with its count, and without an error that
     no seed shows."""
     if f"{name}_low" in made.numbers:
@@ -123,9 +123,9 @@ def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
     write_list(docs, [study.made for study in recorded if study is not None])
 
 
-def write_list(docs: Path, studies: Sequence[Made]) -> None:
+def write_list(docs: Path, studies: Sequence[Part]) -> None:
     """Bring the rows of these studies in the lists and in the gallery up to date."""
-    by_list: dict[Path, list[Made]] = {}
+    by_list: dict[Path, list[Part]] = {}
     for made in studies:
         by_list.setdefault((docs / made.name).parent / "README.md", []).append(made)
     for path, members in by_list.items():

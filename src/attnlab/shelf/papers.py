@@ -14,7 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import metadata
@@ -60,9 +60,9 @@ _TARGET = re.compile(rf"{_MODULE.pattern}:[A-Za-z_]\w*", re.ASCII)
 
 
 def import_from(folder: Path, package: str, module: str) -> ModuleType:
-    """Import `module`, which is relative to `package`, the package that stands in `folder`.
+    """Import `module`, which is relative to `package`, the package in `folder`.
 
-    Raises whatever the code raises, and ImportError where `package` is another one by now.
+    Raises what the code raises, and ImportError if `package` was imported from another folder.
     """
     find_plain_folders()
     found = importlib.import_module(package)
@@ -72,7 +72,7 @@ def import_from(folder: Path, package: str, module: str) -> ModuleType:
 
 
 def folder_of(package: str) -> Path | None:
-    """Return where a top-level package stands, without importing it; None where there is none.
+    """Return the folder of a top-level package without importing it; None if there is none.
 
     A module that is not a package gives its file, or its name where it has no file.
     """
@@ -100,8 +100,19 @@ def failure(error: BaseException, folder: Path) -> str:
     return f"{''.join(lines)}{type(error).__name__}: {reason}"
 
 
+@contextmanager
+def naming(paper: Paper | None) -> Iterator[None]:
+    """Add a note to exceptions of a paper's code: the paper's name and the lines in its folder."""
+    try:
+        yield
+    except Exception as error:
+        if paper is not None:
+            error.add_note(f"in paper {paper.name}: {failure(error, paper.folder)}")
+        raise
+
+
 def same_folder(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Say whether two paths lead to one folder."""
+    """Check whether two paths lead to the same folder."""
     return os.path.realpath(one) == os.path.realpath(other)
 
 
@@ -114,7 +125,7 @@ def plain_folders() -> list[Path]:
 def find_plain_folders() -> None:
     """Make the packages in plain folders importable, after everything else.
 
-    Their parents are not put on `sys.path`: everything beside a folder would become importable.
+    Their parents are not put on `sys.path`: all neighbours of a folder would become importable.
     """
     if _PlainFolders not in sys.meta_path:
         sys.meta_path.append(_PlainFolders)
@@ -142,8 +153,8 @@ if os.environ.get(VARIABLE):  # a worker process is sent values of a paper's cla
 class Section:
     """A section of a paper's claims.
 
-    section: its heading. modules: where its claims stand, relative to the paper's package. of:
-    whose statements they are.
+    section: its heading. modules: the modules of its claims, relative to the paper's package. of:
+    the author of the statements.
     """
 
     section: str
@@ -228,12 +239,12 @@ class _Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class Paper(_Manifest):
-    """A paper: the fields of its `paper.yaml`, and where it stands.
+    """A paper: the fields of its `paper.yaml`, and its folder.
 
     Parameters
     ----------
     name : str
-        The name of the folder, by which the paper is called in commands.
+        The name of the folder, which commands use.
     title, authors, venue, year, doi, arxiv, bibtex
         The citation; without `bibtex`, an entry is made of the others.
     short : str
@@ -247,14 +258,14 @@ class Paper(_Manifest):
     theories, tasks, models, presets, figures : dict of str
         What it offers: references "module:name", relative to the package.
     claims : tuple of Section
-        Where its claims stand.
+        The sections of its claims.
     page : str or None
         The file of its page.
     agreement, expectation, commentary, maps, opening : str or None
         Single references that other parts of attnlab ask for; `opening` is an experiment whose
         picture a report opens with.
     folder : Path
-        Where it stands.
+        The paper's folder.
     package : str
         The name under which it is imported.
     """
@@ -593,7 +604,7 @@ def _find(_: str) -> Shelf:  # the environment is what it is kept by
                 faults.append(Fault(found.name, str(found.folder), reason))
     ordered = sorted(papers.values(), key=_by_year)
     offers: dict[str, dict[str, Reference]] = {kind: {} for kind in OFFERS}
-    for known in papers.values():  # earlier sources first: nobody takes over a name of attnlab's
+    for known in papers.values():  # earlier sources first: names of attnlab's papers stay
         for kind in OFFERS:
             for name, target in getattr(known, kind).items():
                 # figures may have one name in several papers

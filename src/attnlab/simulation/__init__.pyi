@@ -1,4 +1,3 @@
-from .divergence import Diverged as Diverged
 from .learner import Learner as Learner
 from .learner import TaskLearner as TaskLearner
 from .motion import Batches as Batches
@@ -10,8 +9,9 @@ from .motion import Population as Population
 from .motion import Steps as Steps
 from .rates import Piecewise as Piecewise
 from .record import Record as Record
+from .settings import as_simulation as as_simulation
+from .settings import text_run as text_run
 from .simulation import Simulation as Simulation
-from .simulation import as_simulation as as_simulation
+from .stopping import Diverged as Diverged
 from .stopping import Interrupted as Interrupted
 from .trainer import simulate as simulate
-from .usual import text_run as text_run

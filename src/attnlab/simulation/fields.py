@@ -151,7 +151,7 @@ def with_settings(value: Any, settings: Mapping[Path, Any]) -> Any:
     for item in (of for of in fields(value) if of.name in own and own[of.name] is not None):
         # at=(0, 5) takes the place of an every=10 that the value had
         own = dict.fromkeys(item.metadata.get("instead_of", ())) | own
-    # First its own: optimizer="adam" makes the value that a beta_1 beside it is a setting of.
+    # Own settings first: in optimizer="adam", beta_1=0.5 the first makes the value of the second.
     value = replace(value, **own)
     inside: dict[str, Any] = {}
     for name in {path[0] for path in settings if len(path) > 1}:

@@ -2,20 +2,22 @@
 
 The solver's steps are diffrax's; the loop around them is ours, so that it comes back after a while
 (to report progress, to be stopped, to give up) and goes on where it was. Records change nothing:
-a step that would pass a record is taken to it from where the run is, and then anew in full.
+a step that would pass a record is first taken up to it, and then in full from its beginning.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from attnlab.models.base import Params
-from attnlab.simulation.motion import Flow
-from attnlab.simulation.program import Kept, Plan, Rates, compiled, each, each_seed, use_of
+from attnlab.simulation.program import Compiled, Kept, Plan, Rates, each, each_seed, use_of
+
+if TYPE_CHECKING:
+    from attnlab.simulation.simulation import Simulation
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
@@ -41,15 +43,15 @@ class Limits(NamedTuple):
     steps_of_call: Any
 
 
-def limits_of(flow: Flow, dtype: str, steps_of_call: int) -> Limits:
-    """Return the limits of a flow as numbers of the run's dtype."""
-    usual = TOLERANCES[dtype]
-    real = jnp.dtype(dtype).type
-    rtol, atol = real(flow.rtol or usual[0]), real(flow.atol or usual[1])
-    return Limits(rtol, atol, np.int32(flow.most_steps), np.int32(steps_of_call))
+def limits_of(run: Simulation, steps_of_call: int) -> Limits:
+    """Return the limits of a run's flow as numbers of its dtype."""
+    flow, real = run.motion, np.dtype(run.dtype).type
+    rtol, atol = TOLERANCES[run.dtype]
+    tolerances = real(flow.rtol or rtol), real(flow.atol or atol)
+    return Limits(*tolerances, np.int32(flow.most_steps), np.int32(steps_of_call))
 
 
-@compiled("plan")
+@Compiled
 def begin(
     plan: Plan, tables: Any, kept: Kept, params: Params, rates: Rates, limits: Limits
 ) -> State:
@@ -72,7 +74,7 @@ def begin(
     return _each_run(one_run, plan, tables, kept, ordered, rates)
 
 
-@compiled("plan")
+@Compiled
 def advance(
     plan: Plan,
     tables: Any,
@@ -118,7 +120,7 @@ def advance(
             )
             moves, arrives = good & within, good & (end == target)
             shown = arrives & ~moves  # goes on from where it was
-            # A step that failed and is, by rounding, to be repeated as it was would fail for ever.
+            # A failed step whose size, by rounding, does not shrink would fail again and again.
             shrinks = next_end - begin < end - state.time
             size = jnp.where(good | shrinks, next_end - begin, 0.0)
             after = State(

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ from attnlab.simulation.stopping import Pace, Stopping
 WORKING_BYTES = {"cpu": 16 * 2**20}
 RUNS_AT_ONCE = {"cpu": 16}
 ACCELERATOR_SHARE = 0.6  # of an accelerator's memory, for the runs of one program
-# On a CPU two QR decompositions at a time, as some starts need, wait for each other for ever.
+# On a CPU two QR decompositions at once, which some starts need, deadlock.
 ONE_BEGINS = threading.Lock()
 
 RECORD, STATE = "record/", "state/"
@@ -136,20 +136,20 @@ class Stack:
         """Return the arguments of `program.begin` for these settings, seeds and points."""
         settings, some_seeds, points = runs
         seeds = np.asarray(self.run.seeds, dtype=np.uint32)[some_seeds]
-        cell = self.run.cell(settings[0], points[0]) if self.run.independent else None
+        salt = self.run.salt(settings[0], points[0]) if self.run.independent else None
         start = program.start_of(self.run)
-        return *self.shared, seeds, cell, self.rates(points), start
+        return *self.shared, seeds, salt, self.rates(points), start
 
 
 def stacks(run: Simulation) -> Iterator[list[Stack]]:
     """Yield all settings of a run, in lists that share their compiled programs."""
     plan = program.plan_of(run, run.learner.recorded(run))
-    alike: dict[Any, list[tuple[int, Any]]] = {}
+    same_shape: dict[Any, list[tuple[int, Any]]] = {}
     for number, tables in enumerate(run.tables):
         leaves, structure = jax.tree.flatten(tables)
         key = structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves)
-        alike.setdefault(key, []).append((number, tables))
-    for members in alike.values():
+        same_shape.setdefault(key, []).append((number, tables))
+    for members in same_shape.values():
         at_once = _at_once(run, len(members), members[0][1])
         made = []
         for chosen in _cut(len(members), at_once[0]):
@@ -176,7 +176,7 @@ def _at_once(run: Simulation, settings: int, tables: Any) -> tuple[int, int, int
     points_at_once = _even_share(points, fitting)
     seeds_at_once = _even_share(seeds, max(1, fitting // points_at_once))
     together = seeds_at_once * points_at_once
-    # beside its runs a setting has the tables that its sequences are drawn from
+    # a setting needs memory for its runs and for the tables that its sequences are drawn from
     of_tables = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tables))
     bytes_of_setting = together * bytes_of_run + of_tables
     fitting = max(1, min(most // together, budget // bytes_of_setting))
@@ -204,6 +204,8 @@ class Group(ABC):
     """
 
     note: str | None = None  # shown with the progress
+    step = 0  # of optimizers
+    counted = 0  # steps in the running sum of the training loss
     kept: program.Kept
     state: Any
 
@@ -215,7 +217,7 @@ class Group(ABC):
         self.clock = self.run.record_steps
         self.recorded = Recorded(self.clock)
         self.begun = self.done = False
-        self.shown: tuple[Any, NDArray[np.int64], int] | None = None
+        self.shown: tuple[Any, NDArray[np.int64]] | None = None
 
     @abstractmethod
     def start(self, states: program.State) -> None:
@@ -267,33 +269,26 @@ class Group(ABC):
             for compiling in work:
                 compiling.result()
 
-    def go(self, report: Report, stopping: Stopping, after_call: Any) -> None:
+    def go(self, report: Report, stopping: Stopping, after_call: Callable[[], None]) -> None:
         """Advance from record to record, to the end, until every run has failed or until asked to
         stop; `after_call` is called wherever nothing is half done."""
-        if stopping.asked:
-            return
         runs = math.prod(self.shape)
+        if self.done:
+            report(runs, None)
+        if self.done or stopping.asked:
+            return
         with program.numbers(self.run):
             self.begin()
             report(runs * self.fraction, None)
-            while self.recorded.count < self.clock.size:
-                index = self.recorded.count
-                there = False
-                while not there:
-                    if stopping.asked:
-                        return
-                    before = self.fraction
-                    there = self.advance(self.clock[index])
-                    lost = len(self.recorded.failures) == runs
-                    report(runs * ((1.0 if lost else self.fraction) - before), self.note)
-                    if lost:
-                        self._show(done=True)
-                        return
-                    if there:
-                        self.recorded.put(self.shape, index, self.observe())
-                        self.recorded_now()
-                    self._show(done=self.recorded.count == self.clock.size)
-                    after_call()
+            while not (self.done or stopping.asked):
+                before = self.fraction
+                there = self.advance(self.clock[self.recorded.count])
+                lost = len(self.recorded.failures) == runs
+                report(runs * ((1.0 if lost else self.fraction) - before), self.note)
+                if there and not lost:
+                    self.recorded.put(self.shape, self.recorded.count, self.observe())
+                self._show(done=lost or self.recorded.count == self.clock.size)
+                after_call()
 
     def observe(self) -> Arrays:
         """Return what was asked for, as it is now."""
@@ -301,19 +296,11 @@ class Group(ABC):
         record = program.record(*self.stack.shared, self.kept, self.states(), step)
         return flatten(jax.device_get(record))
 
-    def recorded_now(self) -> None:  # noqa: B027 - most count nothing
-        """Reset what is counted from record to record."""
-
-    @property
-    @abstractmethod
-    def position(self) -> list[int]:
-        """Whole numbers that belong to the state."""
-
     def _show(self, *, done: bool) -> None:
         """Put state, position and count where a thread that writes a checkpoint finds them."""
         self.done = done
-        counted = [self.recorded.count, int(done), *self.position]
-        self.shown = self.state, np.asarray(counted, np.int64), self.recorded.count
+        counted = [self.recorded.count, int(done), self.step, self.counted]
+        self.shown = self.state, np.asarray(counted, np.int64)
 
     def arrays(self) -> Arrays:
         """Return all that a checkpoint needs, by name, as it was after the last call; {} before.
@@ -323,7 +310,7 @@ class Group(ABC):
         """
         if self.shown is None:
             return {}
-        state, counted, _ = self.shown
+        state, counted = self.shown
         records = {RECORD + name: of.copy() for name, of in dict(self.recorded.values).items()}
         failures = [[*place, *failure] for place, failure in self.recorded.failures.items()]
         return {
@@ -337,26 +324,17 @@ class Group(ABC):
         """Put the runs where they were when `arrays` were taken."""
         self.begin()
         states = {STATE + name: of.shape for name, of in arrays_of(self.state).items()}
-        check_arrays(path, arrays, {**states, "counted": (2 + len(self.position),)})
+        check_arrays(path, arrays, {**states, "counted": (4,)})
         self.state = tree_of(inside(arrays, STATE), like=self.state)
-        count, done, *position = map(int, arrays["counted"])
+        self.recorded.count, done, self.step, self.counted = map(int, arrays["counted"])
         self.recorded.values = {name: of.copy() for name, of in inside(arrays, RECORD).items()}
         for *place, step, cause in json.loads(arrays["failures"].tobytes() or b"[]"):
             self.recorded.failures[tuple(place)] = step, cause
-        self.recorded.count = count
-        self.put_position(position)
         self._show(done=bool(done))
-
-    @abstractmethod
-    def put_position(self, position: list[int]) -> None:
-        """Set the numbers of `position`."""
 
 
 class Stepping(Group):
     """Runs at one common step."""
-
-    step = 0
-    counted = 0  # steps in the running sum of the training loss
 
     def start(self, states: program.State) -> None:
         self.state = states
@@ -408,17 +386,12 @@ class Stepping(Group):
         state, finite = program.advance(*shared, self.kept, self.state, self.rates, *steps)
         return state, np.asarray(finite)
 
-    def recorded_now(self) -> None:
+    def observe(self) -> Arrays:
+        found = super().observe()
         if MEAN_LOSS in self.plan.what:
             self.state = self.state._replace(loss_sum=jnp.zeros_like(self.state.loss_sum))
             self.counted = 0
-
-    @property
-    def position(self) -> list[int]:
-        return [self.step, self.counted]
-
-    def put_position(self, position: list[int]) -> None:
-        self.step, self.counted = position
+        return found
 
     def _find_failures(self, count: int, finite: NDArray[np.bool_]) -> None:
         """Bisect for the first non-finite step of each run that just failed.
@@ -451,12 +424,8 @@ class Stepping(Group):
 class Flowing(Group):
     """Runs of the flow, each at a time of its own."""
 
-    @property
-    def most_steps(self) -> int:
-        return int(self.run.motion.most_steps)
-
     def start(self, states: program.State) -> None:
-        limits = self._limits(0)
+        limits = flow.limits_of(self.run, 0)
         self.state = flow.begin(*self.stack.shared, self.kept, states.params, self.rates, limits)
         self.times = np.zeros(self.shape, self.run.dtype)
 
@@ -465,9 +434,6 @@ class Flowing(Group):
 
     def _there(self, state: flow.State) -> program.State:
         return program.State(dict(zip(self.plan.moving, state.there, strict=True)), (), ())
-
-    def _limits(self, steps: int) -> flow.Limits:
-        return flow.limits_of(self.run.motion, self.run.dtype, steps)
 
     @property
     def reached(self) -> float:
@@ -480,7 +446,7 @@ class Flowing(Group):
         return float(passed.mean() / last) if last else 1.0
 
     def trace(self, kept: Any, states: Any) -> Iterator[jax.stages.Traced]:
-        shared, limits = (*self.stack.shared, kept), self._limits(0)
+        shared, limits = (*self.stack.shared, kept), flow.limits_of(self.run, 0)
         begin = flow.begin.trace(*shared, states.params, self.rates, limits)
         yield begin
         now, zero = begin.out_info, np.asarray(0, self.run.dtype)
@@ -489,46 +455,34 @@ class Flowing(Group):
 
     def advance(self, target: float) -> bool:
         before, begun = np.asarray(self.state.taken), time.perf_counter()
-        self.state, arrived, lost = self.call(target, self.pace.steps)
+        end, limits = np.asarray(target, self.run.dtype), flow.limits_of(self.run, self.pace.steps)
+        shared = (*self.stack.shared, self.kept)
+        found = flow.advance(*shared, self.state, self.rates, end, limits)
+        self.state, arrived, lost = found[0], np.asarray(found[1]), np.asarray(found[2])
         taken = np.asarray(self.state.taken)
         self.pace.took(int(np.max(taken - before)), time.perf_counter() - begun)
-        self.times = np.where(arrived, np.asarray(target, self.run.dtype), self.state.time)
-        most = int(taken.max())
-        self.note = f"time {self.reached:.3g}, step {most:,} of {self.most_steps:,} at most"
+        self.times = np.where(arrived, end, self.state.time)
+        most = self.run.motion.most_steps
+        self.note = f"time {self.reached:.3g}, step {taken.max():,} of {most:,} at most"
         for setting, seed, point in np.argwhere(lost).tolist():
             place = setting, seed, point
             self.recorded.failures[place] = self._failure(place)
         return bool(np.all(arrived | lost))
 
-    def call(self, target: float, steps: int) -> tuple[flow.State, NDArray[Any], NDArray[Any]]:
-        """Return the runs after up to `steps` steps towards a time; which arrived, and which never
-        will."""
-        shared, end = self.stack.shared, np.asarray(target, self.run.dtype)
-        state, arrived, lost = flow.advance(
-            *shared, self.kept, self.state, self.rates, end, self._limits(steps)
-        )
-        return state, np.asarray(arrived), np.asarray(lost)
-
-    @property
-    def position(self) -> list[int]:
-        return []
-
-    def put_position(self, position: list[int]) -> None:
+    def restore(self, path: Path, arrays: Arrays) -> None:
+        super().restore(path, arrays)
         self.times = np.asarray(self.state.time)
 
     def _failure(self, place: tuple[int, int, int]) -> Failure:
         """Return when and why the flow of a run was given up."""
-        state = self.state
+        state, most = self.state, self.run.motion.most_steps
         time, size, taken = (
             float(np.asarray(of)[place]) for of in (state.time, state.size, state.taken)
         )
-        if taken < self.most_steps:
+        if taken < most:
             return time, f"the flow could take no further step in {self.run.dtype}"
         left = (float(self.clock[-1]) - time) / max(size, float(np.finfo(self.run.dtype).tiny))
-        return (
-            time,
-            f"the flow was given up after {self.most_steps:,} steps (about {left:.0e} left)",
-        )
+        return time, f"the flow was given up after {most:,} steps (about {left:.0e} left)"
 
 
 KINDS: dict[str, type[Group]] = {"step": Stepping, "time": Flowing}

@@ -58,10 +58,6 @@ def label(
     }
     if head:
         coords["head"] = np.arange(model.heads)
-    for name in model.extra_dims().keys() & values.keys():
-        dims = model.extra_dims()[name]
-        sizes = dict(zip(dims, values[name].shape[-len(dims) :], strict=True)) if dims else {}
-        coords.update(model.extra_coords(sizes))
     if PER_TOKEN & set(values):
         coords["token"] = np.arange(sets[0].vocab_size)
         if sets[0].names is not None:
@@ -70,6 +66,11 @@ def label(
         variables["probability"] = (("setting", "sequence_class", "token"), probs)
     if "attention_logits" in values:
         coords["query"] = sets[0].queries
+    for name in model.extra_dims().keys() & values.keys():
+        dims = model.extra_dims()[name]
+        for dim, size in zip(reversed(dims), reversed(values[name].shape), strict=False):
+            first = int(dim == "distance")  # the token just before the query has distance 1
+            coords.setdefault(dim, np.arange(first, first + size))
     return xr.Dataset(variables, coords)
 
 

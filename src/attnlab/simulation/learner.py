@@ -60,7 +60,7 @@ class Learner(Named, ABC):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Groups that are not trained, whatever the run says."""
+        """Groups that are never trained."""
         return ()
 
     @property
@@ -81,7 +81,7 @@ class Learner(Named, ABC):
         raise InputError(f"gradient: {type(self).__name__} has no batches; use Population()")
 
     def population(self, data: Any) -> Any:
-        """Return what the expected loss is computed from; nothing beside data by default."""
+        """Return what the expected loss is computed from; by default it needs only the data."""
         return ()
 
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
@@ -110,7 +110,7 @@ class Learner(Named, ABC):
     # -- what the trainer asks for ----------------------------------------------------------------
 
     def tables(self, run: Simulation) -> list[Any]:
-        """Return arrays that all seeds share, a tree for each setting that runs beside others."""
+        """Return arrays that all seeds share, a tree for each of the settings that run together."""
         return [()]
 
     def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
@@ -122,7 +122,7 @@ class Learner(Named, ABC):
         return drawn
 
     def init_with(self, run_start: Any, key: jax.Array, tables: Any, data: Any) -> Params:
-        """Return the parameters at the start, with those given in the run in their place."""
+        """Return the parameters at the start; those given in the run replace others."""
         return {**self.init(key, data), **run_start}
 
     def prepare(self, data: Any, size: int | None) -> Any:
@@ -156,13 +156,13 @@ class Learner(Named, ABC):
         """Return the factor of a group's learning rate."""
         return 1.0
 
-    def near(self, params: Params, batch: Any) -> tuple[Params, Any]:
+    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
         """Return the parameters and the batch that a step needs, all of them by default."""
         return params, batch
 
-    def far(self, params: Params, near: Params, batch: Any) -> Params:
-        """Return the parameters with those of `near` written back."""
-        return near
+    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
+        """Return the parameters with those of `gathered` written back."""
+        return gathered
 
     def words(self, group: str) -> str:
         """Return a group's name in messages."""
@@ -246,8 +246,8 @@ class Learner(Named, ABC):
         """Return the steps of a pass over the data; 0 where there is none."""
         return 0
 
-    def cell(self, run: Simulation, setting: int, point: int) -> str:
-        """Return a text that tells a run's cell from others, whatever it is computed with."""
+    def identity(self, run: Simulation, setting: int, point: int) -> str:
+        """Return a text that identifies a run's settings and learning rates, to seed its data."""
         rates = [float(of[point]) for of in run.grid.rates().values()]
         settings = {name: run.spec[name] for name in ("task", "model", "motion", "gradient")}
         return json.dumps([setting, settings, rates], sort_keys=True)
@@ -257,7 +257,7 @@ class Learner(Named, ABC):
         return dict(run.init) if isinstance(run.init, Mapping) else {}
 
     def attrs(self, run: Simulation) -> dict[str, Any]:
-        """Return attributes of the result besides the usual ones."""
+        """Return attributes that are added to the result."""
         return {}
 
     def warning(self, run: Simulation) -> str:
@@ -352,13 +352,13 @@ class TaskLearner(Learner):
         """Return the model's factor of a group's learning rate."""
         return self.model.rate_factor(group)
 
-    def near(self, params: Params, batch: Any) -> tuple[Params, Any]:
+    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
         """Return what the model says a step needs."""
-        return self.model.near(params, batch)
+        return self.model.gather_rows(params, batch)
 
-    def far(self, params: Params, near: Params, batch: Any) -> Params:
-        """Return the model's parameters with those of `near` written back."""
-        return self.model.far(params, near, batch)
+    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
+        """Return the model's parameters with those of `gathered` written back."""
+        return self.model.scatter_rows(params, gathered, batch)
 
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return the probe's loss, what the model captures, and measures of it.
@@ -384,25 +384,25 @@ class TaskLearner(Learner):
     def _measures(self, attention: jax.Array, probe: Batch) -> dict[str, jax.Array]:
         import jax.numpy as jnp
 
-        from attnlab.measures import maps, places
+        from attnlab.measures import maps, positions
 
         dims = self.model.dims["attention"]
         rows = {
             "entropy": maps.entropy(attention),
-            "previous_mass": places.previous_mass(attention),
-            "sink_mass": places.sink_mass(attention, (1,))[..., 0],
-            "mean_distance": places.mean_distance(attention),
+            "previous_mass": positions.previous_mass(attention),
+            "sink_mass": positions.sink_mass(attention, (1,))[..., 0],
+            "mean_distance": positions.mean_distance(attention),
         }
         tokens = probe.inputs
         if getattr(tokens, "ndim", 0) == 2 and jnp.issubdtype(tokens.dtype, jnp.integer):
             axis = dims.index("sequence")
             shape = [1] * (attention.ndim - 2) + [tokens.shape[1]]
             shape[axis] = tokens.shape[0]
-            beside = jnp.broadcast_to(
+            of_maps = jnp.broadcast_to(
                 tokens.reshape(shape), (*attention.shape[:-2], tokens.shape[1])
             )
-            rows["induction_mass"] = places.induction_mass(attention, beside)
-            rows["duplicate_mass"] = places.duplicate_mass(attention, beside)
+            rows["induction_mass"] = positions.induction_mass(attention, of_maps)
+            rows["duplicate_mass"] = positions.duplicate_mass(attention, of_maps)
         over = tuple(i for i, dim in enumerate(dims[:-1]) if dim not in PER_HEAD)
         return {name: jnp.nanmean(value, axis=over) for name, value in rows.items()}
 

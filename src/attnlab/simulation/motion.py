@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import optax
 
 MOST_STEPS = 2**31 - 1  # counted in 32 bits
-USUAL_MOST_STEPS = 100_000  # flows that end take hundreds, or thousands where rates are far apart
+DEFAULT_MOST_STEPS = 100_000  # flows that end take hundreds, or thousands where rates are far apart
 
 
 Name = Literal["sgd", "adam", "adamw"]
@@ -69,7 +69,7 @@ class Optimizer:
     Weight decay (None: 0.01 for adamw, else 0) acts on all that is trained. For sgd and adam it is
     the L2 penalty weight_decay |w|^2 / 2: the gradient has weight_decay * w added before momentum
     or Adam's moments see it. For adamw it is decoupled: w -= learning rate *
-    weight_decay * w besides.
+    weight_decay * w in addition.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Optimizer:
                     f"{field_name}: expected a number in [0, 1), got {getattr(self, field_name)}"
                 )
         if self.weight_decay is None:
-            object.__setattr__(self, "weight_decay", _usual_decay(self.name))
+            object.__setattr__(self, "weight_decay", _default_decay(self.name))
         for field_name in ("epsilon", "weight_decay"):
             if not 0 <= getattr(self, field_name) < np.inf:
                 raise InputError(
@@ -113,16 +113,16 @@ class Optimizer:
         if self.name != "sgd" and self.momentum:
             raise InputError("momentum: belongs to sgd; for Adam set beta_1")
 
-    def with_momentum(self, usual: float) -> Optimizer:
-        """Return the same, with the usual momentum for an sgd that was given none."""
+    def with_momentum(self, momentum: float) -> Optimizer:
+        """Return the same, with this momentum for an sgd that was given none."""
         if self.momentum is not None:
             return self
-        return replace(self, momentum=usual if self.name == "sgd" else 0.0)
+        return replace(self, momentum=momentum if self.name == "sgd" else 0.0)
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """Return the name, and what is not as it is by default; all of it with `defaults`."""
         given = own_fields(self, defaults=defaults)
-        if not defaults and self.weight_decay == _usual_decay(self.name):
+        if not defaults and self.weight_decay == _default_decay(self.name):
             del given["weight_decay"]
         return {"name": self.name, **given}
 
@@ -203,12 +203,12 @@ class OptaxOptimizer(Optimizer):
         return {"name": self.name}
 
 
-def _usual_decay(name: str) -> float:
+def _default_decay(name: str) -> float:
     return ADAMW_DECAY if name == "adamw" else 0.0
 
 
 def as_optimizer(given: str | Optimizer | Transformation) -> Optimizer:
-    """Return an optimizer that was given by name, as a function, or as such."""
+    """Return an optimizer that was given by name, as a function, or as an `Optimizer`."""
     if isinstance(given, str):
         return Optimizer(given)  # type: ignore[arg-type]
     if isinstance(given, Optimizer):
@@ -353,7 +353,7 @@ class Flow(Motion):
     solver: Literal["explicit", "implicit"] = "explicit"
     rtol: float | None = None
     atol: float | None = None
-    most_steps: int = USUAL_MOST_STEPS
+    most_steps: int = DEFAULT_MOST_STEPS
     weight_decay: float = field(default=0.0, metadata={"flat": "flow_weight_decay"})
 
     def __post_init__(self) -> None:

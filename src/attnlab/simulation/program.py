@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
@@ -55,19 +55,20 @@ OPTIONS: dict[Effort, Options] = {
 
 
 class Compiled:
-    """A function of a plan that is compiled for the backend on which it is called."""
+    """A function of a plan, compiled for each plan and for the backend on which it is called.
 
-    def __init__(
-        self, function: Callable[..., Any], static: tuple[str, ...], effort: Effort | None
-    ) -> None:
-        self.function, self.static, self.effort = function, static, effort
+    effort: that of the plan's learner by default.
+    """
+
+    def __init__(self, function: Callable[..., Any], effort: Effort | None = None) -> None:
+        self.function, self.effort = function, effort
         self._made = cache(self._make)
 
     def _make(self, backend: str, effort: Effort, plain: bool) -> Any:
         options = OPTIONS[effort].get(backend, {})
         if plain and backend == "cpu":  # a user who asks JAX for no optimisations gets none
             options = SMALL
-        return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
+        return jax.jit(self.function, static_argnames="plan", compiler_options=options)
 
     def _jitted(self, plan: Any) -> Any:
         plain = jax.config.read("jax_disable_most_optimizations")
@@ -83,16 +84,6 @@ class Compiled:
         What is lowered and compiled from it is what a call with arrays of these shapes runs.
         """
         return self._jitted(plan).trace(plan, *arguments)
-
-
-def compiled(
-    *static: str, effort: Effort | None = None
-) -> Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function of a plan, anew for all values of the arguments named `static`.
-
-    effort: that of the plan's learner by default.
-    """
-    return lambda function: Compiled(function, static, effort)
 
 
 # -- the programs ---------------------------------------------------------------------------------
@@ -118,7 +109,7 @@ class Plan:
     evaluate: tuple[tuple[str, TaskLearner], ...]
 
     @property
-    def near(self) -> bool:
+    def gathers(self) -> bool:
         """True if entries without a gradient stay where they are."""
         return all(optimizer.keeps_still for _, optimizer in self.optimizers)
 
@@ -182,15 +173,15 @@ def numbers(run: Simulation) -> ExitStack:
     return stack
 
 
-def base_keys(seeds: jax.Array, cell: jax.Array | None) -> jax.Array:
-    """Return the key of each seed, or of each seed in a cell.
+def base_keys(seeds: jax.Array, salt: jax.Array | None) -> jax.Array:
+    """Return the key of each seed; `salt` has two words for each combination of settings.
 
     The generator is named so that it never varies.
     """
 
     def one_seed(seed: jax.Array) -> jax.Array:
         key = jax.random.key(seed, impl="threefry2x32")
-        for word in () if cell is None else cell:
+        for word in () if salt is None else salt:
             key = jax.random.fold_in(key, word)
         return key
 
@@ -202,16 +193,16 @@ def use_of(key: jax.Array, use: int | None) -> jax.Array:
     return key if use is None else jax.random.fold_in(key, use)
 
 
-@compiled("plan", effort="quick")
+@partial(Compiled, effort="quick")
 def begin(
-    plan: Plan, tables: Any, seeds: jax.Array, cell: jax.Array | None, rates: Rates, start: Params
+    plan: Plan, tables: Any, seeds: jax.Array, salt: jax.Array | None, rates: Rates, start: Params
 ) -> tuple[Kept, State]:
     """Return what is kept of each seed and the states before the first step.
 
     start: arrays by group, in place of the learner's own.
     """
     learner, uses = plan.learner, plan.learner.uses
-    keys = base_keys(seeds, cell)
+    keys = base_keys(seeds, salt)
     points = next(iter(rates.values())).shape[0]
 
     def one_setting(tables: Any) -> tuple[Any, Params]:
@@ -240,7 +231,7 @@ def begin(
     return Kept(keys, drawn, fixed), forget.function(plan, State(moved, (), loss_sum), rates)
 
 
-@compiled("plan")
+@Compiled
 def advance(
     plan: Plan,
     tables: Any,
@@ -278,7 +269,7 @@ def advance(
     return states, jnp.stack(finite)
 
 
-@compiled("plan")
+@Compiled
 def forget(plan: Plan, states: State, rates: Rates) -> State:
     """Return every run with nothing in its optimizers' memory."""
 
@@ -293,7 +284,7 @@ def forget(plan: Plan, states: State, rates: Rates) -> State:
     return states._replace(memory=memory)
 
 
-@compiled("plan")
+@Compiled
 def record(plan: Plan, tables: Any, kept: Kept, states: State, step: jax.Array) -> dict[str, Any]:
     """Return what was asked for, of every run; the loss is that of the batch about to be taken."""
     learner, uses, what = plan.learner, plan.learner.uses, plan.what
@@ -364,20 +355,20 @@ def _step(
 ) -> State:
     """Return one run after one step of its optimizers."""
     learner, before = plan.learner, {**fixed, **state.params}
-    near, batch = learner.near(before, examples) if plan.near else (before, examples)
-    loss, slope = learner.loss_and_grad(data, near, batch, key, plan.moving)
+    gathered, batch = learner.gather_rows(before, examples) if plan.gathers else (before, examples)
+    loss, slope = learner.loss_and_grad(data, gathered, batch, key, plan.moving)
     if plan.clip is not None:
         # A factor is part of the update that follows; optax's clipping is one pass more.
         squares = (jnp.vdot(leaf, leaf, precision="highest") for leaf in jax.tree.leaves(slope))
         factor = jnp.minimum(1.0, plan.clip / jnp.sqrt(sum(squares)))
         slope = jax.tree.map(lambda leaf: factor * leaf, slope)
-    moved, memory = dict(near), {}
+    moved, memory = dict(gathered), {}
     for name, optimizer in plan.optimizers:
         transform = optimizer.transform(plan.rate(name, rates[name], step))
-        update, memory[name] = transform.update(slope[name], state.memory[name], near[name])
-        moved[name] = jax.tree.map(jnp.add, near[name], update)
-    if plan.near:
-        moved = learner.far(before, moved, examples)
+        update, memory[name] = transform.update(slope[name], state.memory[name], gathered[name])
+        moved[name] = jax.tree.map(jnp.add, gathered[name], update)
+    if plan.gathers:
+        moved = learner.scatter_rows(before, moved, examples)
     loss_sum = state.loss_sum + loss if MEAN_LOSS in plan.what else ()
     return State({name: moved[name] for name in plan.moving}, memory, loss_sum)
 

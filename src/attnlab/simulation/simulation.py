@@ -15,12 +15,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.defaults import ETA_Y, ETA_Z, LENGTH
-from attnlab.files.documents import check_keys, did_you_mean
+from attnlab.files.documents import check_keys, did_you_mean, shown
 from attnlab.files.errors import InputError
-from attnlab.files.recipe import Named, as_value, default_of, plain
+from attnlab.files.recipe import Named, Numbers, as_value, default_of, plain
 from attnlab.models.base import LossName, Model
-from attnlab.models.sequence import EXACT_NAMES, SequenceModel
-from attnlab.simulation.fields import Path, Setting, find_setting, settings_of, with_settings
+from attnlab.models.sequence import EXACT_NAMES, checked_init, initial_logits
+from attnlab.simulation.fields import settings_of
 from attnlab.simulation.labels import classes_of
 from attnlab.simulation.learner import PARAMETERS, Learner, TaskLearner
 from attnlab.simulation.motion import Batches, Gradient, Motion, Optimizer, Population, Steps
@@ -35,17 +35,15 @@ from attnlab.simulation.rates import (
     rates_by_group,
     require_groups,
 )
-from attnlab.simulation.rates import rate_document as rate_document
 from attnlab.simulation.record import Record
-from attnlab.simulation.start import START, checked_init, initial_logits
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes.classes import SequenceClasses
-from attnlab.tasks.sequences import Classes, Sequences, read_sets
+from attnlab.tasks.sequences import Sequences, read_sets
 
 Precision = Literal["default", "highest", "bfloat16"]
 Dtype = Literal["float32", "float64"]
-PARTS = ("motion", "gradient", "record", "model")  # values inside a run, beside its task
-WHEN = {"every", "geometric", "at"}  # settings of a record, of which one is given
+StartDocument = Literal["zero", "uniform"] | Numbers | dict[str, Any] | None
+LARGEST_USUAL_RATE = 1e4  # learning rates above it are cautioned against
 BASES: dict[str, type[Named]] = {
     "task": Task,
     "model": Model,
@@ -63,6 +61,35 @@ def read_task(where: str, document: Any) -> Any:
         of_learner = name in Learner.kinds() and name not in Task.kinds(name)
         return as_value(where, document, Learner if of_learner else Task)
     return read_sets(where, document)
+
+
+def read_start(where: str, document: Any) -> Any:
+    """Return a start as its document gives it, with arrays where that has groups of lists."""
+    read = as_value(where, document, StartDocument)
+    return _arrays(read) if isinstance(read, dict) else read
+
+
+def _arrays(groups: Any) -> Any:
+    """Return the arrays of a start, which a document has as lists."""
+    if isinstance(groups, dict):
+        return {name: _arrays(of) for name, of in groups.items()}
+    try:
+        return np.asarray(groups, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"init: expected numbers by group, got {shown(groups)}") from None
+
+
+def start_document(init: Any) -> Any:
+    """Return a start as plain values; a result by the digest of its spec."""
+    if isinstance(init, Mapping) and not isinstance(init, xr.Dataset):
+        return {name: start_document(of) for name, of in init.items()}
+    if isinstance(init, xr.Dataset):
+        return {"result": hashlib.sha256(init.attrs.get("spec", "").encode()).hexdigest()}
+    return init if init is None or isinstance(init, str) else np.asarray(init).tolist()
+
+
+# How the field `init` of a run is read from documents and written to them.
+START = {"kind": StartDocument, "read": read_start, "write": start_document}
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +178,12 @@ class Simulation:
                 put(name, as_value(name, getattr(self, name), base))
         of_learner = isinstance(self.task, Learner)
         if self.gradient is None:
-            put("gradient", self._usual_gradient(of_learner))
+            put("gradient", self._default_gradient(of_learner))
         if not of_learner and not isinstance(self.task, Task):
             infinite = self.gradient.size is None
             put("task", Sequences(self.task, length="inf" if infinite else LENGTH))
-        if self.model is None and not of_learner and self.task.usual_model:
-            put("model", resolve_name(self.task.usual_model)())
+        if self.model is None and not of_learner and self.task.default_model:
+            put("model", resolve_name(self.task.default_model)())
         if of_learner != (self.model is None):
             raise InputError("model: expected a model for a task, and None for a learner")
         for name, base in BASES.items():
@@ -194,7 +221,7 @@ class Simulation:
             self.model.check(self)
 
     def _check_record(self) -> None:
-        """Refuse what cannot be recorded, as far as the names alone tell."""
+        """Refuse to record names that the exact path or a learner does not have."""
         if self.is_exact:
             for name in self.record.what or ():
                 if name not in EXACT_NAMES:
@@ -206,7 +233,7 @@ class Simulation:
             remedy = "take exact=False" if self.is_exact else "leave it out"
             raise InputError(f"evaluate: {kind} has no other tasks; {remedy}")
 
-    def _usual_gradient(self, of_learner: bool) -> Gradient:
+    def _default_gradient(self, of_learner: bool) -> Gradient:
         whole = of_learner or self.motion.needs_population
         return Population() if whole else Batches()
 
@@ -241,6 +268,25 @@ class Simulation:
     def symbols(self) -> Mapping[str, str]:
         """Symbols of the learning rates of the model's groups, where it has any."""
         return {} if self.model is None else self.model.symbols
+
+    @property
+    def cautions(self) -> list[str]:
+        """Sentences on settings that are allowed, but with which a run says little."""
+        said = []
+        if (
+            getattr(self.model, "heads", 1) > 1
+            and isinstance(self.init, str)
+            and self.init == "zero"
+        ):
+            said.append("init: heads that start alike stay alike; give init='uniform' to part them")
+        for name in self.symbols.values() if self.clock == "step" else ():
+            rate = getattr(self, name)
+            if rate is not None and not callable(rate) and np.max(rate) > LARGEST_USUAL_RATE:
+                said.append(
+                    f"{name}: at {float(np.max(rate)):g} a single step saturates the softmax; "
+                    "learning rates up to 100 are usual"
+                )
+        return said
 
     @property
     def is_exact(self) -> bool:
@@ -285,7 +331,7 @@ class Simulation:
 
     @cached_property
     def tables(self) -> list[Any]:
-        """Arrays that all seeds share, for each setting that runs beside others."""
+        """Arrays that all seeds share, for each of the settings that run together."""
         return self.learner.tables(self)
 
     @property
@@ -293,9 +339,9 @@ class Simulation:
         """A few words for progress bars."""
         return self.sets[0].origin if isinstance(self.task, Sequences) else "training"
 
-    def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
-        """Return two words that tell a run's cell from others."""
-        text = self.learner.cell(self, int(setting), int(point))
+    def salt(self, setting: int, point: int) -> NDArray[np.uint32]:
+        """Return two words, derived from a run's settings, that seed its data if `independent`."""
+        text = self.learner.identity(self, int(setting), int(point))
         digest = hashlib.sha256(text.encode()).digest()
         return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
 
@@ -367,18 +413,7 @@ class Simulation:
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """Return all of it as plain values, as a recipe file has them."""
-        return self._document(defaults=defaults)
-
-    @cached_property
-    def spec(self) -> dict[str, Any]:
-        """All of it with every default written out, as a result carries it; `of` reads it.
-
-        Classes can be large: they are named here, and a result has their probabilities.
-        """
-        return self._document(defaults=True)
-
-    def _document(self, *, defaults: bool) -> dict[str, Any]:
-        usual = {of.name: plain(default_of(of)) for of in fields(self)}
+        standard = {of.name: plain(default_of(of)) for of in fields(self)}
         found: dict[str, Any] = {}
         for item in fields(self):
             name, value = item.name, getattr(self, item.name)
@@ -386,9 +421,17 @@ class Simulation:
                 continue
             write = item.metadata.get("write")
             value = write(value) if write else plain(value, defaults=defaults)
-            if defaults or name in ("task", "model", "motion") or value != usual[name]:
+            if defaults or name in ("task", "model", "motion") or value != standard[name]:
                 found[name] = value
         return found
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """All of it with every default written out, as a result carries it; `of` reads it.
+
+        Classes can be large: they are named here, and a result has their probabilities.
+        """
+        return self.to_document(defaults=True)
 
     @classmethod
     def from_document(cls, document: Any) -> Simulation:
@@ -418,121 +461,6 @@ class Simulation:
         }
         fields_of = {name: read_field(name, of) for name, of in spec.items()}
         return cls(**fields_of, record=replace(record, evaluate=evaluate))
-
-
-def as_simulation(given: Simulation | Task | Learner | Classes, **settings: Any) -> Simulation:
-    """Return a simulation, or what makes one: its task and any settings, by their flat names.
-
-    With a simulation, the settings given replace its own. One of `every`, `geometric` and `at`
-    replaces the others.
-
-    Parameters
-    ----------
-    given : Simulation, Task, Learner, SequenceClasses, str or sequence of classes
-        A simulation, or its task.
-    **settings
-        Fields of `Simulation`, and fields of the values inside it: length, training_set, steps,
-        optimizer, momentum, time, batch_size, every, heads, ...
-
-    Returns
-    -------
-    Simulation
-        The value.
-
-    Examples
-    --------
-    >>> from attnlab.simulation import as_simulation
-    >>> as_simulation("syn-small", eta_y=2.0, length=64, steps=10).task.length
-    64
-    """
-    own = {of.name for of in fields(Simulation)}
-    chosen = dict(settings)
-    if WHEN & chosen.keys():
-        chosen = {**dict.fromkeys(WHEN), **chosen}
-    direct = {name: of for name, of in chosen.items() if name in own}
-    for name in BASES.keys() & direct.keys() - {"task"}:
-        if isinstance(direct[name], str):
-            direct[name] = as_value(name, direct[name], BASES[name])
-    base = given if isinstance(given, Simulation) else None
-    if "task" in direct and base is None:
-        raise InputError("task: given twice; it is the first argument")
-    inside = {name: of for name, of in chosen.items() if name not in own}
-    parts = _placed(inside, given, direct)
-    if base is not None:
-        made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
-        return replace(base, **{**direct, **made})
-    task: Any = given
-    if "task" in parts:
-        task, of = parts.pop("task")
-        motion, _ = parts.get("motion", (direct.get("motion", Steps()), {}))
-        whole = motion.needs_population or (direct.get("gradient") or Batches()).size is None
-        length = "inf" if whole and ("training_set",) not in of else LENGTH
-        of = {("length",): length, **of} if not isinstance(given, Task) else of
-        task = with_settings(task, of)
-    made = {home: with_settings(value, of) for home, (value, of) in parts.items()}
-    return Simulation(task, **{**direct, **made})
-
-
-def _placed(
-    inside: Mapping[str, Any], given: Any, direct: Mapping[str, Any]
-) -> dict[str, tuple[Any, dict[Path, Any]]]:
-    """Sort settings by the value that they are inside of, each with that value by default."""
-    base = given if isinstance(given, Simulation) else None
-    task = direct.get("task", base.task) if base else given
-    of_task = type(task) if isinstance(task, (Task, Learner)) else Sequences
-    own = {name: getattr(base, name) for name in PARTS} if base else {}
-    values = parts_of(of_task, {**own, **direct})
-    found: dict[str, tuple[Any, dict[Path, Any]]] = {}
-    for name, value in inside.items():
-        home, setting = setting_named(name, of_task, values)
-        kind = of_task if home == "task" else type(values[home])
-        if setting.kind is not kind:
-            if home in found or home in direct or values[home] not in (None, kind()):
-                raise InputError(
-                    f"{name}: belongs to {setting.kind.__name__}, and the {home} here is "
-                    f"{kind.__name__}; give the {home} itself"
-                )
-            values[home] = setting.kind()
-        if home not in found:
-            start = values[home] if home != "task" else task
-            if home == "task" and not isinstance(task, (Task, Learner)):
-                start = Sequences(task)
-            found[home] = start, {}
-        found[home][1][setting.path] = value
-    return found
-
-
-def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return motion, gradient, record and model of a run on such a task: as given, or the usual."""
-    model = given.get("model")
-    if model is None and (usual := getattr(task, "usual_model", "")):
-        model = resolve_name(usual)()
-    return {
-        "motion": given.get("motion") or Steps(),
-        "gradient": given.get("gradient") or Batches(),
-        "record": given.get("record") or Record(),
-        "model": model,
-    }
-
-
-def setting_named(
-    name: str, task: type, parts: Mapping[str, Any], also: Sequence[str] = ()
-) -> tuple[str, Setting]:
-    """Return the home and the setting of a flat name, or of a path, in a run of these parts.
-
-    also: other names that an error suggests.
-    """
-    kinds = {home: type(of) for home, of in parts.items() if of is not None}
-    # the run last, for the names that an error suggests
-    kinds |= {"task": task, "run": Simulation}
-    bases = {home: BASES[home] for home in ("model", "motion", "gradient")}
-    if isinstance(parts["model"], SequenceModel):
-        bases["model"] = SequenceModel
-    try:
-        return find_setting(name, kinds, bases, also)
-    except InputError:
-        refuse_old({name: None})
-        raise
 
 
 def refuse_old(document: Mapping[str, Any]) -> None:
@@ -576,7 +504,7 @@ def _task_of(result: xr.Dataset, task: Any) -> Any:
 
 
 def _without_origins(document: Any) -> Any:
-    """Return a document without the origins of classes: their digests tell what they are."""
+    """Return a document without the origins of classes, which their digests identify."""
     if isinstance(document, list):
         return [_without_origins(of) for of in document]
     if not isinstance(document, dict):

@@ -1,5 +1,6 @@
-"""Stopping: long work is done in a thread of its own, so that Ctrl-C is answered at once.
+"""Runs that end early: by Ctrl-C or by divergence.
 
+Long work is done in a thread of its own, so that Ctrl-C is answered at once.
 Python answers a signal in the main thread, between two of its own instructions. A call into
 compiled code, or into the compiler, can take many seconds; a thread that only waits for it is
 free to answer.
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-import jax
 import xarray as xr
 
 from attnlab.files.errors import InputError
@@ -34,6 +34,19 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, message: str, dataset: xr.Dataset | None) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+class Diverged(ArithmeticError):
+    """Some run became non-finite, or was a flow that could not be followed to its end.
+
+    `dataset` holds everything that was recorded before, for every run of the call; its variable
+    `diverged_step` has the first non-finite step of each run, or the time at which a flow was
+    given up, or -1. Records of a run from there on are NaN.
+    """
+
+    def __init__(self, message: str, dataset: xr.Dataset) -> None:
         super().__init__(message)
         self.dataset = dataset
 
@@ -79,6 +92,8 @@ def answering(work: Callable[[Stopping], Result]) -> Result:
 
 def _require_device() -> None:
     """Refuse to begin where JAX was asked for a device that it cannot use."""
+    import jax
+
     try:
         jax.default_backend()
     except (RuntimeError, AssertionError) as problem:  # the latter where a plugin is missing

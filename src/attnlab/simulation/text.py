@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.measures import maps as of_rows
-from attnlab.measures.probes import map_speed, probe_entropy, snap_step
+from attnlab.measures.motion import map_speed, probe_entropy, snap_step
 from attnlab.measures.ranks import stable_rank_there
 from attnlab.models.base import Params
 from attnlab.simulation.learner import (

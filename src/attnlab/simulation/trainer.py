@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -10,6 +9,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
-from attnlab.simulation.divergence import Diverged
 from attnlab.simulation.groups import KINDS, Group, Recorded, inside, stacks
 from attnlab.simulation.learner import Learner
 from attnlab.simulation.program import numbers
-from attnlab.simulation.simulation import Simulation, as_simulation
-from attnlab.simulation.stopping import Interrupted, Pace, Stopping, answering
+from attnlab.simulation.settings import as_simulation
+from attnlab.simulation.simulation import Simulation
+from attnlab.simulation.stopping import Diverged, Interrupted, Pace, Stopping, answering
 from attnlab.tasks.base import Task
 from attnlab.tasks.sequences import Classes
 
@@ -64,7 +64,7 @@ def simulate(
     checkpoint_seconds : float, optional
         The least time between checkpoints.
     progress : {"auto", True, False} or callable, optional
-        Whether to show how far it is, or a function that is called with the fraction done.
+        Show a progress bar, or call a function with the fraction completed.
     **settings
         Fields of the simulation, and settings inside them by their flat names: eta_y, eta_z,
         learning_rate, steps, time, length, batch_size, optimizer, momentum, init, seeds, every, ...
@@ -91,6 +91,8 @@ def simulate(
     ('eta_y', 'seed', 'step', 'sequence_class', 'token')
     """
     run = as_simulation(simulation, **settings)
+    for words in run.cautions:
+        warnings.warn(words, stacklevel=2)
     folder = None if out is None else Path(out)
     begun = time.perf_counter()
     run.learner.require_memory(run)
@@ -103,7 +105,7 @@ def simulate(
     trainer, stopped = Trainer(run, keeper), False
     with reporting(progress, trainer.total, run.title) as report:
         try:
-            answering(lambda stopping: trainer.go(report, stopping))
+            answering(partial(trainer.go, report))
         except KeyboardInterrupt:
             stopped = True
         except jax.errors.JaxRuntimeError as problem:
@@ -135,7 +137,7 @@ def simulate(
 
 
 class Trainer:
-    """Takes all runs of a simulation to their end, group beside group."""
+    """Advances all runs of a simulation to their end, groups side by side."""
 
     def __init__(self, run: Simulation, keeper: Keeper) -> None:
         self.run, self.keeper = run, keeper
@@ -146,10 +148,10 @@ class Trainer:
         """Compile, then advance; asks `stopping` between calls into compiled code."""
         kind = KINDS[self.run.clock]
         with numbers(self.run):
-            for alike in stacks(self.run):
-                programs = alike[0].programs
+            for members in stacks(self.run):
+                programs = members[0].programs
                 pace = PACES.get(programs, Pace())
-                made = [kind(stack, runs, pace) for stack in alike for runs in stack.groups()]
+                made = [kind(stack, runs, pace) for stack in members for runs in stack.groups()]
                 if programs not in PACES:
                     made[0].compile()
                     PACES[programs] = pace
@@ -162,19 +164,15 @@ class Trainer:
         side_by_side = jax.default_backend() == "cpu" and self.run.motion.side_by_side
         workers = min(len(self.groups), os.cpu_count() or 1) if side_by_side else 1
 
-        def advance(group: Group) -> None:
-            if group.done:
-                report(math.prod(group.shape), None)
-                return
+        keep = partial(self.keeper.keep_if_due, self.groups)
+        with ThreadPoolExecutor(workers) as pool:
+            work = [pool.submit(group.go, report, stopping, keep) for group in self.groups]
             try:
-                group.go(report, stopping, lambda: self.keeper.keep_if_due(self.groups))
+                for done in as_completed(work):
+                    done.result()
             except BaseException:
                 stopping.asked = True  # the others need not go on
                 raise
-
-        with ThreadPoolExecutor(workers) as pool:
-            for done in as_completed([pool.submit(advance, group) for group in self.groups]):
-                done.result()
         stopping.keeping = stopping.asked
         self.keeper.keep(self.groups)
 

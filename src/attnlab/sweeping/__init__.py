@@ -9,15 +9,13 @@
 The same call resumes a sweep that was stopped.
 """
 
-from attnlab.sweeping.apart import run_apart
 from attnlab.sweeping.cluster import Ray
 from attnlab.sweeping.directory import Status, open_sweep, run_in, status
 from attnlab.sweeping.driver import Stopped
-from attnlab.sweeping.executor import Executor
-from attnlab.sweeping.local import Local
+from attnlab.sweeping.executor import Executor, Local
 from attnlab.sweeping.plan import Plan, make_plan
 from attnlab.sweeping.recipe import SweepRecipe
-from attnlab.sweeping.sweep import sweep
+from attnlab.sweeping.sweep import run_apart, sweep
 
 __all__ = [
     "Executor",

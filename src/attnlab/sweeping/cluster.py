@@ -98,7 +98,7 @@ def _import_ray() -> Any:
 @contextmanager
 def _ending(ray: Any) -> Iterator[None]:
     """Shut Ray down in the end. After Ctrl-C or SIGTERM, end within PATIENCE_SECONDS whatever it
-    has started here: a start that is interrupted leaves processes that nobody ends, and an orderly
+    has started here: a start that is interrupted leaves processes behind, and an orderly
     end may take many seconds."""
     before = _ray_processes()
     try:
@@ -144,7 +144,7 @@ def connect(ray: Any, address: str) -> None:
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
         given["include_dashboard"] = False
-        # else Ray's workers give way (15) to everything that runs beside them, as ours do not
+        # else Ray's workers give way (15) to all other processes, as ours do not
         os.environ.setdefault("RAY_worker_niceness", "0")
     answer = signal.getsignal(signal.SIGTERM)
     try:

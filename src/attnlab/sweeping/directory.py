@@ -19,23 +19,23 @@ from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
 from attnlab.files.netcdf import DamagedFile
+from attnlab.files.progress import Report
 from attnlab.files.provenance import provenance
 from attnlab.files.regular import NotAFile, open_regular
 from attnlab.files.sealed import read_sealed, write_sealed
-from attnlab.sweeping.driver import Ran, Stopped, Watcher, run_plan
+from attnlab.sweeping.driver import Ran, Stopped, run_plan
 from attnlab.sweeping.executor import Executor
 from attnlab.sweeping.group import check_key
 from attnlab.sweeping.index import Index, index_document, index_from
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import FILES, RESUME, Folder
-from attnlab.sweeping.table import table
-from attnlab.sweeping.whole import whole
+from attnlab.sweeping.whole import table, whole
 
 PLAN, INDEX, TABLE = "plan.json", "index.json", "table.csv"
 
 
 def run_in(
-    directory: Path, plan: Plan, *, executor: Executor | None = None, watch: Watcher | None = None
+    directory: Path, plan: Plan, *, executor: Executor | None = None, report: Report | None = None
 ) -> Ran:
     """Run a plan in a directory, or the part that is missing there.
 
@@ -47,8 +47,8 @@ def run_in(
         From `make_plan`.
     executor : Executor, optional
         Runs the groups; by default this process.
-    watch : Watcher, optional
-        Receives progress messages.
+    report : callable, optional
+        Called with the number of runs just done, and a note (`attnlab.files.progress.reporting`).
 
     Returns
     -------
@@ -61,7 +61,7 @@ def run_in(
         if before is None or before.digest != plan.digest:
             (directory / INDEX).unlink(missing_ok=True)
             write_sealed(directory / PLAN, asdict(_planned(plan)), inside=directory)
-        ran = run_plan(plan, Folder(directory), executor=executor, watch=watch)
+        ran = run_plan(plan, Folder(directory), executor=executor, report=report)
         rows = table(ran.index, ran.numbers).encode()
         with atomic_path(directory / TABLE, inside=directory) as temporary:
             temporary.write_bytes(rows)
@@ -187,7 +187,7 @@ def status(directory: str | Path) -> Status:
     there = _groups_there(directory)
     runs = planned.runs
     done = runs.keys() & there
-    running = {key for key in runs.keys() - done if store.locks.is_taken(key)}
+    running = {key for key in runs.keys() - done if store.is_locked(key)}
     left = runs.keys() - done - running
     failed = {key for key in left if noted.get(key, {}).get("state") == "failed"}
     settled = {key: noted.get(key, {}) for key in runs if key in done | failed}

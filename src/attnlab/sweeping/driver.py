@@ -1,4 +1,4 @@
-"""The driver: has the missing groups of a plan computed, and keeps them."""
+"""The driver computes the missing groups of a plan and keeps them."""
 
 from __future__ import annotations
 
@@ -6,47 +6,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.sweeping.executor import Answer, Executor
+from attnlab.files.progress import Report
+from attnlab.sweeping.executor import Answer, Executor, Local
 from attnlab.sweeping.group import Group
 from attnlab.sweeping.index import Index, IndexMaker
-from attnlab.sweeping.local import Local
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import Store
 
 POLL_SECONDS = 0.5  # between looks at groups that another driver has locked
-
-
-class Watcher(Protocol):
-    """Receives progress messages of a sweep."""
-
-    def begin(self, plan: Plan, kept: int) -> None:
-        """The sweep starts; `kept` groups are there already."""
-
-    def within(self, runs: float) -> None:
-        """Progress of the current group, in runs, where it is known."""
-
-    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
-        """A group was computed, here or by another driver, or has failed."""
-
-    def waiting(self, groups: int) -> None:
-        """Waiting for `groups` groups that other drivers hold."""
-
-
-class Silent:
-    """Ignores all messages."""
-
-    def begin(self, plan: Plan, kept: int) -> None: ...
-
-    def within(self, runs: float) -> None: ...
-
-    def settled(self, group: Group, failed_runs: int, cause: str) -> None: ...
-
-    def waiting(self, groups: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -66,44 +37,48 @@ class Stopped(RuntimeError):
 
 
 def run_plan(
-    plan: Plan, store: Store, *, executor: Executor | None = None, watch: Watcher | None = None
+    plan: Plan, store: Store, *, executor: Executor | None = None, report: Report | None = None
 ) -> Ran:
-    """Compute the groups that the store does not hold yet.
+    """Compute the groups that the store does not hold yet; `report` is called as runs end.
 
     A run that diverges, or a group that raises, is recorded as failed and the rest goes on; the
     next sweep tries a group that raised again. The driver waits for groups that another one has
     locked, and takes them over if that driver dies.
     """
-    return _Driver(plan, store, executor or Local(), watch or Silent()).go()
+    return _Driver(plan, store, executor or Local(), report).go()
 
 
 class _Driver:
-    def __init__(self, plan: Plan, store: Store, executor: Executor, watch: Watcher) -> None:
-        self.plan, self.store, self.executor, self.watch = plan, store, executor, watch
+    def __init__(self, plan: Plan, store: Store, executor: Executor, report: Report | None) -> None:
+        self.plan, self.store, self.executor, self.report = plan, store, executor, report
         self.maker = IndexMaker(plan)
         self.todo: dict[str, list[Group]] = {}  # several where the grid repeats itself
         self.locked: set[str] = set()  # by us, and given to the executor
         self.computed = 0
         self.present = 0  # runs of the group that was locked last
+        self.settled = 0  # runs of the groups that are done or failed
+        self.failed = 0
+        self.reported = 0.0  # runs
 
     def go(self) -> Ran:
         begun = time.perf_counter()
         for group in self.plan.groups:
             self.todo.setdefault(group.key, []).append(group)
+        self._tell(0.0, "looking for groups that are there already")
         kept = [key for key in self.todo if self.store.holds(key)]
-        self.watch.begin(self.plan, len(kept))
         for key in kept:
             self._found(key)
+        self._tell(self.settled)  # at once: what was there already does not count for the pace
         try:
             self._compute()
         except OSError as problem:
             raise Stopped(
-                f"{problem.strerror or problem}: {self._kept()}; "
+                f"{problem.strerror or problem}: {self._done()} are kept; "
                 "put that right and run the same command again"
             ) from problem
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped; {self._kept()}, and the same command goes on from there"
+                f"stopped; {self._done()} are kept, and the same command goes on from there"
             ) from None
         finally:
             self.store.release_all()
@@ -115,9 +90,16 @@ class _Driver:
             time.perf_counter() - begun,
         )
 
-    def _kept(self) -> str:
+    def _done(self) -> str:
         total = len(self.plan.groups)
-        return f"{total - sum(map(len, self.todo.values()))} of {total} groups are kept"
+        return f"{total - sum(map(len, self.todo.values()))} of {total} groups"
+
+    def _tell(self, runs: float, note: str = "") -> None:
+        """Report the number of runs done in all, and a note."""
+        if self.report is not None:
+            failed = f", {self.failed} runs failed" if self.failed else ""
+            self.report(runs - self.reported, note or f"{self._done()}{failed}")
+            self.reported = runs
 
     def _compute(self) -> None:
         while self.todo:
@@ -133,7 +115,8 @@ class _Driver:
                 if self.store.holds(key):
                     self._found(key)
             if self.todo:
-                self.watch.waiting(len(self.todo))
+                others = f"waiting for {len(self.todo)} groups that another driver computes"
+                self._tell(self.settled, others)
                 time.sleep(POLL_SECONDS)
 
     def _free(self) -> Iterator[Group]:
@@ -151,7 +134,7 @@ class _Driver:
             yield group
 
     def _within(self, fraction: float) -> None:
-        self.watch.within(fraction * self.present)
+        self._tell(self.settled + fraction * self.present)
 
     def _settle(self, group: Group, answer: Answer) -> None:
         if answer.dataset is None:
@@ -164,7 +147,8 @@ class _Driver:
             )
             for same in self.todo.pop(group.key):
                 self.maker.add_failed(same, answer.cause)
-                self.watch.settled(same, same.runs, answer.cause)
+                self.settled, self.failed = self.settled + same.runs, self.failed + same.runs
+            self._tell(self.settled)
             return
         self.store.write(group.key, answer.dataset)
         self.computed += 1
@@ -177,10 +161,12 @@ class _Driver:
             cause=answer.dataset.attrs["cause"],
         )
         self._found(group.key)
+        self._tell(self.settled)
 
     def _found(self, key: str) -> None:
         """Add a group that the store holds to the index."""
         with self.store.read(key) as contents:
             for group in self.todo.pop(key):
                 entry = self.maker.add(group, contents)
-                self.watch.settled(group, len(entry.diverged), entry.cause)
+                self.settled += group.runs
+                self.failed += len(entry.diverged)

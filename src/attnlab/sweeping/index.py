@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.sweeping.group import Group, Place, check_key
+from attnlab.files.recipe import plain, read_dataclass
+from attnlab.sweeping.group import OUTER, Axes, Group, Place, Schema, check_key, schema_from
 from attnlab.sweeping.plan import Plan
-from attnlab.sweeping.schema import OUTER, Axes, Schema, schema_from
 from attnlab.sweeping.store import Contents
 
 
@@ -120,36 +120,13 @@ class IndexMaker:
 
 def index_document(index: Index) -> dict[str, Any]:
     """Return the index as plain values, for a file."""
-    return {
-        "settings": index.settings,
-        "cells": index.cells,
-        "seeds": index.seeds,
-        "schemas": [schema.text() for schema in index.schemas],
-        "groups": [
-            [*vars(group.place).values(), group.key, group.schema, group.diverged, group.cause]
-            for group in index.groups
-        ],
-    }
+    document: dict[str, Any] = plain(index, defaults=True)
+    return document
 
 
 def index_from(document: dict[str, Any]) -> Index:
     """Return the index that `index_document` wrote."""
-    return Index(
-        settings={dim: tuple(values) for dim, values in document["settings"].items()},
-        cells={dim: tuple(values) for dim, values in document["cells"].items()},
-        seeds=tuple(document["seeds"]),
-        schemas=tuple(map(schema_from, document["schemas"])),
-        groups=tuple(
-            Entry(
-                Place(tuple(settings), tuple(cells), tuple(seeds)),
-                key,
-                schema,
-                tuple(map(tuple, diverged)),
-                cause,
-            )
-            for settings, cells, seeds, key, schema, diverged, cause in document["groups"]
-        ),
-    )
+    return read_dataclass("index", document, Index)
 
 
 def _summed_up(schema: Schema) -> list[str]:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
+from attnlab.files.provenance import digest_of
 from attnlab.files.recipe import as_value
 from attnlab.simulation import Simulation
 from attnlab.sweeping.cost import Cost, cost_of

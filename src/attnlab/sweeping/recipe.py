@@ -17,19 +17,10 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import Recipe, as_value, inline, plain
 from attnlab.simulation.fields import settings_of
 from attnlab.simulation.learner import Learner
-from attnlab.simulation.rates import NAME, as_labelled, as_seeds
-from attnlab.simulation.simulation import (
-    FIELD_KINDS,
-    PARTS,
-    Simulation,
-    as_simulation,
-    parts_of,
-    rate_document,
-    read_field,
-    refuse_old,
-    setting_named,
-)
-from attnlab.sweeping.schema import Axes
+from attnlab.simulation.rates import NAME, as_labelled, as_seeds, rate_document
+from attnlab.simulation.settings import PARTS, as_simulation, parts_of, setting_named
+from attnlab.simulation.simulation import FIELD_KINDS, Simulation, read_field, refuse_old
+from attnlab.sweeping.group import Axes
 from attnlab.tasks.base import Task
 from attnlab.tasks.classes.class_files import CLASS_SUFFIXES
 from attnlab.tasks.classes.classes import SequenceClasses
@@ -73,7 +64,12 @@ class FieldReader:
 
 
 def fields_of_file(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what may stand beside the grid in a file: the fields of a simulation, and `ratio`."""
+    """Return the keys of a recipe apart from the grid: the fields of a simulation, and `ratio`."""
+    if isinstance(document.get("classes"), list):
+        raise InputError(
+            "these are sequence classes, not a recipe; a recipe names their file, task: FILE, and "
+            "has a grid (docs/guides/sweeps.md)"
+        )
     refuse_old(document)
     return {**{name: FieldReader(name) for name in FIELD_KINDS}, "ratio": float}
 
@@ -86,8 +82,8 @@ class SweepRecipe(Recipe):
     ----------
     given : mapping, optional
         Fields of a `Simulation` that all runs share; from Python also settings inside them by their
-        flat names (`steps`, `length`). In a file they stand beside `grid`, which makes the file
-        that of a simulation, but for two things: `ratio` may stand for eta_y (eta_y = ratio *
+        flat names (`steps`, `length`). A file has them next to `grid`, so it is the file of a
+        simulation with two exceptions: `ratio` may stand for eta_y (eta_y = ratio *
         eta_z), and a preset may lack those of its parameters that are in the grid.
     grid : mapping, optional
         For each name the values to take, in all combinations. A name is a learning rate (`eta_y`,
@@ -224,7 +220,7 @@ class SweepRecipe(Recipe):
         )
 
     def _check_size(self) -> None:
-        """Refuse what could not even be counted out."""
+        """Refuse a grid with too many settings or runs."""
         sizes = {f"grid.{name}": len(values) for name, values in self.grid.items()}
         settings = {f"grid.{name}": len(self.grid[name]) for name in self.grid if not is_rate(name)}
         for what, factors, most in (

@@ -1,21 +1,68 @@
-"""Stores: where groups are kept, in memory or in a folder that several drivers may share."""
+"""Stores: groups in memory, or in a folder with locks and a ledger that several drivers share."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import xarray as xr
 
 from attnlab.files.folders import make_folder, refuse_links
-from attnlab.files.locks import Locks
 from attnlab.files.netcdf import DamagedFile, hdf5, held, save, verify_open
 from attnlab.files.regular import NotAFile, open_regular
-from attnlab.sweeping.ledger import Ledger
+from attnlab.files.sealed import seal, unseal
+
+
+class Ledger:
+    """A file of sealed JSON lines that several drivers append to.
+
+    A sweep does not depend on it: a group is done when its file is there and whole. A line that a
+    killed driver left unfinished, or that was changed, is skipped and counted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def note(self, key: str, state: str, **facts: Any) -> None:
+        """Add a line: the state (`running`, `done`, `failed` or `damaged`) and the facts."""
+        entry = {
+            "group": key,
+            "state": state,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "by": f"{socket.gethostname()}:{os.getpid()}",
+            **facts,
+        }
+        line = seal(entry)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        refuse_links(self.path, inside=self.path.parent)
+        with open(os.open(self.path, flags | os.O_NOFOLLOW, 0o666), "ab+", buffering=0) as file:
+            file.write(line if _ends_a_line(file) else b"\n" + line)
+
+    def read(self) -> tuple[list[dict[str, Any]], int]:
+        """Return the entries in order, and the number of damaged lines."""
+        entries, damaged = [], 0
+        with suppress(FileNotFoundError), open_regular(self.path) as file:
+            for line in file:
+                try:
+                    entries.append(unseal(line))
+                except ValueError:
+                    damaged += 1
+        return entries, damaged
+
+
+def _ends_a_line(file: BinaryIO | Any) -> bool:
+    if file.seek(0, os.SEEK_END) == 0:
+        return True
+    file.seek(-1, os.SEEK_END)
+    return bool(file.read(1) == b"\n")
+
 
 KEY = "group"  # the attribute of a file that has its key
 FILES = ("groups", "running", "ledger.jsonl")  # what a `Folder` writes
@@ -91,7 +138,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ledger = Ledger(path / "ledger.jsonl")
-        self.locks = Locks(path / "running", inside=path)
+        self._held: dict[str, int] = {}  # descriptors of locked files
         self._verified: dict[str, tuple[int, ...]] = {}
 
     def file(self, key: str) -> Path:
@@ -134,13 +181,50 @@ class Folder:
         save(dataset.assign_attrs({KEY: key}), self.file(key), inside=self.path)
 
     def lock(self, key: str) -> bool:
-        return self.locks.take(key)
+        """Lock a group by a file in `running`; return False if another driver has.
+
+        The kernel frees the lock when its owner ends, however that happens; the file that is left
+        behind means nothing. fcntl is POSIX: attnlab runs on Linux and macOS.
+        """
+        folder = make_folder(self.path / "running", inside=self.path)
+        path = refuse_links(folder / key, inside=self.path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o666)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            return False
+        self._held[key] = descriptor
+        return True
 
     def release(self, key: str) -> None:
-        self.locks.release(key)
+        """Unlock a group. Another driver may hold the old file open and lock it after this, which
+        is why a driver looks for a group's result once it has locked it."""
+        (self.path / "running" / key).unlink(missing_ok=True)
+        os.close(self._held.pop(key))
 
     def release_all(self) -> None:
-        self.locks.release_all()
+        """Unlock all groups that are locked here."""
+        for key in list(self._held):
+            self.release(key)
+
+    def is_locked(self, key: str) -> bool:
+        """Check whether a living driver has locked the group."""
+        try:
+            descriptor = os.open(self.path / "running" / key, os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _lock(descriptor)
+        finally:
+            os.close(descriptor)
 
     def note(self, key: str, state: str, **facts: Any) -> None:
         self.ledger.note(key, state, **facts)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

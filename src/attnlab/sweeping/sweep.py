@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,18 @@ import xarray as xr
 
 from attnlab.files.documents import shown, within
 from attnlab.files.errors import InputError
+from attnlab.files.folders import claim
+from attnlab.files.progress import Progress, reporting
 from attnlab.files.provenance import provenance
-from attnlab.simulation import Learner, Simulation
+from attnlab.simulation import Diverged, Learner, Simulation
 from attnlab.simulation.rates import NAME
 from attnlab.sweeping.directory import open_sweep, run_in
-from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.driver import Stopped, run_plan
 from attnlab.sweeping.executor import Executor
 from attnlab.sweeping.plan import MEMORY_BUDGET, make_plan
 from attnlab.sweeping.recipe import SweepRecipe
-from attnlab.sweeping.store import Memory
-from attnlab.sweeping.whole import whole
+from attnlab.sweeping.store import FILES, Folder, Memory, Store
+from attnlab.sweeping.whole import setting_of, whole
 from attnlab.tasks import Task
 from attnlab.tasks.classes import SequenceClasses
 
@@ -89,7 +92,7 @@ def sweep(
 
 
 def _fields(simulation: Any, others: set[str]) -> dict[str, Any]:
-    """Return the fields of what is swept, but for those that are given otherwise."""
+    """Return the fields of what is swept, without those given in the grid or as settings."""
     if not isinstance(simulation, Simulation):
         return {"task": simulation}
     rates = set(simulation.symbols.values()) or {NAME}
@@ -99,7 +102,51 @@ def _fields(simulation: Any, others: set[str]) -> dict[str, Any]:
 
 
 def _plain(where: str, values: Any) -> tuple[Any, ...]:
-    """Values as Python has them, also those of an array."""
+    """Return values as Python objects, also those of an array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"{where}: expected a list, got {shown(values)}")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+
+
+def run_apart(
+    recipe: SweepRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> list[xr.Dataset]:
+    """Run a sweep in this process; return a result over learning rates and seeds for each setting.
+
+    Each has the settings that were swept as coords without a dim. Raises `Diverged` when a run
+    does, and RuntimeError when a group fails otherwise.
+
+    Parameters
+    ----------
+    recipe : SweepRecipe
+        The sweep.
+    progress : callable or False, optional
+        Called with the fraction done.
+    keep : path, optional
+        A folder that keeps groups, for any recipe that asks for the same simulations.
+
+    Returns
+    -------
+    list of xarray.Dataset
+        In the order of the grid.
+    """
+    plan = make_plan(recipe)
+    if keep is not None:
+        claim(keep, FILES)
+    store: Store = Memory() if keep is None else Folder(keep)
+    try:
+        with reporting(progress, plan.runs, "sweep") as report:
+            index = run_plan(plan, store, report=report).index
+    except Stopped as problem:
+        raise Stopped(f"{keep}: {problem}") from problem
+    for group in index.groups:
+        if group.schema is None:
+            raise RuntimeError(group.cause)
+        if group.diverged:
+            raise Diverged(group.cause, whole(index, store.read).load())
+    return [
+        setting_of(index, store.read, number)
+        .load()
+        .assign_coords(dict(zip(index.settings, chosen, strict=True)))
+        for number, chosen in enumerate(product(*index.settings.values()))
+    ]

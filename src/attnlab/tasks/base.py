@@ -43,7 +43,7 @@ class Task(Named):
         Momentum of an sgd that is given none.
     learner
         "module:name" of a function (run) -> Learner, where the task has a learner of its own.
-    usual_model
+    default_model
         "module:name" of a function () -> Model, where the task has a model by default.
     """
 
@@ -51,7 +51,7 @@ class Task(Named):
     length: int
     momentum: ClassVar[float] = 0.0
     learner: ClassVar[str] = ""
-    usual_model: ClassVar[str] = ""
+    default_model: ClassVar[str] = ""
 
     @classmethod
     def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:
@@ -70,7 +70,7 @@ class Task(Named):
         return self.vocab_size
 
     def tables(self) -> list[dict[str, Any]]:
-        """Return arrays that all seeds share, a mapping for each setting that runs beside others.
+        """Return arrays that all seeds share, a mapping for each of the settings that run together.
 
         `data` then has them together with what is drawn, and `draw` takes them after the key.
         """

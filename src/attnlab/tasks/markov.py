@@ -58,11 +58,7 @@ class MarkovChains(Task):
         P = self._rows(of_rows, size)  # B k k
         first = jnp.full((size, k), 1 / k)
         if self.start == "stationary":
-            power = P
-            for _ in range(SQUARINGS):
-                power = power @ power
-                power = power / power.sum(-1, keepdims=True)  # or rounding would add up
-            first = power[:, 0]
+            first = stationary(P)
         # Draw where each step would lead from every symbol, f_t(a) ~ P(a, .), and compose these
         # maps by doubling: log T operations in a row instead of T.
         bounds = jnp.cumsum(P, -1)[..., :-1]  # B k k-1
@@ -98,14 +94,26 @@ class MarkovChains(Task):
         }
 
     def _rows(self, key: jax.Array, size: int) -> jax.Array:
-        import jax
-        import jax.numpy as jnp
+        return dirichlet_rows(key, (size, self.vocab_size, self.vocab_size), self.concentration)
 
-        k = self.vocab_size
-        if self.concentration == 1.0:  # exponentials: no rejection, one pass
-            draws = jax.random.exponential(key, (size, k, k))
-            return draws / draws.sum(-1, keepdims=True)
-        return jax.random.dirichlet(key, jnp.full(k, self.concentration), (size, k))
+
+def dirichlet_rows(key: jax.Array, shape: tuple[int, ...], concentration: float) -> jax.Array:
+    """Draw rows from Dirichlet(concentration), of shape (..., k)."""
+    import jax
+    import jax.numpy as jnp
+
+    if concentration == 1.0:  # exponentials: no rejection, one pass
+        draws = jax.random.exponential(key, shape)
+        return draws / draws.sum(-1, keepdims=True)
+    return jax.random.dirichlet(key, jnp.full(shape[-1], concentration), shape[:-1])
+
+
+def stationary(P: jax.Array) -> jax.Array:
+    """Return the stationary distributions (..., k) of transition matrices, the rows of P^1024."""
+    for _ in range(SQUARINGS):
+        P = P @ P
+        P = P / P.sum(-1, keepdims=True)  # or rounding would add up
+    return P[..., 0, :]
 
 
 def _after(maps: jax.Array, before: jax.Array) -> jax.Array:

@@ -85,7 +85,7 @@ class Sequences(Task):
 
     momentum: ClassVar[float] = MOMENTUM
     learner: ClassVar[str] = "attnlab.simulation.exact.learner:learner_of"
-    usual_model: ClassVar[str] = "attnlab.models.sequence:Pairwise"
+    default_model: ClassVar[str] = "attnlab.models.sequence:Pairwise"
 
     classes: Any = field(metadata={"read": read_sets, "write": sets_document})
     length: Any = field(default=LENGTH, metadata={"kind": int | Literal["inf"]})

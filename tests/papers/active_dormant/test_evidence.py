@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 from attnlab import simulate
-from attnlab.auditing import Verdict, select
-from attnlab.experiments import Evidence
-from attnlab.papers.active_dormant import evidence, runs
-from attnlab.papers.active_dormant.evidence import EVIDENCE, filed, measured, numbers
-
-THERE = [name for name in EVIDENCE.runs if EVIDENCE.file(name).is_file()]
+from attnlab.papers.active_dormant import runs
+from attnlab.papers.active_dormant.evidence import EVIDENCE, measured, numbers
 
 
-@pytest.mark.parametrize("name", THERE)
+@pytest.mark.parametrize("name", EVIDENCE.runs)
 def test_numbers_on_file_are_of_their_runs(name):
     run, found = EVIDENCE.runs[name](), EVIDENCE.read(name)
     layers = run.model.layers
@@ -46,7 +42,6 @@ def test_softmax_is_dormant_where_the_head_is_not_needed():
     assert spread[-1] < spread[3]  # the sink logits concentrate
 
 
-@pytest.mark.skipif(not {"one-relu", "one-bare"} <= set(THERE), reason="not trained yet")
 def test_relu_and_no_start_token_have_no_sink_and_learn_as_well():
     last = {name: EVIDENCE.read(f"one-{name}").isel(layer=0, step=-1) for name in ("relu", "bare")}
     for of in last.values():
@@ -56,11 +51,12 @@ def test_relu_and_no_start_token_have_no_sink_and_learn_as_well():
     assert peak.max() > 3 and peak.min() < 1.2  # by seed: a peak can stand without a sink
 
 
-def test_without_a_file_we_cannot_tell(monkeypatch, tmp_path):
-    nowhere = Evidence(str(tmp_path / "evidence.py"), EVIDENCE.runs, EVIDENCE.measured)
-    monkeypatch.setattr(evidence, "EVIDENCE", nowhere)
-    assert filed("one-softmax") is None
-    for claim in select(["ad-dormant", "ad-first-block", "ad-text"]):
-        found = claim.examine()
-        assert found.verdict is Verdict.UNDECIDED and found.training is None
-        assert "not trained yet" in found.measurement.note
+def test_three_layers_sink_and_relu_peaks_without_a_sink():
+    last = {name: EVIDENCE.read(f"three-{name}").isel(step=-1) for name in runs.THREE}
+    assert all((of["copy_risk"] < 0.1).all() for of in last.values())
+    most = {name: of["sink_at_others"].max("layer") for name, of in last.items()}
+    assert (most["adam"] > 0.2).all() and most["adam"].mean() > 0.6 and (most["relu"] < 0.05).all()
+    peak = {name: of["peak"].max("layer") for name, of in last.items()}
+    assert (peak["adam"] < 2).all() and peak["relu"].max() > 10 > 2 > peak["relu"].min()
+    logit = last["adam"].isel(layer=1)
+    assert logit["sink_logit_without_first"].mean() < logit["sink_logit"].mean() / 2

@@ -45,7 +45,7 @@ def test_the_value_has_to_drain_after_the_sink():
             "copy_risk": series(3.0, 0.2, 0.01, 0.01),
             "bigram_kl": series(1.0, 0.1, 0.01, 0.01),
             "bigram_kl_without_attention": series(1.0, 0.1, 0.01, 0.012),
-            "sink": series(0.05, 0.3, 0.6, 0.8),
+            "sink_at_others": series(0.05, 0.3, 0.6, 0.8),
             "sink_at_triggers": series(0.05, 0.0, 0.0, 0.0),
             "relu_sink": series(0.05, 0.0, 0.0, 0.0),
             "drain": series(1.0, 1.5, 0.8, 0.2),
@@ -59,7 +59,10 @@ def test_the_value_has_to_drain_after_the_sink():
     assert times == [50, 200, 800]
     full = found.assign(drain=found["drain"] + 1)
     assert dynamics.judge(full).standing is Standing.PARTLY
-    assert dynamics.judge(found.assign(sink=found["sink"] / 4)).standing is Standing.FAILS
+    assert (
+        dynamics.judge(found.assign(sink_at_others=found["sink_at_others"] / 4)).standing
+        is Standing.FAILS
+    )
 
 
 def test_adam_alone_has_to_have_a_peak():

@@ -68,8 +68,8 @@ def test_the_sink_alone_against_training():
 @pytest.mark.parametrize(
     ("theory", "one", "says"),
     [
-        (DormantSink(), run(0, (0.0, 1.0)), "learning_rate: the theory keeps the value"),
-        (DormantLate(), run(0, (0.0, 1.0), ALONE), "learning_rate: sink and value both move"),
+        (DormantSink(), run(0, (0.0, 1.0)), "learning_rate: the theory moves sink; give"),
+        (DormantLate(), run(0, (0.0, 1.0), ALONE), "the theory moves sink and value"),
         (DormantFlow(), Simulation("syn-small"), "task: the theory is about"),
         (
             DormantFlow(),

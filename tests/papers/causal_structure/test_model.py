@@ -139,7 +139,7 @@ def test_the_full_model_moves_its_output_first():
 def test_stage_one_finds_the_tree_and_stage_two_leaves_it():
     run = runs.stages(Forest(graph="random", length=6), steps=20, second=10, seeds=2, batch=256)
     found = simulate(run, progress=False)
-    measured = runs.measured(run, found)
+    measured = runs.measured(found)
     assert (measured["recovery"].isel(step=-1) == 1).all()
     still = found["parameters.first"]
     np.testing.assert_array_equal(still.sel(step=20), still.sel(step=30))

@@ -122,11 +122,18 @@ def test_seeds_can_be_asked_for():
 
 def test_latents_are_sought_in_the_units_of_their_layer():
     found = make("hierarchy")
-    assert found["correlation"].dims == ("level", "way", "latents", "children", "seed", "latent")
+    assert found["correlation"].dims == (
+        "level",
+        "training",
+        "latents",
+        "children",
+        "seed",
+        "latent",
+    )
     assert ((found["correlation"] <= 1 + 1e-12) | found["correlation"].isnull()).all()
     assert found["correlation"].sel(level="upper").isel(latent=4).isnull().all()  # there are four
     told = found["accuracy"].mean(["latents", "children", "seed"])
-    assert float(told.sel(way="trained")) > float(told.sel(way="untrained")) + 0.2
+    assert float(told.sel(training="trained")) > float(told.sel(training="untrained")) + 0.2
 
 
 def test_the_first_number_of_the_pair_counts_the_lowest_latents():
@@ -171,7 +178,7 @@ def test_latents_are_found_only_beyond_what_an_untrained_network_reads():
     noise = 0.001 * (-1.0) ** found["seed"]
     met = found.assign(correlation=(published + noise).broadcast_like(found["correlation"]))
     assert judge(met).standing == Standing.FAILS
-    untrained = met["way"] != "trained"
+    untrained = met["training"] != "trained"
     gained = xr.DataArray([0.3, 0.1], {"level": list(hierarchy.LEVELS)}, "level")
     learnt = met.assign(correlation=met["correlation"] - untrained * gained)
     judgement = judge(learnt)

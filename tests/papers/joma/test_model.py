@@ -30,6 +30,7 @@ from attnlab.papers.joma.classes import joma_toy
 from attnlab.papers.joma.exact import ExactJoint, Perceptron, gelu, softmax
 from attnlab.papers.joma.model import Joint
 from attnlab.simulation.exact.gradient import Parameters, Rows
+from attnlab.simulation.program import on_device
 
 DOUBLE = {"dtype": "float64"}
 # Next token 0 belongs to two queries, the prior is not uniform, query 4 is drawn as context, and
@@ -95,7 +96,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
     weights = np.array([0.4, 0.3, 0.2, 0.1])
     with jax.enable_x64(True):
         layout, where = exact.lay_out(CLASSES, None)
-        layout = layout.on_device(jnp.float64)
+        layout = on_device(layout, "float64")
         by_place = where.tokens[np.argsort(where.position)]
         counts = (tokens[:, :, None] == by_place).sum(axis=1)
         with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""JoMA's ladder against runs of Joint: what each level predicts, and what it measures."""
+"""JoMA's levels against runs of Joint: predictions, and the assumptions that they measure."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from attnlab import Flow, Population, Record, Simulation, Steps, predict, simula
 from attnlab.papers.joma.classes import joma_toy
 from attnlab.papers.joma.invariants import joint_invariants
 from attnlab.papers.joma.model import Joint
-from attnlab.papers.joma.predict import JOMA_LADDER
+from attnlab.papers.joma.predict import JOMA_LEVELS
 from attnlab.tasks.classes import SequenceClasses
 
 # Classes that differ in how often they have their tokens; all tokens are common.
@@ -68,7 +68,7 @@ def two_queries():
 
 def test_each_level_comes_nearer(softmax):
     run, measured = softmax
-    said = {of.name: predict(run, theory=of) for of in JOMA_LADDER}
+    said = {of.name: predict(run, theory=of) for of in JOMA_LEVELS}
     for dataset in said.values():
         assert dataset["attention_logits"].dims == measured["attention_logits"].dims
         xr.align(dataset["attention"], measured["attention"], join="exact")
@@ -111,12 +111,12 @@ def test_assumptions_are_measured(softmax):
 def test_a_correlation_does_not_see_what_the_size_shows(softmax):
     _, measured = softmax
     implied = joint_invariants(measured)["implied_logits"]
-    assert implied.sel(rung="joma").dims == measured["attention_logits"].dims
-    fixed, moving = (off(implied.sel(rung=rung), measured) for rung in ("joma", "joma-moving"))
+    assert implied.sel(level="joma").dims == measured["attention_logits"].dims
+    fixed, moving = (off(implied.sel(level=level), measured) for level in ("joma", "joma-moving"))
     assert fixed > 3 * moving
     last = [
         of.isel(seed=0, time=-1, query=0, token=slice(4)).values
-        for of in (implied.sel(rung="joma"), measured["attention_logits"])
+        for of in (implied.sel(level="joma"), measured["attention_logits"])
     ]
     assert np.corrcoef(*last)[0, 1] > 0.97
 
@@ -147,7 +147,7 @@ def test_one_of_several_sets_of_classes_can_be_selected():
 def test_exp_attention_of_several_queries_needs_the_shares(two_queries):
     run, measured = two_queries
     implied = joint_invariants(measured)["implied_logits"]
-    alone, shared = (off(implied.sel(rung=rung), measured) for rung in ("joma", "joma-moving"))
+    alone, shared = (off(implied.sel(level=level), measured) for level in ("joma", "joma-moving"))
     assert alone > 0.2 > 1e-2 > shared  # the second is exact but for the trapezoidal rule
     assert off(predict(run, theory="joma-moving")["attention_logits"], measured) < 1e-5
     z = measured["attention_logits"].sum("query").isel(seed=0, token=slice(4))
@@ -163,8 +163,8 @@ def test_a_stationary_gradient_blows_up_when_the_law_says():
     record = Record(("attention", "logits"), at=[0.0, late])
     run = replace(run, motion=Flow(late), record=record)
     measured = simulate(run, progress=False)
-    for rung in ("joma", "joma-stationary"):
-        assert off(predict(run, theory=rung)["attention_logits"], measured) < 1e-6
+    for level in ("joma", "joma-stationary"):
+        assert off(predict(run, theory=level)["attention_logits"], measured) < 1e-6
     late = predict(run, theory="joma", at=[0.5 * end, 0.9 * end])
     assert np.isfinite(late["attention_logits"]).all()
 

@@ -225,13 +225,11 @@ def test_the_population_loss_and_its_flow_are_those_of_the_theory(model):
     params = without_blocks(filled(model))
     (data,) = learner.tables(None)
     loss, slope = graded(learner, data, params, (), tuple(params))
-    if model.rank is None:
-        names, kind, velocity = ("value", "key_query"), theory.Merged, theory.merged_velocity
-    else:
-        names, kind, velocity = ("value", "key", "query"), theory.Separate, theory.separate_velocity
+    names = ("value", "key_query") if model.rank is None else ("value", "key", "query")
+    kind = theory.Merged if model.rank is None else theory.Separate
     at = kind(*(params[name] for name in names))
     assert float(loss) == pytest.approx(theory.population_loss(regression, at.matrix))
-    for name, expected in zip(names, velocity(regression, at), strict=True):
+    for name, expected in zip(names, theory.velocity(regression, at), strict=True):
         np.testing.assert_allclose(slope[name], -2 * expected, rtol=1e-10, atol=1e-12)
     captured = jax.jit(learner.capture)(data, params, ())
     np.testing.assert_allclose(captured["matrix"], at.matrix)

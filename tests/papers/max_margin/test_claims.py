@@ -22,7 +22,7 @@ def test_every_claim_says_how_it_is_known():
     claims = claims_of("max_margin")
     assert {claim.id for claim in claims} == ASKED
     ours = {claim.id for claim in claims if claim.reading == "ours"}
-    assert ours == {"mm-one-hot", "mm-levels"}
+    assert ours == {"mm-one-hot", "mm-levels", "mm-gradient"}
     assert {claim.reading for claim in claims} == {"as we know it", "ours"}
 
 

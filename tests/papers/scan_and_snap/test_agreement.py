@@ -21,8 +21,7 @@ from attnlab.papers.scan_and_snap.agreement import (
     recall_at,
     summarise,
 )
-from attnlab.tasks.text.classes import classes_of
-from attnlab.tasks.text.windows import find_windows
+from attnlab.tasks.text.windows import classes_of, find_windows
 
 ASKED = {"queries": 2, "following": 2, "context": 11, "min_count": 5}
 

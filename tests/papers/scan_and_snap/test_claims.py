@@ -1,6 +1,10 @@
 """Every statement of "Scan and Snap" is a claim; what others say of it is kept apart."""
 
+import pytest
+import yaml
+
 from attnlab.auditing import claims_of
+from attnlab.auditing.claims import claims_in
 from attnlab.shelf import paper
 
 CLAIMS = claims_of("scan_and_snap")
@@ -25,6 +29,14 @@ def test_claims_and_records_have_the_same_ids():
     """Informal claims and equations with errors among them: none is lost on one side."""
     ids = [claim.id for claim in CLAIMS]
     assert ids == list(paper("scan_and_snap").expected["claims"])
+
+
+@pytest.mark.parametrize("name", ["scan_and_snap", "joma"])
+def test_texts_belong_to_the_claims_of_their_module(name):
+    for file in (paper(name).folder / "claims").glob("*.yaml"):
+        module = paper(name).load(f"claims.{file.stem}")
+        texts = yaml.safe_load(file.read_text())
+        assert set(texts) <= {claim.id for claim in claims_in(module)}, file.name
 
 
 def test_it_was_read_in_print():

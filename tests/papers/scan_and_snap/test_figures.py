@@ -8,14 +8,14 @@ import xarray as xr
 from made_small import make, small
 
 from attnlab.experiments import Standing, experiment, recipe_for
-from attnlab.experiments.panels import agreement
-from attnlab.papers.scan_and_snap.figures import fig6, published
+from attnlab.papers.scan_and_snap.figures import fig6
+from attnlab.papers.scan_and_snap.figures.panels import agreement
 
 
 def test_fig2_passes_the_four_stages_in_order(tmp_path):
     frames = make("fig2", keep=tmp_path)
     seen, fast = frames.isel(eta_z=0), frames.isel(eta_z=1)
-    assert np.all(np.diff(seen["moment"]) > 0)
+    assert np.all(np.diff(seen["stage_step"]) > 0)
     # common tokens lose, distinct ones gain, between the start and the end
     before, after = seen["attention"].isel(stage=0), seen["attention"].isel(stage=-1)
     common = frames["common"]
@@ -45,7 +45,7 @@ def four_stages(**changes):
     frames = {
         **{name: (("eta_z", "step"), [values]) for name, values in course.items()},
         "probability": (("eta_z", "token"), [[0.6, 0.3, 0.1]]),
-        "moment": (("eta_z", "stage"), [[0.0, 1.0, 2.0, 2.0]]),
+        "stage_step": (("eta_z", "stage"), [[0.0, 1.0, 2.0, 2.0]]),
         "suppressed_step": (("eta_z", "suppressed"), [[1.0]]),
         "winner_step": (("eta_z", "times"), [[2.0]]),
         "half_suppressed": ("eta_z", [1.0]),
@@ -70,7 +70,7 @@ def four_stages(**changes):
         ({"winner_step": (("eta_z", "times"), [[0.0]])}, Standing.PARTLY, "go together"),
         (
             {
-                "moment": (("eta_z", "stage"), [[0.0, 1.0, np.nan, np.nan]]),
+                "stage_step": (("eta_z", "stage"), [[0.0, 1.0, np.nan, np.nan]]),
                 "winner_step": (("eta_z", "times"), [[np.nan]]),
             },
             Standing.PARTLY,
@@ -202,7 +202,7 @@ def test_fig6_and_the_recall_of_its_runs(tmp_path):
 
 
 def test_fig6_full_grid_has_every_published_cell():
-    grid, theirs = recipe_for("fig6").grid, published.fig6()
+    grid, theirs = recipe_for("fig6").grid, fig6.published_cells()
     for name in fig6.AXES:
         assert list(grid[name]) == theirs[name].values.tolist()
     assert int(theirs["entropy_mean"].notnull().sum()) == 64
@@ -215,7 +215,7 @@ def test_fig6_full_grid_has_every_published_cell():
 )
 def test_fig6_tells_a_panel_that_lies_apart_from_chance(shift, rest, outcome):
     """Ten seeds of the published panels themselves, moved as a whole or cell by cell."""
-    theirs = published.fig6().sel(num_last=[1, 5])
+    theirs = fig6.published_cells().sel(num_last=[1, 5])
     rng = np.random.default_rng(0)
     together, apart = rng.normal(size=(2, 1, 1, 10)), rng.normal(size=(2, 4, 4, 10))
     noise = np.sqrt(0.7) * together + np.sqrt(0.3) * apart
@@ -232,12 +232,12 @@ def test_fig6_tells_a_panel_that_lies_apart_from_chance(shift, rest, outcome):
     assert (numbers["joint_p_shift"] < fig6.LEAST_CHANCE) == (shift > 0)
     assert (numbers["joint_p_rest"] < fig6.LEAST_CHANCE) == (rest > 0)
     assert "standard errors from the published ones" in judgement.headline
-    assert "fig6_published.csv" in judgement.summary
+    assert "(published/fig6.csv)" in judgement.summary
 
 
 def test_fig6_needs_its_trends():
     """The published panels turned round: the most attention where the least is."""
-    theirs = published.fig6().sel(num_last=[1])["entropy_mean"]
+    theirs = fig6.published_cells().sel(num_last=[1])["entropy_mean"]
     turned = theirs.copy(data=theirs.values[:, ::-1]).assign_coords(num_last=[2.0])
     judgement = fig6.judge(fig6.compared(turned.expand_dims(seed=4, axis=-1)))
     assert judgement.standing == Standing.PARTLY

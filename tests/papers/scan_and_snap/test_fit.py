@@ -8,8 +8,7 @@ from quickly import quickly
 from small_text import read_corpus
 
 from attnlab.papers.scan_and_snap.fit import fit_windows
-from attnlab.tasks.text.classes import classes_of
-from attnlab.tasks.text.windows import find_windows
+from attnlab.tasks.text.windows import classes_of, find_windows
 
 ASKED = {"queries": 2, "following": 2, "context": 11, "min_count": 5}
 

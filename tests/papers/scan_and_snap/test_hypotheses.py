@@ -5,20 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attnlab.papers.scan_and_snap import cases
 from attnlab.papers.scan_and_snap import hypotheses as h
-from attnlab.papers.scan_and_snap.cases import (
-    FIG3,
-    LATE,
-    SYMMETRIC,
-    SYN_SMALL,
-    TURNING,
-    UNEVEN,
-    WEAK,
-)
 from attnlab.papers.scan_and_snap.claims.extension import TWO_QUERIES
 from attnlab.papers.scan_and_snap.classes import syn_medium
 from attnlab.tasks.classes import SequenceClasses, local_common, random
-from attnlab.theory.case import Case
+from attnlab.theory.facts import Case
 
 
 def holds(check, case):
@@ -33,7 +25,9 @@ def test_with_a_residual_classes_that_share_a_query_are_outside_assumption_2():
         assert not part.holds
 
 
-@pytest.mark.parametrize("case", [WEAK, UNEVEN, LATE, TURNING, SYMMETRIC, TWO_QUERIES])
+@pytest.mark.parametrize(
+    "case", [cases.WEAK, cases.UNEVEN, cases.LATE, cases.TURNING, cases.SYMMETRIC, TWO_QUERIES]
+)
 def test_built_in_examples_are_within_all_assumptions(case):
     for assumption in h.THEOREM_1:
         for hypothesis in assumption(case):
@@ -41,12 +35,12 @@ def test_built_in_examples_are_within_all_assumptions(case):
 
 
 def test_much_is_said():
-    (ratio,) = h.fast_decoder(WEAK)
+    (ratio,) = h.fast_decoder(cases.WEAK)
     assert (ratio.value, ratio.needed) == (30.0, 30.0)
-    assert not holds(h.fast_decoder, WEAK.at(eta_z=WEAK.eta_y / 29.0))
-    (size,) = h.large_vocabulary(WEAK)
+    assert not holds(h.fast_decoder, cases.WEAK.at(eta_z=cases.WEAK.eta_y / 29.0))
+    (size,) = h.large_vocabulary(cases.WEAK)
     assert (size.value, size.needed) == (1000.0, 1000.0)
-    assert not holds(h.rate_window, WEAK.at(eta_y=1.0, eta_z=0.01))
+    assert not holds(h.rate_window, cases.WEAK.at(eta_y=1.0, eta_z=0.01))
 
 
 def test_each_hypothesis_on_classes_that_meet_it_and_on_others():
@@ -60,20 +54,20 @@ def test_each_hypothesis_on_classes_that_meet_it_and_on_others():
     uneven_prior = Case(skewed, 0.001, 1.0, 1.0)
     queries = Case(local_common(), 1.0, 1.0, 10.0)
     for check, good, bad in (
-        (h.query_from_next, WEAK, other),
-        (h.uniform_classes, WEAK, uneven_prior),
-        (h.fast_decoder, WEAK, other),
-        (h.long_sequences, WEAK, replace(WEAK, length=128.0)),
-        (h.weak_correlations, WEAK, FIG3),
-        (h.large_vocabulary, WEAK, SYN_SMALL),
-        (h.rate_window, WEAK, other),
-        (h.rate_window, WEAK, uneven_prior),
-        (h.many_steps, WEAK, other),
-        (h.single_common_token, WEAK, SYN_SMALL),
-        (h.single_common_token, FIG3, TURNING),
-        (h.single_query, WEAK, queries),
-        (h.equal_norms, WEAK, UNEVEN),
-        (h.symmetric_classes, SYMMETRIC, TURNING),
+        (h.query_from_next, cases.WEAK, other),
+        (h.uniform_classes, cases.WEAK, uneven_prior),
+        (h.fast_decoder, cases.WEAK, other),
+        (h.long_sequences, cases.WEAK, replace(cases.WEAK, length=128.0)),
+        (h.weak_correlations, cases.WEAK, cases.FIG3),
+        (h.large_vocabulary, cases.WEAK, cases.SYN_SMALL),
+        (h.rate_window, cases.WEAK, other),
+        (h.rate_window, cases.WEAK, uneven_prior),
+        (h.many_steps, cases.WEAK, other),
+        (h.single_common_token, cases.WEAK, cases.SYN_SMALL),
+        (h.single_common_token, cases.FIG3, cases.TURNING),
+        (h.single_query, cases.WEAK, queries),
+        (h.equal_norms, cases.WEAK, cases.UNEVEN),
+        (h.symmetric_classes, cases.SYMMETRIC, cases.TURNING),
     ):
         assert holds(check, good), check.__name__
         assert not holds(check, bad), check.__name__
@@ -87,7 +81,7 @@ def test_a_query_without_distinct_tokens_is_noticed():
 
 def test_values_are_numbers_in_words():
     for assumption in h.ASKED:
-        for hypothesis in assumption(SYN_SMALL):
+        for hypothesis in assumption(cases.SYN_SMALL):
             assert np.isfinite([hypothesis.value, hypothesis.needed]).all()
             assert hypothesis.says in str(hypothesis)
             assert hypothesis.source in str(hypothesis)

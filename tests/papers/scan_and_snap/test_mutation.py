@@ -13,7 +13,7 @@ from attnlab.auditing import Measurement, Verdict, select
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK, slopes, training_path
 from attnlab.papers.scan_and_snap.claims import attention as attention_claims
-from attnlab.theory.comparison import Check
+from attnlab.theory.relation import Check
 
 
 def scaled(name, factor):

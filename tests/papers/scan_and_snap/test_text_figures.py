@@ -20,13 +20,13 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     frames = fig7.data(recipe, progress=heard.append, keep=tmp_path)
     assert heard[-1] == 1
     maps = frames["attention"].isel(layers=0)
-    assert maps.dims == ("moment", "query", "key")
+    assert maps.dims == ("shown_step", "query", "key")
     np.testing.assert_allclose(maps.sum("key"), 1, atol=1e-5)  # the first words see only these
     assert not np.triu(maps.values, 1).any()
     corpus = recipe.text()
     assert set(frames["word"].values) <= set(corpus.vocabulary)
-    assert frames["change"].isel(moment=0).isnull().all()
-    assert ((frames["change"].isel(moment=[1, 2]) > 0) & (frames["change"] <= 1)).any()
+    assert frames["change"].isel(shown_step=0).isnull().all()
+    assert ((frames["change"].isel(shown_step=[1, 2]) > 0) & (frames["change"] <= 1)).any()
     drawn = fig7.draw(frames)
     drawn.canvas.draw()
     assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == list(
@@ -143,11 +143,11 @@ def test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds(ends, lasts
             "entropy": (("layers", "seed", "step"), [[[2.0, end] for end in ends]]),
             # the fastest change is the second, not the first
             "change": (
-                ("layers", "seed", "moment"),
+                ("layers", "seed", "shown_step"),
                 [[[np.nan, 0.3, 0.6, last] for last in lasts]],
             ),
         },
-        {"layers": [1], "step": [0, 20], "moment": [0, 5, 10, 20], "word": ("key", ["a", "b"])},
+        {"layers": [1], "step": [0, 20], "shown_step": [0, 5, 10, 20], "word": ("key", ["a", "b"])},
         {"rate": 5.0, "corpus": "x"},
     )
     judgement = fig7.judge(frames)
@@ -168,14 +168,14 @@ def test_the_recipes_at_paper_size_are_the_protocol():
         assert run.model == text_transformer()
         assert (run.gradient.size, run.motion.clip) == (20, 0.5)
         assert run.motion.optimizer.name == "sgd"
-    assert recipe_for(fig7.name, "wikitext").moments == (0, 500, 1000, 1500)
+    assert recipe_for(fig7.name, "wikitext").shown_steps == (0, 500, 1000, 1500)
     assert len(run.seeds) == 5
     assert run.task.validation_tokens is None
 
 
-def test_moments_that_are_not_measured_are_refused():
-    with pytest.raises(ValueError, match="moments: step 7 is not recorded"):
-        replace(recipe_for(fig7.name), moments=(0, 7))
+def test_steps_that_are_not_measured_are_refused():
+    with pytest.raises(ValueError, match="shown_steps: step 7 is not recorded"):
+        replace(recipe_for(fig7.name), shown_steps=(0, 7))
     with pytest.raises(ValueError, match="layers: expected different depths"):
         replace(recipe_for(fig10.name), layers=(1, 1))
     with pytest.raises(ValueError, match="words: expected 1 to 35"):

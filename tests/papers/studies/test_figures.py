@@ -186,7 +186,7 @@ def test_heads_keep_their_favourites():
     assert numbers["growth_concatenate_1"] < 0.7
     assert numbers["growth_average_0.1"] > 1
     # the headline has the range over ratios, not the first of them
-    lost = (runs["together"] == "average") & (runs["ratio"] == 0.1)
+    lost = (runs["combine"] == "average") & (runs["ratio"] == 0.1)
     headline = heads.judge(runs.assign(kept=runs["kept"].where(~lost, 0.0))).headline
     assert f"averaged in 0 to {numbers['kept_average_1_hits']:.0f} of 24" in headline
     np.testing.assert_allclose(heads.by_chance(2, np.array([1, 2])), [1, 1.5])

@@ -114,10 +114,10 @@ def test_runs_of_one_start_count_once():
 
 def test_freeze_measures_how_much_of_attention_moves():
     runs, judgement = make("freeze", layers=(1, 2))
-    assert runs["change"].dims == ("layers", "rate", "seed", "moment")
+    assert runs["change"].dims == ("layers", "rate", "seed", "measured_step")
     assert ((runs["change"] > 0) & (runs["change"] < 1)).all()
     # in the first steps it moves as fast as the rate is large
-    first = runs["change"].isel(moment=0).mean("seed")
+    first = runs["change"].isel(measured_step=0).mean("seed")
     assert (first.sel(rate=5.0) > 5 * first.sel(rate=0.1)).all()
     assert {"left_at_best_1_5", "left_2_0.1"} <= judgement.numbers.keys()
 
@@ -131,14 +131,14 @@ def test_freeze_measures_how_much_of_attention_moves():
     ],
 )
 def test_slowed_is_what_the_seeds_agree_on(left, verdict, standing):
-    moments, seeds = [1, 10, 100, 1000, 2000, 3000], 6
+    steps, seeds = [1, 10, 100, 1000, 2000, 3000], 6
     low, high = left
     ends = np.where(np.arange(seeds) % 2, low, high)[:, None] + 0.01 * np.arange(3)
     change = np.concatenate([np.ones((seeds, 3)), ends], axis=1)
     entropy = np.concatenate([np.full((seeds, 3), 2.5), np.full((seeds, 3), 1.0)], axis=1)
     entropy = entropy + 0.01 * np.arange(seeds)[:, None]
-    dims, shape = ("layers", "rate", "seed", "moment"), (1, 1, seeds, len(moments))
-    falling = np.broadcast_to(np.linspace(3, 2, len(moments)), shape)
+    dims, shape = ("layers", "rate", "seed", "measured_step"), (1, 1, seeds, len(steps))
+    falling = np.broadcast_to(np.linspace(3, 2, len(steps)), shape)
     runs = xr.Dataset(
         {
             "change": (dims, change.reshape(shape)),
@@ -147,7 +147,7 @@ def test_slowed_is_what_the_seeds_agree_on(left, verdict, standing):
             "validation_loss": (dims, falling),
             "train_loss": (dims, falling),
         },
-        {"layers": [1], "rate": [1.0], "seed": range(seeds), "moment": moments},
+        {"layers": [1], "rate": [1.0], "seed": range(seeds), "measured_step": steps},
         {"corpus": "made up", "gap": 1},
     )
     assert freeze.verdict(freeze.left(runs["change"].squeeze())) == verdict
@@ -160,11 +160,13 @@ def test_slowed_is_what_the_seeds_agree_on(left, verdict, standing):
 
 
 def test_what_is_left_is_as_uncertain_as_the_fastest_change():
-    dims = {"seed": range(4), "moment": range(5)}
+    dims = {"seed": range(4), "measured_step": range(5)}
     peaks = np.array([1.0, 2.0, 3.0, 4.0])[:, None]
-    same_end = xr.DataArray(np.hstack([peaks, np.ones((4, 4))]), dims, ("seed", "moment"))
+    same_end = xr.DataArray(np.hstack([peaks, np.ones((4, 4))]), dims, ("seed", "measured_step"))
     assert freeze.left(same_end).error > 0.05  # the peaks differ, although the ends do not
-    same_share = xr.DataArray(peaks * np.array([1.0, 0.5, 0.5, 0.5, 0.5]), dims, ("seed", "moment"))
+    same_share = xr.DataArray(
+        peaks * np.array([1.0, 0.5, 0.5, 0.5, 0.5]), dims, ("seed", "measured_step")
+    )
     assert freeze.left(same_share).value == pytest.approx(0.5)
     assert freeze.left(same_share).error == pytest.approx(0)
     best = xr.DataArray([0, 0, 0, 0], {"seed": range(4)}, ("seed",))
@@ -182,7 +184,7 @@ def test_the_recipes_at_paper_size_are_read(name):
 def test_recipes_that_make_no_sense_are_refused():
     recipe = recipe_for("freeze")
     for wrong, message in (
-        ({"moments": (1, 10)}, "moments: expected more than 3 rising steps"),
+        ({"measured_steps": (1, 10)}, "measured_steps: expected more than 3 rising steps"),
         ({"gap": 1000}, "gap: expected at least 1, and less than"),
         ({"layers": ()}, "layers: expected different depths"),
     ):

@@ -82,7 +82,7 @@ def test_what_the_sink_flow_conserves_is_that_identity_summed_over_queries():
 def test_linear_attention_in_context_has_the_linear_invariant_of_joma():
     one = regression.Regression((0.6, 0.4), examples=8)
     start = regression.Merged(np.array([0.3]), np.random.default_rng(3).normal(size=(1, 2, 2)))
-    path = regression.merged_flow(one, start, [0.0, 1.0, 30.0])
+    path = regression.population_flow(one, start, [0.0, 1.0, 30.0])
     squares = joma.linear_invariant(
         path.v[:, None], v0=start.v, z0=np.linalg.norm(start.U, axis=(1, 2))
     )

@@ -18,6 +18,7 @@ from attnlab.simulation.exact.gradient import (
     loss_and_gradient,
 )
 from attnlab.simulation.exact.layout import dense_layout, sparse_layout
+from attnlab.simulation.program import on_device
 from attnlab.tasks.classes import SequenceClasses, local_common, random
 
 
@@ -67,7 +68,7 @@ def test_closed_form_is_the_derivative_of_the_loss(name, kind, monkeypatch):
         layout, _ = dense_layout(classes, symmetric_start=False)
     else:
         layout, _ = sparse_layout(classes, symmetric_start=False, lump=False)
-    layout = layout.on_device(jnp.float64)
+    layout = on_device(layout, "float64")
     rows = class_rows(layout, layout.prior)
     parameters = random_parameters(layout, np.random.default_rng(0))
     value, gradient = closed_form(layout, rows, parameters)
@@ -112,7 +113,7 @@ def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences(
     drawn, sequences = sequences_of(classes, rng, 7, 9)
     Y, Z = rng.normal(size=(M, M)), rng.normal(size=(M, M))
     layout, where = dense_layout(classes, symmetric_start=False, by_class=by_class)
-    layout = layout.on_device(jnp.float64)
+    layout = on_device(layout, "float64")
     by_place = where.tokens[np.argsort(where.position)]
     counts = np.stack([np.bincount(tokens, minlength=M) for tokens, _, _ in sequences])[:, by_place]
     first_exclusive = None
@@ -174,7 +175,7 @@ def test_brute_force_lemma_1_is_the_derivative_of_its_own_loss():
 def test_rows_of_the_gradient_sum_to_zero(name):
     """Section 3.1: each row of Y and of Z keeps its sum (columns do not)."""
     layout, _ = sparse_layout(CASES[name], symmetric_start=False, lump=False)
-    layout = layout.on_device(jnp.float64)
+    layout = on_device(layout, "float64")
     parameters = random_parameters(layout, np.random.default_rng(4))
     rows = class_rows(layout, layout.prior)
     _, gradient = closed_form(layout, rows, parameters)
@@ -191,7 +192,7 @@ def test_attention_is_equation_5():
     layout, where = sparse_layout(classes, symmetric_start=True, lump=False)
     z = np.random.default_rng(5).normal(size=(classes.queries.size, classes.vocab_size))
     blocks = where.blocks(z, classes.query_index, layout.exclusive_log_prob.shape)
-    c = quickly(attention)(layout.on_device(jnp.float64), Block(*map(jnp.asarray, blocks)))
+    c = quickly(attention)(on_device(layout, "float64"), Block(*map(jnp.asarray, blocks)))
     ours = where.attention(np.asarray(c.shared), np.asarray(c.exclusive), classes.vocab_size)
     entries = classes.attention_entries(z)
     np.testing.assert_allclose(ours[classes.class_of_entry, classes.tokens], entries, rtol=1e-12)
@@ -201,7 +202,7 @@ def test_attention_is_equation_5():
 def test_extreme_logits_do_not_overflow():
     classes = syn_small()
     layout, _ = sparse_layout(classes, symmetric_start=True, lump=True)
-    layout = layout.on_device(jnp.float64)
+    layout = on_device(layout, "float64")
     parameters = random_parameters(layout, np.random.default_rng(6), scale=1e4)
     rows = class_rows(layout, layout.prior)
     value, gradient = closed_form(layout, rows, parameters)
@@ -213,7 +214,7 @@ def test_the_error_of_a_certain_target_does_not_cancel():
     """1 - alpha stays accurate when it is far below the rounding of 1 (late training)."""
     classes = SequenceClasses([[1.0, 0, 0]], query=[1], next_token=[2])
     layout, _ = sparse_layout(classes, symmetric_start=True, lump=True)
-    layout = layout.on_device(jnp.float64)
+    layout = on_device(layout, "float64")
     Y = Block(jnp.zeros((0, 2)), jnp.asarray([[[60.0], [0.0]]]))
     Z = Block(jnp.zeros((1, 0)), jnp.zeros((1, 1)))
     value, gradient = closed_form(layout, class_rows(layout, layout.prior), Parameters(Y, Z))

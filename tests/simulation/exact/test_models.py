@@ -34,6 +34,7 @@ from attnlab.simulation.exact.gradient import Parameters, decode, dense_block, d
 from attnlab.simulation.exact.layout import Sizes
 from attnlab.simulation.exact.learner import ExactLearner
 from attnlab.simulation.exact.model import ExactModel
+from attnlab.simulation.program import on_device
 from attnlab.tasks import Batch, Task
 from attnlab.tasks.classes import random
 from attnlab.tasks.sequences import Mixture
@@ -65,9 +66,6 @@ class Heated(SequenceModel):
 
     def extra_dims(self):
         return {"decoder_norm": ("output",)}
-
-    def extra_coords(self, sizes):
-        return {"output": np.arange(sizes["output"])}
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def test_a_model_without_a_general_path_says_so():
 def test_numbers_are_those_that_it_begins_with(model):
     run = replace(RUNS["batches"], model=model)
     learner, (tables,) = run.learner, run.tables
-    layout = tables.layout.on_device(jnp.float32)
+    layout = on_device(tables.layout, "float32")
     exact = resolve_name(model.exact)(model)
     assert learner.model == exact
     begun = jax.eval_shape(lambda: exact.begin(layout, tables.start, False, jax.random.key(0)))

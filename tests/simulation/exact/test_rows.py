@@ -4,7 +4,6 @@ set is drawn once."""
 from functools import cache
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from quickly import quickly
@@ -12,6 +11,7 @@ from quickly import quickly
 from attnlab import AlibiPosition, LearnedPosition, SequenceClasses, Sequences
 from attnlab.simulation.exact.layout import dense_layout
 from attnlab.simulation.exact.rows import row_source
+from attnlab.simulation.program import on_device
 
 # Token 2 belongs to two queries and so comes first in the layout; next token 6 to two queries.
 CLASSES = SequenceClasses(
@@ -21,7 +21,7 @@ CLASSES = SequenceClasses(
     prior=[0.8, 0.2],
 )
 LAYOUT, WHERE = dense_layout(CLASSES, symmetric_start=True, also=CLASSES.queries)
-LAYOUT = LAYOUT.on_device(jnp.float32)
+LAYOUT = on_device(LAYOUT, "float32")
 
 
 @cache
@@ -65,7 +65,7 @@ def test_slots_have_what_a_whole_row_has():
     """The same draw in a layout that sets exclusive tokens apart."""
     layout, where = dense_layout(CLASSES, symmetric_start=True, by_class=True)
     assert layout.exclusive_each == 1
-    layout = layout.on_device(jnp.float32)
+    layout = on_device(layout, "float32")
     source = row_source(Sequences(CLASSES, length=40), CLASSES, where, None, 200)
     slots = quickly(lambda key: source.draw(layout, jax.random.fold_in(key, 0), None))
     slots = jax.tree.map(np.asarray, slots(jax.random.key(0)))

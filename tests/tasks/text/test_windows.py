@@ -8,8 +8,7 @@ from small_text import ANNOUNCED, announced_text, corpus_of
 
 from attnlab.tasks.classes import read_classes, write_classes
 from attnlab.tasks.text import estimate_classes
-from attnlab.tasks.text.classes import classes_of
-from attnlab.tasks.text.windows import LEFT_OUT, find_windows
+from attnlab.tasks.text.windows import LEFT_OUT, classes_of, find_windows
 
 ASKED = {"queries": 2, "following": 2, "context": 11, "min_count": 5}
 

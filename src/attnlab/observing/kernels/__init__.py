@@ -142,7 +142,7 @@ def _distance(plan: QueryPlan, columns: Array, totals: Array, by_torch: Array) -
 
     here = plan.made(columns, "mapped among chosen", lambda: plan.mapped_among_chosen)
     counts = plan.made(columns, "mapped counts", lambda: plan.mapped.weight > 0)[:, None, :, None]
-    mine = arrays.taken(columns, here[:, None, :, None], 2)
+    mine = arrays.take_along(columns, here[:, None, :, None], 2)
     off = torch.where(counts, _off(mine, by_torch), 0.0).max()
     weight = plan.made(columns, "weights", lambda: plan.weights_of(plan.chosen))
     given = torch.einsum("bwr,bhrc->bhwc", weight, columns[..., -len(plan.of_all) :])

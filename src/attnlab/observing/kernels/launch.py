@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlab.measures import places
+from attnlab.measures import positions
 from attnlab.observing.kernels import programs
 from attnlab.observing.kernels.bounds import key_bounds, row_bounds
 from attnlab.observing.kernels.tiles import Tile, tile
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)  # on a processor, to test the programs
 LOG2E = 1.4426950408889634
-FIRST = max(places.FIRST)
+FIRST = max(positions.FIRST)
 
 
 def chosen_rows(
@@ -39,7 +39,7 @@ def chosen_rows(
     seen, tokens = call.span(position), plan.visibility.tokens
     own, sinks = not call.cross, heads.sinks is not None
     packed = bool(np.ptp(np.where(there, start, start[:, :1]), axis=1).any())
-    last = np.minimum(seen[1], position - places.LOCAL) if own else seen[1]
+    last = np.minimum(seen[1], position - positions.LOCAL) if own else seen[1]
     # a row's own text begins after the first key of a tile: what it follows is another's
     plain = None if call.mask is not None else (np.maximum(seen[0], start + (start > 0)), last)
 

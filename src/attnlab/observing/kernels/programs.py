@@ -12,14 +12,14 @@ out there; `bounds` says which they are.
 import triton
 import triton.language as tl
 
-from attnlab.measures import places
+from attnlab.measures import positions
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 LOW = tl.constexpr(-1e30)
 N_NONE = tl.constexpr(2**31 - 1)  # beyond all keys
-LOCAL = tl.constexpr(places.LOCAL)
-FIRST = tl.constexpr(max(places.FIRST))
+LOCAL = tl.constexpr(positions.LOCAL)
+FIRST = tl.constexpr(max(positions.FIRST))
 
 
 @triton.jit

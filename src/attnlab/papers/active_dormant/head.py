@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnlab.files.errors import require_whole
 from attnlab.models.base import Params
 from attnlab.simulation import Learner
-
-from .task import SQUARINGS
+from attnlab.tasks.markov import stationary
 
 if TYPE_CHECKING:
     import jax
@@ -51,7 +50,7 @@ class SinkFlow(Learner):
         V, N = self.tokens, self.visible
         of_rows, of_contexts = jax.random.split(key)
         P = jax.random.dirichlet(of_rows, jnp.ones(V), (V,))
-        pi = jnp.linalg.matrix_power(P, 2**SQUARINGS)[0]
+        pi = stationary(P)
         if not self.contexts:
             return {"P": P, "pi": pi, "W": N * pi[None]}
         seen = jax.random.choice(of_contexts, V, (self.contexts, N), p=pi)

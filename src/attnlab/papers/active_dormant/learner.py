@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.measures import places, sinks
+from attnlab.measures import positions
 from attnlab.models.base import Params
 from attnlab.models.losses import cross_entropy
 from attnlab.simulation.learner import PER_HEAD, TaskLearner
@@ -48,8 +48,8 @@ class BackcopyLearner(TaskLearner):
     are not triggers. Of attention, by layer and head, without the first 8 queries: mass on the
     first position at triggers and at other tokens, the difference of these (active_score), mass on
     the token before a trigger, mass that other tokens give to triggers, and the logit of the first
-    position above the mean of the others
-    (sink_logit): its mean and its standard deviation over query tokens that are not triggers.
+    position above the mean of the others (sink_logit): its mean and its standard deviation over
+    query tokens that are not triggers.
     By layer: the norm of the first position's value and residual stream, and their ratios to the
     mean of the other positions (drain and peak). What ends in `_without_attention` or
     `_without_mlp` is measured without these in any layer, `_without_first` without the first of
@@ -104,9 +104,9 @@ class BackcopyLearner(TaskLearner):
         late = jnp.arange(x.shape[1]) >= EARLY
         at_triggers, at_others = copies & late, ~copies & late
         sink = seen["attention"][..., 0].swapaxes(1, 2)  # layer head sequence query
-        before = places.previous_mass(seen["attention"]).swapaxes(1, 2)
-        on_triggers = places.mass_on(seen["attention"], copies[:, None, None]).swapaxes(1, 2)
-        gap = sinks.sink_logit(seen["attention_logits"]).swapaxes(1, 2)
+        before = positions.previous_mass(seen["attention"]).swapaxes(1, 2)
+        on_triggers = positions.mass_on(seen["attention"], copies[:, None, None]).swapaxes(1, 2)
+        gap = positions.sink_logit(seen["attention_logits"]).swapaxes(1, 2)
         gap = jnp.where(late, gap, 0.0)  # the first query sees no other key
         # the mean of each token first: frequent ones count no more than rare ones
         tokens = jax.nn.one_hot(x, self.task.tokens, dtype=gap.dtype) * at_others[..., None]
@@ -133,8 +133,8 @@ def _of_layers(seen: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     return {
         "first_value": first["value"],
         "first_residual": first["residual"],
-        "drain": sinks.first_ratio(value.mean(-2)),
-        "peak": sinks.first_ratio(residual.mean(-2)),
+        "drain": positions.first_ratio(value.mean(-2)),
+        "peak": positions.first_ratio(residual.mean(-2)),
     }
 
 

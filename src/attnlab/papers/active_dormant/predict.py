@@ -8,7 +8,7 @@ The growth 1/2 log t is the paper's as we know it; the rest is ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +22,33 @@ from attnlab.theory.theory import Labelled, require_descent
 from . import theory
 from .head import SinkFlow
 
+Floats = NDArray[np.float64]
 SMALL = 0.5  # measured: up to here the sink alone is off by at most about 0.1 in alpha
 
 
 class _OfSinkFlow(Theory):
     """A level about `SinkFlow`; `_path` returns alpha and beta, (time, V) each."""
 
+    moving: ClassVar[tuple[str, ...]] = ()  # groups that must move, and no others; () for any
+
     def check(self, run: Simulation) -> None:
         if not isinstance(run.task, SinkFlow):
             raise InputError("task: the theory is about the reparametrised head; give SinkFlow()")
         require_descent(run)
+        if self.moving and set(run.grid.rates()) != set(self.moving):
+            given = {name: 1.0 if name in self.moving else None for name in ("sink", "value")}
+            raise InputError(
+                f"learning_rate: the theory moves {' and '.join(self.moving)}; give, say, {given}"
+            )
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
         least = float(facts.data["P"].min())
         says = "every token can follow every other: least entry of P"
         return (Hypothesis("here", says, least, ABOVE, 0.0),)
 
-    def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        alpha, beta = self._path(facts, t)
+    def predict(self, facts: Facts, t: Floats) -> Mapping[str, Labelled]:
+        given = {name: np.asarray(facts.data[name], np.float64) for name in ("P", "pi", "W")}
+        alpha, beta = self._path(facts, t, given)
         return {
             "parameters.sink": (("time", "parameters.sink_0"), alpha),
             "parameters.value": (("time", "parameters.value_0"), beta),
@@ -47,9 +56,7 @@ class _OfSinkFlow(Theory):
             "value_size": (("time",), np.linalg.norm(beta, axis=-1)),
         }
 
-    def _path(
-        self, facts: Facts, t: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
         raise NotImplementedError
 
 
@@ -58,13 +65,7 @@ class DormantSink(_OfSinkFlow):
 
     name = "dormant-sink"
     leans_on = "a value of <s> that stays 0"
-
-    def check(self, run: Simulation) -> None:
-        super().check(run)
-        if "value" not in _fixed(run):
-            raise InputError(
-                "learning_rate: the theory keeps the value at 0; give {'sink': 1.0, 'value': None}"
-            )
+    moving = ("sink",)
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
         P, W = facts.data["P"], facts.data["W"]
@@ -76,10 +77,7 @@ class DormantSink(_OfSinkFlow):
             Hypothesis("here", "beta(0) = 0: its largest entry", start, AT_MOST, 0.0),
         )
 
-    def _path(
-        self, facts: Facts, t: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        given = _given(facts)
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
         drive = given["pi"] * theory.context_variance(given["P"], given["W"])
         alpha = theory.sink_logit(
             t[:, None],
@@ -98,31 +96,19 @@ class DormantLate(_OfSinkFlow):
 
     name = "dormant-late"
     leans_on = "long training"
+    moving = ("sink", "value")
 
-    def check(self, run: Simulation) -> None:
-        super().check(run)
-        _require_both(run)
-
-    def _path(
-        self, facts: Facts, t: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        given, rates, V = _given(facts), facts.learning_rates, facts.run.task.tokens
-        start = {"alpha": facts.start["sink"], "beta": facts.start["value"]}
-        if len(given["W"]) == 1:
-            end = theory.joint_end(
-                given["W"][0],
-                **start,
-                visible=facts.run.task.visible,
-                rates=(rates["sink"], rates["value"]),
-            )
-            return np.full((t.size, V), end.sink_logit), np.tile(end.value, (t.size, 1))
-        drive = given["pi"] * theory.context_variance(given["P"], given["W"], balanced=True)
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
+        W, alpha, beta = given["W"], facts.start["sink"], facts.start["value"]
+        if len(W) == 1:
+            end = theory.joint_end(W[0], alpha=alpha, beta=beta, **_settings(facts))
+            return np.full((t.size, alpha.size), end.sink_logit), np.tile(end.value, (t.size, 1))
+        drive = given["pi"] * theory.context_variance(given["P"], W, balanced=True)
         with np.errstate(divide="ignore"):  # of t = 0
-            grown = theory.late_sink_logit(t[:, None], rates["sink"] * drive)
-        alpha = np.maximum(grown, start["alpha"])
-        return alpha, theory.concentrated_value(
-            alpha.mean(-1), given["W"].mean(0), mean=float(np.mean(start["beta"]))
-        )
+            grown = theory.late_sink_logit(t[:, None], facts.learning_rates["sink"] * drive)
+        alpha = np.maximum(grown, alpha)
+        mean = float(np.mean(beta))
+        return alpha, theory.concentrated_value(alpha.mean(-1), W.mean(0), mean=mean)
 
 
 class DormantFlow(_OfSinkFlow):
@@ -130,29 +116,12 @@ class DormantFlow(_OfSinkFlow):
 
     name = "dormant-flow"
 
-    def _path(
-        self, facts: Facts, t: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        flow = theory.joint_flow(
-            t,
-            **_given(facts),
-            alpha=facts.start["sink"],
-            beta=facts.start["value"],
-            visible=facts.run.task.visible,
-            rates=(facts.learning_rates.get("sink", 0.0), facts.learning_rates.get("value", 0.0)),
-        )
-        return flow.sink_logits, flow.values
+    def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
+        start = {"alpha": facts.start["sink"], "beta": facts.start["value"]}
+        return theory.joint_flow(t, **given, **start, **_settings(facts))
 
 
-def _given(facts: Facts) -> dict[str, Any]:
-    """Return P, pi and W in double precision; rows of P sum to 1 in the run's own."""
-    return {name: np.asarray(facts.data[name], dtype=np.float64) for name in ("P", "pi", "W")}
-
-
-def _fixed(run: Simulation) -> set[str]:
-    return {"sink", "value"} - set(run.grid.rates())
-
-
-def _require_both(run: Simulation) -> None:
-    if _fixed(run):
-        raise InputError("learning_rate: sink and value both move here; give both a number")
+def _settings(facts: Facts) -> dict[str, Any]:
+    """Return N and the learning rates, 0 for a group that is kept."""
+    rates = tuple(facts.learning_rates.get(name, 0.0) for name in ("sink", "value"))
+    return {"visible": facts.run.task.visible, "rates": rates}

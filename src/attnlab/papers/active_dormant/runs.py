@@ -12,13 +12,12 @@ from attnlab.simulation.motion import Optimizer
 
 from .head import SinkFlow
 from .model import BackcopyTransformer
-from .task import Backcopy, BigramBackcopy, TextBackcopy
+from .task import Backcopy, BigramBackcopy
 
 ADAM = Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)
 SGD = Optimizer("sgd", momentum=0.9)
 AT = (0, 50, 100, 200, 500, 800, 1500)
 LATE = (0, 100, 200, 500, 1000, 1500, 2000)
-LONG = (0, 100, 200, 500, 1000, 2000, 4000)
 THREE = ("adam", "sgd", "relu")  # runs of three layers
 TIMES = (0.0, *np.geomspace(1e2, 1e10, 17).tolist())
 REST = 1e7  # one context is at rest by then; later, rounding keeps the steps of the solver small
@@ -62,18 +61,6 @@ def three_layers(
     optimizer, rate = (SGD, 0.03) if name == "sgd" else (ADAM, 1e-3)
     task = task or BigramBackcopy(length=32)
     return transformer(task, model, optimizer=optimizer, rate=rate, at=at, seeds=seeds, batch=32)
-
-
-def text(
-    layers: int, *, relu: bool = False, optimizer: Optimizer = ADAM, rate: float = 3e-4
-) -> Simulation:
-    """Return a run on a text's characters at the published width, with smaller batches."""
-    model = BackcopyTransformer(
-        layers=layers, dim=256, mlp=1024, attention="relu" if relu else "softmax"
-    )
-    return transformer(
-        TextBackcopy(), model, optimizer=optimizer, rate=rate, at=LONG, seeds=4, batch=64, probe=32
-    )
 
 
 def flow(

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
-from attnlab.tasks import Batch, Task
+from attnlab.formulas.chains import stationary
+from attnlab.tasks import Batch, Task, markov
 
 if TYPE_CHECKING:
     import jax
 
-SQUARINGS = 10  # P^1024 has the stationary distribution in its rows
 IMPOSSIBLE = 1e-30  # probability of what never follows: its logarithm must be finite
 
 
@@ -152,11 +152,7 @@ class BigramBackcopy(Backcopy):
         V = self.tokens
         P = jax.random.dirichlet(key, jnp.full(V, self.concentration), (V,))
         P = (1 - self.uniform) * P + self.uniform / V
-        power = P
-        for _ in range(SQUARINGS):
-            power = power @ power
-            power = power / power.sum(-1, keepdims=True)  # or rounding would add up
-        frequency = power[0]
+        frequency = markov.stationary(P)
         order = jnp.argsort(-frequency)
         first = jnp.where(jnp.arange(V) < self.triggers, 0.0, frequency[order])
         return {"P": P[order][:, order], "first": first / first.sum()}
@@ -187,10 +183,8 @@ class TextBackcopy(Backcopy):
 
     def tables(self) -> list[dict[str, Any]]:
         """Return P and the distribution of the first ordinary token, the same for all seeds."""
-        from .theory import stationary_distribution
-
         P = self.bigrams()
-        first = stationary_distribution(P)
+        first = stationary(P)
         first[: self.triggers] = 0
         return [{"P": P.astype(np.float32), "first": (first / first.sum()).astype(np.float32)}]
 
@@ -202,8 +196,6 @@ class TextBackcopy(Backcopy):
 @lru_cache(maxsize=4)
 def _bigrams(source: str, tokens: int) -> NDArray[np.float64]:
     from attnlab.tasks.text.sources import builtin_text, read_text
-
-    from .theory import most_frequent
 
     text = builtin_text() if source == "builtin" else read_text(Path(source))
     kept = [letter for letter, _ in Counter(text).most_common(tokens)]
@@ -217,5 +209,5 @@ def _bigrams(source: str, tokens: int) -> NDArray[np.float64]:
     if not counts.sum(-1).all():
         raise InputError(f"tokens: not all of the {tokens} characters are followed; give fewer")
     P = counts / counts.sum(-1, keepdims=True)
-    order = most_frequent(P, tokens)
+    order = np.argsort(-stationary(P), kind="stable")
     return P[order][:, order]

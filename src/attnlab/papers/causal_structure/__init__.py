@@ -1,1 +1,1 @@
-"""How a two-layer attention model finds a hidden tree of positions (Nichani, Damian and Lee)."""
+"""Causal structure: two layers of attention find a hidden tree of positions (Nichani et al.)."""

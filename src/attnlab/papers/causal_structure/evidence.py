@@ -22,11 +22,8 @@ from .task import Forest, TwoParents
 def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     """Return what is kept of a run, by seed and step, and by head and parent where it has two."""
     if isinstance(run.task, TwoParents):
-        found = runs.heads_on_parents(run, result)
-        found["counts_loss"] = result["counts_loss"]
-        found["one_parent_loss"] = result["one_parent_loss"]
-        return found.isel(step=[-1])
-    found = runs.measured(run, result).merge(runs.blocks(run, result))
+        return runs.heads_on_parents(result).isel(step=[-1])
+    found = runs.measured(result).merge(runs.blocks(result))
     return found.assign(released_gap=result["released_loss"] - result["counts_loss"])
 
 

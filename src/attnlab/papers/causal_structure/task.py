@@ -1,6 +1,6 @@
-"""Tasks: sequences whose positions hang on earlier ones by a hidden graph, the same in all of them.
+"""Tasks: sequences whose positions depend on earlier ones by a hidden graph, the same in all.
 
-The transition probabilities are new in each sequence, so that a model has to read them off the
+The transition probabilities are new in each sequence, so that a model has to read them from the
 context, and has to know the graph to do so.
 """
 
@@ -13,13 +13,13 @@ import numpy as np
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, Task
+from attnlab.tasks.markov import dirichlet_rows, stationary
 
 if TYPE_CHECKING:
     import jax
 
 Graph = Literal["chain", "pairs", "random", "half"]
 ROOT = -1
-SQUARINGS = 10  # P^1024 has the stationary distribution in its rows
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Forest(Task):
     concentration : float, optional
         alpha of the Dirichlet law of each row.
     graph : str, optional
-        "chain" (the parent is the position before), "pairs" (1 hangs on 0, 3 on 2, ...), "random"
+        "chain" (the parent is the position before), "pairs" (1 depends on 0, 3 on 2, ...), "random"
         (uniform over none and the positions before), "half" (uniform over the positions before,
         then each is made a root with probability 1/2). Random graphs are drawn by seed.
     stickiness : float, optional
@@ -87,18 +87,15 @@ class Forest(Task):
 
         S, T = self.vocab_size, self.length
         of_rows, of_tokens, of_test = jax.random.split(key, 3)
-        P = _rows(of_rows, (size, S), S, self.concentration)
+        P = dirichlet_rows(of_rows, (size, S, S), self.concentration)
         P = (1 - self.stickiness) * P + self.stickiness * jnp.eye(S)
-        power = P
-        for _ in range(SQUARINGS):
-            power = power @ power
-            power = power / power.sum(-1, keepdims=True)  # or rounding would add up
+        mu = stationary(P)
         u = jax.random.uniform(of_tokens, (T - 1, size, 1))
         every = jnp.arange(size)
         tokens = jnp.zeros((size, T), int)
         for i in range(T - 1):  # a root reads the last column, whatever is there
             parent = data["parents"][i]
-            row = jnp.where(parent == ROOT, power[:, 0], P[every, tokens[:, parent]])
+            row = jnp.where(parent == ROOT, mu, P[every, tokens[:, parent]])
             tokens = tokens.at[:, i].set(_choose(u[i], row))
         test = jax.random.randint(of_test, (size,), 0, S)
         return Batch(tokens.at[:, -1].set(test), P[every, test])
@@ -128,7 +125,7 @@ class Forest(Task):
 
 @dataclass(frozen=True)
 class TwoParents(Task):
-    """Position i hangs on positions (i - 1) // 2 and i - 1; the target is the law of position T.
+    """Position i depends on positions (i - 1) // 2 and i - 1; the target is the law of position T.
 
     P has a row for each pair of symbols, Dirichlet(concentration), new in each sequence. Position 0
     is uniform.
@@ -166,7 +163,7 @@ class TwoParents(Task):
 
         S, T = self.vocab_size, self.length
         of_rows, of_tokens, of_root = jax.random.split(key, 3)
-        P = _rows(of_rows, (size, S, S), S, self.concentration)
+        P = dirichlet_rows(of_rows, (size, S, S, S), self.concentration)
         u = jax.random.uniform(of_tokens, (T - 1, size, 1))
         every = jnp.arange(size)
         tokens = [jax.random.randint(of_root, (size,), 0, S)]
@@ -189,17 +186,6 @@ class TwoParents(Task):
             n = jnp.einsum("bi,bis->bs", chosen.astype(children.dtype), children)
             found[name] = jnp.log((n + alpha) / (n.sum(-1, keepdims=True) + S * alpha))
         return found
-
-
-def _rows(key: jax.Array, shape: tuple[int, ...], symbols: int, alpha: float) -> jax.Array:
-    """Draw rows from Dirichlet(alpha)."""
-    import jax
-    import jax.numpy as jnp
-
-    if alpha == 1.0:  # exponentials: no rejection, one pass
-        draws = jax.random.exponential(key, (*shape, symbols))
-        return draws / draws.sum(-1, keepdims=True)
-    return jax.random.dirichlet(key, jnp.full(symbols, alpha), shape)
 
 
 def _choose(u: jax.Array, law: jax.Array) -> jax.Array:

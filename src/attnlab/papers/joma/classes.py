@@ -1,7 +1,7 @@
 """Sequence classes of JoMA: a toy, latent trees and layers of latents.
 
 In the deterministic hierarchy every child of an active latent is on. It is the generator with which
-JoMA looks for latents in hidden units, as far as we know it: labels, two layers of latents, then
+JoMA searches hidden units for latents, as far as we know it: labels, two layers of latents, then
 tokens. The numbers of latents, (N_0, N_1), are (10, 20) or (20, 30): N_0 counts the lowest, whose
 children are the tokens. Each node has 2 to 3 children; how they are drawn is our reading, and so
 are the numbers of labels and tokens.
@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.tasks.classes.arguments import (
+from attnlab.tasks.classes.classes import SequenceClasses
+from attnlab.tasks.classes.constructions import (
     how_many,
     number_between,
     number_of_queries,
@@ -38,7 +39,6 @@ from attnlab.tasks.classes.arguments import (
     require_entries,
     whole_number,
 )
-from attnlab.tasks.classes.classes import SequenceClasses
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -54,7 +54,7 @@ def joma_toy(classes: int = 20, queries: int = 1, seed: int = 0) -> SequenceClas
 
     Unnormalised, token l < 10 of class k weighs exp(-(l - 10 k/K)^2/30), so that neighbouring
     classes are alike; tokens 10 to 19 weigh U(0, 0.5), drawn with `seed`. No token is distinct:
-    what tells classes apart is how often tokens occur. Class k has query k * queries // classes
+    classes differ in how often tokens occur. Class k has query k * queries // classes
     (the toy has one query; more are ours).
 
     Tokens: 20 contextual ones; the queries; the next tokens.
@@ -324,7 +324,7 @@ class LatentTree:
         return found
 
     def sample(self, sequences: int, seed: int = 0) -> Drawn:
-        """Labels and nodes of so many sequences; the same seed gives the same ones."""
+        """Draw labels and nodes of `sequences` sequences; the same seed gives the same ones."""
         rng = np.random.default_rng(whole_number("seed", seed, 0))
         count = how_many("sequences", sequences, 1)
         labels = rng.integers(self.labels, size=count)

@@ -1,4 +1,4 @@
-"""joint_invariants(): the attention that a run's MLP implies, beside the attention that it has.
+"""joint_invariants(): the attention logits that a run's MLP implies.
 
 An invariant relates two measured quantities, the weights v and the logits z of one run. So it needs
 a result, and not a simulation that has not been run.
@@ -20,7 +20,7 @@ from attnlab.simulation import Simulation
 from . import theory
 from .predict import joint_model, kind
 
-RUNGS = ("joma", "joma-moving")
+LEVELS = ("joma", "joma-moving")
 
 
 def joint_invariants(result: xr.Dataset) -> xr.Dataset:
@@ -35,10 +35,10 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        With dim `rung` before those of the logits: `implied_logits` of "joma" (claim 1: b-bar as it
-        starts, each query as if it were alone) and of "joma-moving" (ours: the current b-bar,
+        With dim `level` before those of the logits: `implied_logits` of "joma" (claim 1: b-bar as
+        it starts, each query as if it were alone) and of "joma-moving" (ours: the current b-bar,
         each of several queries by its own share; for exp and linear attention of one query the two
-        are the same). Beside it, along the run: `mean_attention_drift` and `factorisation_residual`
+        are the same). Along the run: `mean_attention_drift` and `factorisation_residual`
         for each query, and `gradient_change` (`theory.joint_assumptions`).
 
     Examples
@@ -47,7 +47,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     >>> from attnlab.papers.joma.invariants import joint_invariants
     >>> from attnlab.papers.joma.model import Joint
     >>> run = attnlab.Simulation("joma-toy", Joint(), gradient="population")
-    >>> joint_invariants(attnlab.simulate(run, progress=False)).rung.values.tolist()
+    >>> joint_invariants(attnlab.simulate(run, progress=False)).level.values.tolist()
     ['joma', 'joma-moving']
     """
     simulation = Simulation.of(result)
@@ -84,7 +84,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
         how = {"r": r, "upper": V, **keywords}
         speeds: Any = {"eta_w": float(eta_y), "eta_z": float(eta_z)}
         assumed = theory.joint_assumptions(setting, v, z, **how)
-        implied = _both_rungs(setting, v, z, t, speeds, how)
+        implied = _both_levels(setting, v, z, t, speeds, how)
         return implied, assumed.drift, assumed.residual, assumed.change
 
     logits = [clock, "query", "token"]
@@ -94,11 +94,11 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
         *rates,
         *(kept[n].astype(np.float64) for n in names),
         input_core_dims=[logits, [], [], *([clock, *dims[n]] for n in names)],
-        output_core_dims=[["rung", *logits], [clock, "query"], [clock, "query"], [clock]],
+        output_core_dims=[["level", *logits], [clock, "query"], [clock, "query"], [clock]],
         vectorize=True,
     )
-    whole = result["attention_logits"].astype(np.float64).expand_dims(rung=list(RUNGS)).copy()
-    implied = implied.assign_coords(rung=list(RUNGS)).transpose(*whole.dims)
+    whole = result["attention_logits"].astype(np.float64).expand_dims(level=list(LEVELS)).copy()
+    implied = implied.assign_coords(level=list(LEVELS)).transpose(*whole.dims)
     whole[{"token": tokens}] = implied.values
     return xr.Dataset(
         {
@@ -110,10 +110,10 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     )
 
 
-def _both_rungs(
+def _both_levels(
     s: formulas.Setting, v: Any, z: Any, t: Any, rates: dict[str, float], how: dict[str, Any]
 ) -> NDArray[np.float64]:
-    """Return the logits by each rung, (rung, time, Q, L)."""
+    """Return the logits by each level, (level, time, Q, L)."""
     kind, T = how["attention"], how["temperature"]
 
     def mean_attention(z: Any) -> NDArray[np.float64]:

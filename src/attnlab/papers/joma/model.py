@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.models.sequence import SequenceModel
@@ -133,7 +132,3 @@ class Joint(SequenceModel):
         labels = np.unique(classes.next_token).size
         upper = labels if self.hidden else 0
         return (self.hidden or labels) * (classes.vocab_size + classes.queries.size + upper)
-
-    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Return hidden units and labels by number; labels are in the order of their tokens."""
-        return {dim: np.arange(size) for dim, size in sizes.items() if dim in ("unit", "label")}

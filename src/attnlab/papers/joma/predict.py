@@ -1,4 +1,4 @@
-"""The ladder of JoMA: predictions of its joint dynamics for a run of `Joint`.
+"""The levels of JoMA: predictions of its joint dynamics for a run of `Joint`.
 
 `JomaStationary`: the gradient that arrives at hidden units stays as it starts (claim 2: the erf
 law), activations are linear, b-bar is fixed, and there is one query. `Joma`: the gradient follows
@@ -173,7 +173,7 @@ class JomaMoving(_Joma):
     leans_on = "b and S uncorrelated (the factorisation), v(0) = 0"
 
 
-JOMA_LADDER: tuple[ClassTheory, ...] = (JomaStationary(), Joma(), JomaMoving())
+JOMA_LEVELS: tuple[ClassTheory, ...] = (JomaStationary(), Joma(), JomaMoving())
 
 
 def kind(model: Joint) -> dict[str, Any]:

@@ -50,7 +50,32 @@ def moments(batch: Batch) -> Moments:
 
 
 @dataclass(frozen=True)
-class PopulationRegression(Learner):
+class RegressionLearner(Learner):
+    """What the two learners share.
+
+    Parameters
+    ----------
+    task : InContextRegression
+        Spectrum and number of examples, and the training set where there is one.
+    model : LinearAttention
+        Heads, rank and start.
+    """
+
+    task: InContextRegression
+    model: LinearAttention
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """Dims of A and of the components."""
+        return {**self.model.dims, "learned": ("component",)}
+
+    def init(self, key: jax.Array, data: Any) -> Params:
+        """Return the model's weights at the start."""
+        return self.model.init(key, self.task, data)
+
+
+@dataclass(frozen=True)
+class PopulationRegression(RegressionLearner):
     """The expected loss of linear attention whose blocks of labels are zero.
 
     L(A) = tr Lambda - 2 tr(Lambda^2 A) + tr(Lambda A^T Lambda Gamma A). In the population the
@@ -59,16 +84,10 @@ class PopulationRegression(Learner):
 
     Parameters
     ----------
-    task : InContextRegression
-        Spectrum and number of examples; all tasks are fresh.
-    model : LinearAttention
-        Heads, rank and start.
     beside : tuple, optional
         Further spectra of as many eigenvalues, which run in the same program, along `setting`.
     """
 
-    task: InContextRegression
-    model: LinearAttention
     beside: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -80,15 +99,13 @@ class PopulationRegression(Learner):
                 "expected loss is not one of A; use SampleRegression"
             )
 
-    @property
-    def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """Dims of A and of the components."""
-        return {**self.model.dims, "learned": ("component",)}
-
     def tables(self, run: Simulation) -> list[Any]:
         """Return lambda and gamma of each spectrum."""
         tasks = (self.task, *(replace(self.task, spectrum=of) for of in self.beside))
-        return [{"lam": jnp.asarray(of.spectrum), "gamma": _gamma(of)} for of in tasks]
+        return [
+            {"lam": jnp.asarray(of.spectrum), "gamma": jnp.asarray(of.regression.gamma)}
+            for of in tasks
+        ]
 
     def data(self, tables: Any, drawn: Any) -> Any:
         """Return lambda and gamma."""
@@ -96,7 +113,7 @@ class PopulationRegression(Learner):
 
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the model's weights at the start, without the blocks that stay zero."""
-        drawn = self.model.init(key, self.task, data)
+        drawn = super().init(key, data)
         return {name: of for name, of in drawn.items() if name not in LABEL_BLOCKS}
 
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
@@ -117,27 +134,12 @@ class PopulationRegression(Learner):
 
 
 @dataclass(frozen=True)
-class SampleRegression(Learner):
+class SampleRegression(RegressionLearner):
     """Linear attention on a fixed training set, with all its blocks.
 
     `in_context_loss` and `in_weight_loss` are those of new sequences: with tasks of their own; and
     with the shared task and a context of noise.
-
-    Parameters
-    ----------
-    task : InContextRegression
-        The training set.
-    model : LinearAttention
-        Heads, rank and start.
     """
-
-    task: InContextRegression
-    model: LinearAttention
-
-    @property
-    def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """Dims of A and of the components."""
-        return {**self.model.dims, "learned": ("component",)}
 
     def draw(self, key: jax.Array) -> dict[str, Moments]:
         """Draw the training set and two sets of test sequences, and return their moments."""
@@ -151,10 +153,6 @@ class SampleRegression(Learner):
             found[name] = moments(task.batch((), of, jnp.int32(0), TEST_SEQUENCES))
         return found
 
-    def init(self, key: jax.Array, data: Any) -> Params:
-        """Return the model's weights at the start."""
-        return self.model.init(key, self.task, data)
-
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
         """Return the mean loss of the training set."""
         return data["training"].loss(self._coefficients(params))
@@ -163,15 +161,10 @@ class SampleRegression(Learner):
         """Return A, a_d = gamma_d A_dd, the leak into the blocks of labels and the test losses."""
         found = self.model.measures(params)
         T = self._coefficients(params)
-        learned = _gamma(self.task) * jnp.diag(found["matrix"])
+        learned = jnp.asarray(self.task.regression.gamma) * jnp.diag(found["matrix"])
         tests = {f"{name}_loss": data[name].loss(T) for name in ("in_context", "in_weight")}
         return {**found, "learned": learned, **tests}
 
     def _coefficients(self, params: Params) -> jax.Array:
         W, M = self.model.weights(params)
         return jnp.einsum("ha,hbc->abc", W, M)
-
-
-def _gamma(task: InContextRegression) -> jax.Array:
-    lam, N = jnp.asarray(task.spectrum), task.examples
-    return (1 + 1 / N) * lam + lam.sum() / N

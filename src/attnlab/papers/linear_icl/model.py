@@ -69,7 +69,9 @@ class LinearAttention(Model):
         import jax
         import jax.numpy as jnp
 
-        D, H, R = len(_regression(task).spectrum), self.heads, self.rank
+        if not isinstance(task, InContextRegression):
+            raise InputError(f"task: expected InContextRegression(...), got {type(task).__name__}")
+        D, H, R = len(task.spectrum), self.heads, self.rank
         shapes: dict[str, tuple[int, ...]] = {"value": (H,)}
         shapes |= {"key_query": (H, D, D)} if R is None else {"key": (H, R, D), "query": (H, R, D)}
         keys = jax.random.split(key, 3)
@@ -150,12 +152,3 @@ class CubicPerceptron(Model):
         beta = (y[..., None] * x).mean(1)
         z = (beta[:, :, None] * inputs[:, -1, None, :-1]).reshape(len(beta), -1)
         return (z @ params["lower"].T) @ params["upper"], {}
-
-
-def _regression(task: Task) -> InContextRegression:
-    match task:
-        case InContextRegression():
-            return task
-    raise InputError(
-        f"task: linear attention learns InContextRegression here, got {type(task).__name__}"
-    )

@@ -46,12 +46,6 @@ def parts_of(run: Simulation) -> tuple[InContextRegression, LinearAttention]:
     )
 
 
-def regression_of(run: Simulation) -> theory.Regression:
-    """Return spectrum and number of examples of a run."""
-    task, _ = parts_of(run)
-    return theory.Regression(task.spectrum, task.examples)
-
-
 def start_of(facts: Facts) -> Start:
     """Return the weights at step 0."""
     if "key" in facts.start:
@@ -89,7 +83,7 @@ class _Regression(Theory):
         asked = {
             "P -> infinity: features for each sequence": features,
             "steps follow the flow: 2 eta lambda_1^2": step,
-            **self.leaves_out(regression_of(facts.run), start_of(facts)),
+            **self.leaves_out(task.regression, start_of(facts)),
         }
         return tuple(Hypothesis("here", says, of, AT_MOST, SMALL) for says, of in asked.items())
 
@@ -98,7 +92,7 @@ class _Regression(Theory):
         return {}
 
     def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        one = regression_of(facts.run)
+        one = parts_of(facts.run)[0].regression
         A = self.matrix(one, start_of(facts), 2 * facts.learning_rates["value"] * t)
         return {
             "matrix": (("time", "context_input", "query_input"), A),
@@ -186,7 +180,6 @@ class PopulationFlow(_Regression):
     name = "icl-population"
     leans_on = "an infinite training set"
 
-    def matrix(self, one: theory.Regression, start: Start, t: NDArray[np.float64]) -> FloatArray:
-        if isinstance(start, theory.Merged):
-            return theory.merged_flow(one, start, t, atol=1e-16).matrix
-        return theory.separate_flow(one, start, t).matrix
+    def matrix(self, one: theory.Regression, start: Any, t: NDArray[np.float64]) -> FloatArray:
+        atol = 1e-16 if isinstance(start, theory.Merged) else 1e-12
+        return theory.population_flow(one, start, t, atol=atol).matrix

@@ -6,8 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, Task
+
+from .theory import Regression
 
 if TYPE_CHECKING:
     import jax
@@ -49,12 +53,9 @@ class InContextRegression(Task):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", tuple(float(of) for of in self.spectrum))
-        falling = list(self.spectrum) == sorted(self.spectrum, reverse=True)
-        if not falling or not all(0 < of < math.inf for of in self.spectrum or (0.0,)):
-            raise InputError(
-                f"spectrum: expected eigenvalues above 0, largest first, got {self.spectrum}"
-            )
-        require_whole("examples", self.examples, 1)
+        if not self.spectrum or not np.isfinite(self.spectrum).all():
+            raise InputError(f"spectrum: expected eigenvalues above 0, got {self.spectrum}")
+        _ = self.regression  # which checks them
         require_whole("sequences", self.sequences, 1)
         if not 0 <= self.fresh <= 1:
             raise InputError(f"fresh: expected a share from 0 to 1, got {self.fresh}")
@@ -63,6 +64,11 @@ class InContextRegression(Task):
                 f"sequences: {self._own(self.sequences)} tasks of their own cannot have covariance "
                 f"I in {len(self.spectrum)} dimensions; take more sequences"
             )
+
+    @property
+    def regression(self) -> Regression:
+        """Spectrum and number of examples, as the theory takes them."""
+        return Regression(self.spectrum, self.examples)
 
     def draw(self, key: jax.Array) -> Batch:
         """Draw the training set."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, require_choice, require_whole
 from attnlab.models import Model
 from attnlab.models.base import Params
 from attnlab.tasks import Task
@@ -58,10 +58,7 @@ class CrossAttention(Model):
     arithmetic: Arithmetic = "accurate"
 
     def __post_init__(self) -> None:
-        if self.arithmetic not in get_args(Arithmetic):
-            raise InputError(
-                f"arithmetic: expected one of {get_args(Arithmetic)}, got {self.arithmetic!r}"
-            )
+        require_choice("arithmetic", self.arithmetic, get_args(Arithmetic))
         require_whole("hidden", self.hidden, 0)
         if self.width is not None:
             require_whole("width", self.width, 1)
@@ -107,12 +104,18 @@ class CrossAttention(Model):
         import jax
         import jax.numpy as jnp
 
+        from .attention import attend, largest_other
+
         x, z, values = inputs
         W = params["attention"] if self.width is None else params["key"] @ params["query"].T
         logits = jnp.einsum("ntd,dk,nk->nt", x, W, z)
         logs = jax.nn.log_softmax(logits)
         values = x @ params["value"] if self.hidden else values[..., None]
-        attended = self._attend(logits, logs, values)
+        if self.arithmetic == "usual":
+            attended = jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
+        else:
+            scale = -largest_other(logs) if self.arithmetic == "scaled" else jnp.zeros_like(W[0, 0])
+            attended = attend(logits, values, scale)
         outputs = jax.nn.relu(attended).sum(axis=-1) if self.hidden else attended[:, 0]
         size = jnp.linalg.norm(W)
         captured = {
@@ -122,19 +125,6 @@ class CrossAttention(Model):
             "direction": W / jnp.where(size > 0, size, 1.0),
         }
         return outputs, captured
-
-    def _attend(self, logits: jax.Array, logs: jax.Array, values: jax.Array) -> jax.Array:
-        import jax
-        import jax.numpy as jnp
-
-        from .attention import attend, largest_other
-
-        if self.arithmetic == "usual":
-            return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
-        scaled = self.arithmetic == "scaled"
-        return attend(
-            logits, values, -largest_other(logs) if scaled else jnp.zeros_like(logs[0, 0])
-        )
 
 
 def normalised(learning_rate: Any) -> optax.GradientTransformation:

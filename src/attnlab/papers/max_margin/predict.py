@@ -99,13 +99,17 @@ class LateTraining(MaxMargin):
             raise InputError("model.width: late training is known for W itself; leave width out")
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        x, z, best = _instance(facts)
-        late = theory.late_training(x, z, facts.data["scores"], best)
-        rows = theory.margin_rows(x, z, best)[_tight(facts)]
+        late, R = self._late(facts, t)
+        rows = theory.margin_rows(*_instance(facts))[_tight(facts)]
         start = np.asarray(facts.start["attention"], dtype=np.float64).ravel()
         outside = start - np.linalg.pinv(rows) @ (rows @ start)
-        R = late.size(t, eta=_rate(facts), normalised=_normalised(facts.run))
         return late.weights(R) + outside.reshape(late.offset.shape), late.direction
+
+    def _late(self, facts: Facts, t: FloatArray) -> tuple[theory.Late, FloatArray]:
+        """Return late training towards the best tokens, and R at each time."""
+        x, z, best = _instance(facts)
+        late = theory.late_training(x, z, facts.data["scores"], best)
+        return late, late.size(t, eta=_rate(facts), normalised=_normalised(facts.run))
 
 
 class RegularisationPath(LateTraining):
@@ -120,9 +124,8 @@ class RegularisationPath(LateTraining):
             raise InputError("model.scale: the path begins at 0; give CrossAttention(scale=0)")
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        x, z, best = _instance(facts)
-        late = theory.late_training(x, z, facts.data["scores"], best)
-        radii = late.size(t, eta=_rate(facts), normalised=_normalised(facts.run))
+        late, radii = self._late(facts, t)
+        x, z, _ = _instance(facts)
         W = np.zeros((t.size, *late.direction.shape))
         moved = radii > 0
         # in increasing order, each found from the one before
@@ -135,10 +138,8 @@ def _instance(facts: Facts) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
 
 
 def _margin(facts: Facts) -> theory.Margin:
-    x, z, best = _instance(facts)
-    if facts.run.model.width is None:
-        return theory.max_margin(x, z, best)
-    return theory.nuclear_margin(x, z, best)
+    whole = facts.run.model.width is None
+    return (theory.max_margin if whole else theory.nuclear_margin)(*_instance(facts))
 
 
 def _tight(facts: Facts) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing.runs import trained_run
+from attnlab.experiments import mean
 from attnlab.simulation import Population, Record, Simulation, Steps
 from attnlab.theory.facts import facts_of
 
@@ -129,11 +130,11 @@ def _rank(margin: theory.Margin) -> float:
     return theory.rank(margin.weights) if margin.feasible else np.nan
 
 
-# -- the runs of claims ---------------------------------------------------------------------------
+# The runs of claims
 
 SEEDS = 100
 SMALL = TokenSelection(sequences=4, length=5, vocab_size=8)
-EQUAL = TokenSelection(sequences=4, length=5, vocab_size=12, scores="equal")
+EVEN = TokenSelection(sequences=4, length=5, vocab_size=12, scores="equal")
 LATE = (300, 1000, 1800, 3000, 5500, 10_000)
 
 
@@ -150,12 +151,23 @@ def factors() -> Simulation:
 
 def equal_scores() -> Simulation:
     """Equal scores from W = 0, far into late training."""
-    return descent(EQUAL, FROM_ZERO, at=LATE, seeds=20)
+    return descent(EVEN, FROM_ZERO, at=LATE, seeds=20)
 
 
 def wide(d: int, seeds: int) -> Simulation:
     """The small setting with vectors of width d, from W = 0."""
     return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=seeds)
+
+
+def exponents(error: xr.DataArray) -> xr.DataArray:
+    """Return the exponent p of error ~ step^p, by seed."""
+    each = error.transpose("step", "seed")
+    return xr.DataArray(np.polyfit(np.log(each["step"]), np.log(each), 1)[0], dims="seed")
+
+
+def over_steps(values: xr.DataArray) -> str:
+    """Return means over seeds at each step, as a note lists them."""
+    return ", ".join(f"{mean(values.sel(step=t))} at {t}" for t in values["step"].values)
 
 
 def all_optimal(of: xr.Dataset) -> xr.DataArray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import require_choice, require_whole
 from attnlab.tasks import Batch, Task
 
 if TYPE_CHECKING:
@@ -37,10 +37,7 @@ class TokenSelection(Task):
         z_i is drawn, or x_i1, or the number 1: then W is a single vector p, (d, 1).
     scores : {"random", "equal"}, optional
         With "equal", the component of x_it along v is replaced so that one random token of each
-        sequence has the score 0.6 and the others 0.1, plus `spread` times a number that is uniform
-        in [-1, 1].
-    spread : float, optional
-        By how much the scores of the others differ; below 0.5, so that the best stays the best.
+        sequence has the score 0.6 and the others 0.1.
     """
 
     sequences: int = 4
@@ -48,20 +45,12 @@ class TokenSelection(Task):
     vocab_size: int = 8
     query: Query = "cross"
     scores: Scores = "random"
-    spread: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("sequences", 1), ("length", 2), ("vocab_size", 1)):
             require_whole(name, getattr(self, name), least)
         for name, known in (("query", Query), ("scores", Scores)):
-            if getattr(self, name) not in get_args(known):
-                raise InputError(
-                    f"{name}: expected one of {get_args(known)}, got {getattr(self, name)!r}"
-                )
-        if not 0 <= self.spread < BEST - REST:
-            raise InputError(f"spread: expected a number in [0, 0.5), got {self.spread}")
-        if self.spread and self.scores == "random":
-            raise InputError("spread: belongs to equal scores; leave it out, or scores='equal'")
+            require_choice(name, getattr(self, name), get_args(known))
 
     @property
     def outputs(self) -> int:
@@ -74,20 +63,17 @@ class TokenSelection(Task):
         import jax.numpy as jnp
 
         n, T, d = self.sequences, self.length, self.vocab_size
-        shapes = ((n, T, d), (n, d), (d,), (n,), (n, T), (n, T))
+        shapes = ((n, T, d), (n, d), (d,), (n,), (n, T))
         sizes = [math.prod(shape) for shape in shapes]
         # one call of the generator for everything: it takes long to compile
         parts = jnp.split(jax.random.normal(key, (sum(sizes),)), np.cumsum(sizes)[:-1].tolist())
-        x, z, v, sign, order, rest = (
-            part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)
-        )
+        x, z, v, sign, order = map(jnp.reshape, parts, shapes)
         x, z, v = (of / jnp.linalg.norm(of, axis=-1, keepdims=True) for of in (x, z, v))
         y = jnp.where(sign < 0, -1.0, 1.0)
         values = x @ v
         if self.scores == "equal":
             best = jnp.arange(T) == order.argmax(axis=1, keepdims=True)
-            uniform = 2 * jax.scipy.special.ndtr(rest) - 1
-            wanted = jnp.where(best, BEST, REST + self.spread * uniform) * y[:, None]
+            wanted = jnp.where(best, BEST, REST) * y[:, None]
             x = x + (wanted - values)[..., None] * v
             # x @ v would be equal up to rounding only, and rounding decides late in training
             values = wanted

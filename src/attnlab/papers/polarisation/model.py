@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, require_choice, require_whole
 from attnlab.models.base import Model, Params
 from attnlab.tasks import Task
 
@@ -49,8 +49,7 @@ class ValueAttention(Model):
 
     def __post_init__(self) -> None:
         require_whole("tokens", self.tokens, 2)
-        if self.weighting not in WEIGHTINGS:
-            raise InputError(f"weighting: expected one of {WEIGHTINGS}, got {self.weighting!r}")
+        require_choice("weighting", self.weighting, WEIGHTINGS)
         _require_scales(value_scale=self.value_scale, logit_scale=self.logit_scale)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from attnlab.experiments import mean
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation, Steps
 from attnlab.tasks import Task
-from attnlab.theory import predict
 
 from .classes import polarisation_pair
 from .model import FactoredAttention, TiedAttention, ValueAttention
@@ -22,6 +20,7 @@ from .task import Direction, Distribution, Regression, StickyChain
 
 SEEDS = 10
 PUBLISHED_TIME = 1e5  # 10^6 steps of 0.1
+EVEN_RATIOS = Record(("weights", "loss"), geometric=60)
 STIFF_FROM = 1e3  # the loss has fallen by this time, and what is left moves in its logarithm
 
 
@@ -58,7 +57,7 @@ def descent(
     steps: int,
     rate: float,
     *,
-    what: Sequence[str] = ("weights", "loss"),
+    record: Record = EVEN_RATIOS,
     seeds: int = SEEDS,
 ) -> Simulation:
     """Return gradient descent with the whole loss, as released code trains."""
@@ -70,7 +69,7 @@ def descent(
         learning_rate=rate,
         loss="task",
         seeds=seeds,
-        record=Record(what, geometric=60),
+        record=record,
         dtype="float64",
     )
 
@@ -112,8 +111,8 @@ def weighting(name: str, seeds: int = SEEDS) -> Simulation:
 
 def tied(dim: int, seeds: int = SEEDS) -> Simulation:
     """Return the tied model, with a loss that we assume to be the logistic one."""
-    what = ("weights", "value_norms", "loss")
-    return descent(Direction(dim), TiedAttention(), 10_000, 0.05, what=what, seeds=seeds)
+    record = Record(("weights", "value_norms", "loss"), geometric=60)
+    return descent(Direction(dim), TiedAttention(), 10_000, 0.05, record=record, seeds=seeds)
 
 
 def classes(normalization: str, eta_y: float, time: float = 1e10) -> Simulation:
@@ -149,12 +148,6 @@ def chain_end(time: float = 1e4, seeds: int = 2) -> Simulation:
     """Return the chain to its end, with an embedding of 4: an implicit solver has to be small."""
     what, model = ("attention", "loss"), FactoredAttention(4)
     return flow(StickyChain(), model, time, what=what, seeds=seeds, records=200, rtol=1e-6)
-
-
-@lru_cache(maxsize=16)
-def predicted(run: Simulation, theory: str) -> xr.Dataset:
-    """Return a prediction, made once."""
-    return predict(run, theory=theory)
 
 
 def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:

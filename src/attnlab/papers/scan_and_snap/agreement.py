@@ -1,8 +1,8 @@
-"""Agreement: do the tokens that the trained model attends to rank as a score said they would?
+"""Agreement: do scores predict the ranks of the tokens that a trained model attends to?
 
 The slides of "Scan and Snap" call attention a learnable TF-IDF. By Eq. 5 attention is frequency
 times a weight, c proportional to P(l|m,n) exp(z_ml), and training moves the weight alone; frequency
-alone already ranks attention well. What is to be found out is whether z ranks tokens as an inverse
+alone already ranks attention well. The question is whether z ranks tokens as an inverse
 document frequency does, or as Eq. 10 does. So a score has two parts: a weight, to be compared with
 z, and an attention, to be compared with c.
 """
@@ -17,27 +17,28 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
+from attnlab.files.documents import texts_of
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.formulas import Setting
 from attnlab.formulas.checks import FloatArray, IntArray
+from attnlab.measures.attention import class_count
 from attnlab.measures.received import rank_correlation
-from attnlab.measures.roles import class_count
 from attnlab.papers.scan_and_snap.fit import fit_windows
 from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.text.agreement import CELLS, Agreement
-from attnlab.tasks.text.classes import classes_of
 from attnlab.tasks.text.corpus import Corpus
-from attnlab.tasks.text.windows import Windows, find_windows
+from attnlab.tasks.text.windows import Windows, classes_of, find_windows
 
 from . import theory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WORDS = texts_of(__file__)
 BATCH_SIZE = 128
 CONFIDENCE = 0.95
 # What was trained on: classes for T to infinity, classes at length T, the windows themselves.
@@ -47,6 +48,7 @@ TARGETS = ("logits", "attention")
 PRINTED, THEORY, SGD = "Eq. 10 as printed", "Eq. 10", "SGD's decoder"
 IDF = ("TF-IDF of classes", "TF-IDF of windows")
 SCORES = (PRINTED, THEORY, SGD, "frequency", *IDF)
+SCORE_NAMES = ("printed", "theory", "sgd", "frequency", "of_classes", "of_windows")  # in sentences
 MEASURES = ("rank_correlation", "recall")
 # Of a class's tokens, all are ranked, and the most frequent: most tokens are rare, and hardly move.
 TOKENS = ("all", "frequent")
@@ -79,7 +81,7 @@ def measure(
     top: int = 10,
     progress: Choice = "auto",
 ) -> xr.Dataset:
-    """Train the paper's model on a text in three ways, and hold six scores against it.
+    """Train the paper's model on a text in three settings and compare six scores with it.
 
     Parameters
     ----------
@@ -151,7 +153,7 @@ class Score(NamedTuple):
     attention: FloatArray
 
 
-# Scores rank tokens; nobody compares their digits.
+# Scores rank tokens, so few digits are enough.
 _TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
 
 
@@ -326,8 +328,8 @@ def by_query(values: xr.DataArray) -> FloatArray:
 
 
 def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple[float, float]:
-    """By how much a score ranks better than another, query by query: the mean over queries and half
-    of its 95 % t-interval. cell: training, target and tokens."""
+    """Return how much better a score ranks than another: the mean over queries, paired, and half of
+    its 95 % t-interval. cell: training, target and tokens."""
     values = result["rank_correlation"].sel(cell)
     mean, half = t_interval(by_query(values.sel(score=score)) - by_query(values.sel(score=other)))
     return float(mean), float(half)
@@ -350,49 +352,39 @@ def in_words(result: xr.Dataset) -> str:
     c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
     c = c.to_series()
     carriers = class_count(result).values
-    return (
-        f"{int((carriers == 1).sum())} of {int((carriers > 0).sum())} contextual tokens are "
-        f"distinct, and of those alone Theorem 2 speaks; Eq. 10 speaks of all. Attention is term "
-        f"frequency times a learnt weight, P exp(z), and frequency alone ranks it with "
-        f"{c['frequency']:.2f} ({IDF[1]}: {c[IDF[1]]:.2f}, {THEORY}: {c[THEORY]:.2f}). Of what is "
-        f"learnt, z: {_of_z(result, found, 'all')}. Among the {100 * FREQUENT:g} % most frequent "
-        f"tokens of each class: {_of_z(result, found, 'frequent')}. Differences are paired over "
-        f"{found.attrs['queries']} queries, ± half the 95 % t-interval."
-        + _of_shared(result, carriers)
-    )
-
-
-def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
-    """Say what becomes of the tokens that every class has."""
+    values = {
+        "distinct": int((carriers == 1).sum()),
+        "contextual": int((carriers > 0).sum()),
+        "frequency": c["frequency"],
+        "idf": f"{IDF[1]}: {c[IDF[1]]:.2f}",
+        "theory": f"{THEORY}: {c[THEORY]:.2f}",
+        "percent": 100 * FREQUENT,
+        "queries": found.attrs["queries"],
+        **{f"{tokens}_z": _of_z(result, found, tokens) for tokens in TOKENS},
+    }
+    said = WORDS["whole"].format(**values)
     shared = np.flatnonzero(carriers == result.sizes["sequence_class"])
-    if not shared.size:
-        return ""
-    z = result["attention_logits"].sel(training="windows").isel(token=shared)
-    return (
-        f" Of the {shared.size} tokens that all classes share, z is below 0 in "
-        f"{100 * float((z < 0).mean()):.0f} % of the cases (token and query)."
-    )
+    if shared.size:
+        z = result["attention_logits"].sel(training="windows").isel(token=shared)
+        percent = 100 * float((z < 0).mean())
+        said += " " + WORDS["shared"].format(shared=shared.size, percent=percent)
+    return said
 
 
 def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
-    """Say what ranks z, and how an inverse document frequency compares with Eq. 10."""
+    """Return in words which scores rank z, and how an idf compares with Eq. 10."""
     cell = {"training": "windows", "target": "logits", "tokens": tokens}
     z = found.sel(cell)["rank_correlation"].to_series()
     low = found.sel(cell)["rank_correlation_low"].to_series()
     best = max(IDF, key=lambda name: z[name])
     mean, half = difference(result, best, THEORY, **cell)
-    by = f"{mean:+.2f}"
-    if abs(mean) > half:
-        than = f"{'more' if mean > 0 else 'less'} so than"
-    else:  # NaN, of one query, tells nothing
-        than = "and we cannot tell whether more or less so than"
-    if np.isfinite(half):
-        by += f" ± {half:.2f}"
-    return (
-        f"{THEORY} ranks it with {z[THEORY]:.2f} (as printed {z[PRINTED]:.2f}, with {SGD} "
-        f"{z[SGD]:.2f}), the idf of classes with {z[IDF[0]]:.2f}, that of windows with "
-        f"{z[IDF[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
-        f"inverse document frequency, {than} it is the z of {THEORY} ({by})"
+    values = {name: f"{z[key]:.2f}" for name, key in zip(SCORE_NAMES, SCORES, strict=True)}
+    return WORDS["z"].format(
+        **values,
+        clearly="in part" if low[best] > 0 else "not clearly",
+        # NaN, of one query, is no difference
+        than=("less" if mean < 0 else "more") + " so than" if abs(mean) > half else WORDS["open"],
+        by=f"{mean:+.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else ""),
     )
 
 

@@ -1,6 +1,6 @@
-"""Maps of where theory breaks: how far prediction is from training, over one setting at a time.
+"""Maps of where theory breaks: errors of predictions against training, over one setting at a time.
 
-Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways, and the
+Each map compares Eq. 10 (with the corrected coefficients) with training, by three measures, and the
 next level of the theory in the first of them:
 
 - `speed`: by what factor Eq. 10 moves the dominant token's logit further than training does

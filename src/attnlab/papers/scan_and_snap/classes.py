@@ -6,8 +6,14 @@ import numpy as np
 
 from attnlab.files.errors import InputError
 from attnlab.tasks.classes import SequenceClasses
-from attnlab.tasks.classes.arguments import how_many, origin_text
-from attnlab.tasks.classes.constructions import equal_rows, even_queries, ramp, share
+from attnlab.tasks.classes.constructions import (
+    equal_rows,
+    even_queries,
+    how_many,
+    origin_text,
+    ramp,
+    share,
+)
 
 # The paper's synthetic family: 10 common tokens, and 10 distinct tokens for each class.
 COMMON = 10

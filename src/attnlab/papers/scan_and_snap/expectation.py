@@ -1,6 +1,6 @@
 """Theory and measurement: which tokens should gain attention in the first layer, and do they?
 
-A text's frequent bigrams are sequence classes (`attnlab.tasks.text.classes`), and Eq. 10 of "Scan
+A text's frequent bigrams are sequence classes (`attnlab.tasks.text.windows`), and Eq. 10 of "Scan
 and Snap" says which of their tokens gain. The theory is of one layer without positions. So the
 first layer of a model is what it can be held against, and only in rank.
 """
@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from attnlab.files.documents import texts_of
 from attnlab.files.errors import InputError
 from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.measures.received import rank_correlation
 from attnlab.tasks.classes import SequenceClasses
-from attnlab.tasks.text.classes import classes_of
-from attnlab.tasks.text.ids import corpus_of_ids
-from attnlab.tasks.text.windows import find_windows
+from attnlab.tasks.text.corpus import corpus_of_ids
+from attnlab.tasks.text.windows import classes_of, find_windows
 
 from .agreement import SCORES, THEORY, score_all
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
+WORDS = texts_of(__file__)
 LEAST_TOKENS = 3  # of a sequence, to be ranked
 MOST_NAMED = 5
 PERMUTATIONS = 1999
@@ -58,28 +59,22 @@ class Expectation:
     def in_words(self) -> list[str]:
         """Say whether the tokens that gained are those that theory expects."""
         mean, p = self.correlation[THEORY]
-        found = "there is no sign of it"
-        if p < LEVEL:
-            alike = "yes, in part: they rank alike" if mean > 0 else ""
-            found = alike or "no: they rank the other way round"
-        others = ", ".join(
-            f"{name} {_with_p(*self.correlation[name])}" for name in SCORES if name != THEORY
-        )
-        return [
-            "Are the tokens that gained attention in the first layer those that the theory expects "
-            f"of the text's sequence classes? {found.capitalize()}. Rank correlation of the gain "
-            f"with the z of {THEORY}: {_with_p(mean, p)}, mean over {self.sequences} sequences "
-            f"with {self.tokens:.0f} tokens of the classes each; p by permuting the scores over "
-            "tokens.",
-            f"Other scores: {others}.",
-            f"Gained most: {_quoted(self.gained)}. Expected to: {_quoted(self.expected)}.",
-        ]
+        each = {name: f"{mean:.2f} (p = {p:.2g})" for name, (mean, p) in self.correlation.items()}
+        values = {
+            "found": WORDS["no_sign" if p >= LEVEL else "alike" if mean > 0 else "opposite"],
+            "correlation": each.pop(THEORY),
+            "others": ", ".join(f"{name} {of}" for name, of in each.items()),
+            "of": self,
+            "gained": _quoted(self.gained),
+            "expected": _quoted(self.expected),
+        }
+        return [WORDS[name].format(**values) for name in ("answer", "others", "most")]
 
 
 def expectation(
     dataset: xr.Dataset, text: Any = None, *, names: Any = None, **choice: Any
 ) -> Expectation:
-    """Hold what theories expect of a text against what an observed model's first layer did.
+    """Compare what theories expect of a text with what an observed model's first layer did.
 
     Parameters
     ----------
@@ -176,10 +171,9 @@ def permutation_test(
 
 
 def sentences(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
-    """Say for the page of a dataset what theory expects; where it cannot, why.
+    """Return sentences for the page of a dataset: what theory expects, or why it cannot say.
 
-    Of one moment alone nothing is known that gained; then it is what the theory expects of the
-    text.
+    From a single step nothing is known to have gained; then the sentence is about the text alone.
     """
     try:
         if "received_start" in dataset or text is None:
@@ -187,11 +181,7 @@ def sentences(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> li
         of_text, _, scores = _scored(text, names)
         theory = scores[SCORES.index(THEORY)]
         most = _most(of_text, np.where(np.isfinite(theory), theory, -np.inf))
-        return [
-            "Of the text's sequence classes the theory expects these tokens to gain attention in "
-            f"the first layer: {_quoted(most)}. Whether they have, one moment does not tell: two "
-            "checkpoints would."
-        ]
+        return [WORDS["expected"].format(expected=_quoted(most))]
     except InputError as problem:
         return [f"What theory expects is left out: {problem}."]
 
@@ -240,10 +230,6 @@ def _most(of_text: SequenceClasses, values: FloatArray) -> tuple[str, ...]:
     order = order[np.isfinite(values[order])][:MOST_NAMED]
     names = of_text.names or ()
     return tuple(names[i] for i in order)
-
-
-def _with_p(mean: float, p: float) -> str:
-    return f"{mean:.2f} (p = {p:.2g})"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ def query_from_next(case: Case) -> tuple[Hypothesis, ...]:
 
 
 def long_sequences(case: Case) -> tuple[Hypothesis, ...]:
-    """No positions and T to infinity. The audit's model has no position to look at."""
+    """No positions and T to infinity. The audit's model has no positions."""
     return (
         Hypothesis("Assumption 1(a)", "no positional encoding: biases in the model", 0, AT_MOST, 0),
         Hypothesis("Assumption 1(b)", "T -> infinity: 1/T", 1.0 / case.length, AT_MOST, 0),

@@ -26,7 +26,8 @@ class Level(ClassTheory):
         super().check(run)
         if run.model not in (Pairwise(), Extended()):
             raise InputError(
-                "model: the theory is about the paper's model, Pairwise(); leave the model out"
+                "model: the theory is about the paper's model, Pairwise(); leave the model out, "
+                "and its settings (residual, heads, normalization, ...)"
             )
         require_descent(run)
         if any(len(classes) < 2 for classes in run.sets):

@@ -1,5 +1,5 @@
 """Statistical induction heads (Edelman, Tsilivis, Edelman, Malach and Goel, 2024), as known to us.
 
 `theory` has the formulas, `task` and `model` what is trained, `predict` theories of a run, `runs`
-and `survey` the training runs, `claims` and `figures` what is made of them.
+and `evidence` the training runs, `claims` and `figures` what is made of them.
 """

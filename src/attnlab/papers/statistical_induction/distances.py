@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.measures import places
+from attnlab.measures import positions
 from attnlab.simulation import Simulation
 
 from . import theory
@@ -72,26 +73,20 @@ def distances(result: xr.Dataset, prior: str = "dirichlet", chains: int = CHAINS
 
     run = Simulation.of(result)
     model, task = run.model, run.task
-    ngrams = isinstance(task, NGrams)
-    of = (
-        HeldOut.of_ngrams(task, chains)
-        if ngrams
-        else HeldOut.of(task.vocab_size, task.length, prior, chains)
-    )
+    if isinstance(task, NGrams):
+        of = HeldOut.of_ngrams(task, chains)
+    else:
+        of = HeldOut.of(task.vocab_size, task.length, prior, chains)
     params = _parameters(result)
     measured = jax.jit(lambda params: _measure(model, params, of))
-
-    def at(seed: int, step: int) -> dict[str, Any]:
-        found = measured(jax.tree.map(lambda x: x[seed, step], params))
-        return dict(jax.device_get(found))
-
-    seeds, steps = result.sizes["seed"], result.sizes["step"]
-    found = [[at(seed, step) for step in range(steps)] for seed in range(seeds)]
-    names = found[0][0]
+    shape = result.sizes["seed"], result.sizes["step"]
+    found = [
+        jax.device_get(measured(jax.tree.map(itemgetter(at), params))) for at in np.ndindex(shape)
+    ]
     return xr.Dataset(
         {
-            name: (("seed", "step"), np.array([[float(one[name]) for one in row] for row in found]))
-            for name in names
+            name: (("seed", "step"), np.reshape([float(one[name]) for one in found], shape))
+            for name in found[0]
         },
         {"seed": result["seed"], "step": result["step"]},
     )
@@ -133,10 +128,10 @@ def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
         first, second = captured["attention"][0, :, 0], captured["attention"][1, :, 0, -1:]
         T = of.tokens.shape[1]
         where = np.full((len(of.tokens), 1), T - 1)
-        target = places.followers(of.tokens, where)
-        chance = places.chance(target, np.ones_like(target), np.float64)
-        found["previous"] = jnp.nanmean(places.previous_mass(first))
-        found["score"] = jnp.nanmean(places.mass_on(second, target) / chance)
+        target = positions.followers(of.tokens, where)
+        chance = positions.chance(target, np.ones_like(target), np.float64)
+        found["previous"] = jnp.nanmean(positions.previous_mass(first))
+        found["score"] = jnp.nanmean(positions.mass_on(second, target) / chance)
     else:
         found["previous"] = captured["lag_mass"][1]
     return found

@@ -1,9 +1,9 @@
-"""The transformer with ten seeds, on file: about twelve minutes of two cores.
+"""Numbers of the transformer, ten seeds, on file: about twelve minutes of two cores.
 
     python -m attnlab.papers.statistical_induction.evidence
 
-trains again. Claims that hang on many seeds read these tables; figures train the same runs anew,
-with as many seeds as their recipes say.
+trains again. Claims that need many seeds read these tables; figures train the same runs again,
+with the seeds of their recipes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.tasks import Batch, MarkovChains, Task
+from attnlab.tasks.markov import dirichlet_rows
 
 if TYPE_CHECKING:
     import jax
@@ -113,8 +114,8 @@ class NGrams(Task):
 
         k, memory = self.vocab_size, self.order - 1
         of_rows, of_first, of_steps = jax.random.split(key, 3)
-        draws = jax.random.exponential(of_rows, (size, k**memory, k))
-        bounds = jnp.cumsum(draws / draws.sum(-1, keepdims=True), -1)[..., :-1]
+        rows = dirichlet_rows(of_rows, (size, k**memory, k), 1.0)
+        bounds = jnp.cumsum(rows, -1)[..., :-1]
         first = jax.random.randint(of_first, (size, memory), 0, k)
         # As in `MarkovChains`: where each step would lead from every state, composed.
         u = jax.random.uniform(of_steps, (self.length + 1 - memory, size, k**memory, 1))

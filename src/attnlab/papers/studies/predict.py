@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.papers.scan_and_snap import hypotheses
 from attnlab.papers.scan_and_snap.predict import Level
-from attnlab.theory.case import Case
+from attnlab.theory.facts import Case
 from attnlab.theory.theory import Labelled
 
 

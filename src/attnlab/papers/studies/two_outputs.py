@@ -52,7 +52,7 @@ class TwoOutputs(Task):
 
     @property
     def drawn(self) -> np.ndarray:
-        """Which tokens each class draws, (class, token)."""
+        """Mask of the tokens that each class draws, (class, token)."""
         places = np.arange(self.vocab_size) - self.common
         return np.stack([(places < 0) | (places // self.own == k) for k in (0, 1)])
 

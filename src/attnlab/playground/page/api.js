@@ -5,24 +5,40 @@ function gone() {
   throw new InputError("attnlab does not answer any more: start it again with attnlab play, or undo")
 }
 
-const marked = () => document.querySelector("meta[name='attnlab-api']")?.content
+/** Ask over HTTP, as the server of `attnlab play` answers. */
+const overHttp = (address) => (verb, document, signal) => fetch(`${address}/${verb}`, {
+  method: "POST", signal, headers: { "Content-Type": "application/json" }, body: JSON.stringify(document),
+}).catch((error) => (signal?.aborted ? Promise.reject(error) : gone()))
 
-/** How to ask: over HTTP where the page was served with an API, by its frame's owner in a notebook. */
+/** Ask the notebook whose frame this page is in. */
+function ofParent() {
+  const waiting = new Map()
+  addEventListener("message", ({ source, data }) => {
+    if (source !== parent || data?.attnlab !== "answer") return
+    waiting.get(data.id)?.(new Response(data.content, { status: data.status }))
+    waiting.delete(data.id)
+  })
+  return (verb, document, signal) => new Promise((resolve, reject) => {
+    const id = `${Math.random()}` // a widget may be shown twice, and its kernel hears both
+    const ask = (question) => parent.postMessage({ attnlab: "ask", question: { id, ...question } }, "*")
+    waiting.set(id, resolve)
+    ask({ verb, document })
+    signal?.addEventListener("abort", () => {
+      if (!waiting.delete(id)) return
+      ask({ cancel: true })
+      reject(signal.reason)
+    })
+  })
+}
+
 export class Api {
-  constructor() {
-    this.address = marked() ?? null
-    this.ask = globalThis.attnlabAsk ?? null // of a notebook's kernel
+  /** address: of a server, "parent" for the notebook around the page, or nothing. */
+  constructor(address) {
+    this.ask = address === "parent" ? ofParent() : address ? overHttp(address) : null
   }
 
   get isThere() {
-    return this.address !== null || this.ask !== null
-  }
-
-  /** The state that the page was asked to open on, or null. */
-  async start() {
-    if (this.address === null) return null
-    const answer = await fetch(`${this.address}/start`).catch(gone)
-    return answer.ok ? answer.json() : null
+    return this.ask !== null
   }
 
   /** The result of a document, in the shape of the worker's; `signal` ends the computation. */
@@ -43,11 +59,7 @@ export class Api {
   }
 
   async _post(verb, document, signal) {
-    const answer = this.ask !== null ? await this.ask(verb, document, signal)
-      : await fetch(`${this.address}/${verb}`, {
-        method: "POST", signal, headers: { "Content-Type": "application/json" },
-        body: JSON.stringify(document),
-      }).catch((error) => (signal?.aborted ? Promise.reject(error) : gone()))
+    const answer = await this.ask(verb, document, signal)
     if (!answer.ok) {
       const said = await answer.json().catch(() => ({ error: `attnlab answered ${answer.status}` }))
       throw new InputError(said.error)

@@ -1,4 +1,5 @@
 /** Code: the command line, the Python and the file of the run on the screen. */
+import { library } from "./place.js"
 import { flat, settingsOf } from "./simulator/settings.js"
 
 const FILE = "classes.json"
@@ -48,7 +49,7 @@ export function python(document) {
 
 /** The run as a file that `attnlab simulate` takes. */
 export async function yaml(document) {
-  const { dump } = await import("./vendor/js-yaml/js-yaml.mjs")
+  const { dump } = await library("js-yaml")
   return dump(document, { flowLevel: 2, lineWidth: 100 })
 }
 

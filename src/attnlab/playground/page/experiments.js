@@ -1,4 +1,7 @@
-/** Experiments, named by what one sees; each with the figure or theorem that it belongs to. */
+/**
+ * Experiments, named by what one sees; each with its paper, Scan and Snap where nothing else is said, and
+ * with the figure or theorem that it belongs to.
+ */
 import { TEXT } from "./text.js"
 
 const SGD = { name: "sgd", momentum: 0.9 }
@@ -114,12 +117,6 @@ export const EXPERIMENTS = [
     a: run({ classes: TEXT, length: 35, size: 128, eta_y: 2, steps: 500 }),
   },
   {
-    name: "joma", title: "Does it come back?", source: "JoMA",
-    look: "B adds a small network (an MLP), as JoMA does, the paper’s successor. As we read it, it expects " +
-      "attention to open up again in the end. Here B’s snaps and stays; A’s opens up a little.",
-    ...both({ length: "inf", steps: 1000 }, { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } }),
-  },
-  {
     name: "residual", title: "A shortcut past attention", source: "Section 7",
     look: "B adds the query itself to what the decoder sees (a residual connection). It then needs " +
       "attention less, and shared words keep more of theirs.",
@@ -132,25 +129,35 @@ export const EXPERIMENTS = [
     a: run({ classes: FOUR_KINDS, eta_z: 1, length: "inf", motion: { name: "flow", time: 1e6 } }),
   },
   {
-    name: "polarisation", title: "One word takes all", source: "Polarisation",
+    name: "joma", paper: "JoMA", title: "Does it come back?", source: "JoMA, as we know it",
+    look: "B adds a small network (an MLP), as JoMA does, the paper’s successor. As we read it, it expects " +
+      "attention to open up again in the end. Here B’s snaps and stays; A’s opens up a little.",
+    ...both({ length: "inf", steps: 1000 }, { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } }),
+  },
+  {
+    name: "polarisation", paper: "Polarisation", title: "One word takes all", source: "Polarisation, as we know it",
     look: "Nothing normalises what attention reads here. As we know that paper, attention then ends on one " +
       "word, ever more slowly: “match” and “rain” take nearly all of it.",
     a: run({ classes: TWICE, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000, model: NO_NORM }),
   },
   {
-    name: "max-margin", title: "When the answers are fixed", source: "Max-margin",
+    name: "max-margin", paper: "Max-margin", title: "When the answers are fixed", source: "Max-margin, as we know it",
     look: "A’s decoder learns, and the frequent “match” and “rain” win. B’s is random and stays so: the word that " +
       "speaks best for the answer wins, however rare it is. This is the rule of max-margin, as we know it.",
     ...both({ classes: TWICE, eta_y: 20, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000, model: NO_NORM,
       init: "uniform", seeds: [2] }, { eta_y: 0, eta_z: 5 }),
   },
   {
-    name: "freeze", title: "Freeze, or winner takes all?", source: "Where theories meet",
+    name: "freeze", paper: "Where theories meet", title: "Freeze, or winner takes all?", source: "Scan and Snap against polarisation, as we know it",
     look: "The same sentences and the same training. A normalises what attention reads, as Scan and Snap does, and slows " +
       "down at a half. B does not, and one word takes all.",
     ...both({ classes: TWICE, eta_z: 1, length: "inf", optimizer: PLAIN, steps: 5000 }, { model: NO_NORM }),
   },
 ]
+
+/** Experiments by paper, in order. */
+export const BY_PAPER = new Map()
+for (const { paper = "Scan and Snap", ...of } of EXPERIMENTS) BY_PAPER.set(paper, [...(BY_PAPER.get(paper) ?? []), of])
 
 /** The state that an experiment opens on. */
 export function stateOf({ name, a, b = null }) {

@@ -1,5 +1,6 @@
 /** What one takes along: the data (CSV), a picture (SVG, PNG), an animation (GIF). */
 import { svg } from "./dom.js"
+import { library } from "./place.js"
 
 export function save(name, blob) {
   const link = document.createElement("a")
@@ -132,7 +133,7 @@ export async function png() {
 
 /** An animation of the whole run: `go(fraction)` shows a moment, `told(done)` hears how far it is. */
 export async function gif(go, told, { frames = 48, delay = 120 } = {}) {
-  const { GIFEncoder, applyPalette, quantize } = await import("./vendor/gifenc/gifenc.esm.js")
+  const { GIFEncoder, applyPalette, quantize } = await library("gifenc")
   const encoder = GIFEncoder()
   for (let at = 0; at < frames; at++) {
     go(at / (frames - 1))

@@ -3,23 +3,33 @@ import { Api } from "./api.js"
 import { classesFile, commandLine, python, yaml } from "./code.js"
 import { ControlPanel } from "./controls.js"
 import { byId, h, say } from "./dom.js"
-import { EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
+import { BY_PAPER, EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
 import { csv, gif, picture, png, save } from "./export.js"
 import { foldouts } from "./paper.js"
+import { pageWith } from "./place.js"
 import { Player, reducedMotion } from "./player.js"
 import { regression } from "./regression.js"
 import { Dropped, Runner } from "./runner.js"
+import { InputError } from "./simulator/errors.js"
 import { classesOf } from "./simulator/run.js"
 import { changed, settingsOf } from "./simulator/settings.js"
 import { Shown, Stage } from "./stage.js"
 import { History, LONGEST_LINK, RUNGS, fromLink, makeState, readState, toLink } from "./state.js"
-import { silence, transitions } from "./theory/prediction.js"
+import { silence, speaksOf, transitions } from "./theory/prediction.js"
 import { Tour } from "./tour.js"
 import { WordsEditor } from "./words.js"
 
 const DIM_AFTER = 60 // ms: a run that is there sooner is not announced
 const TELL_AFTER = 800 // ms: one that takes longer is
 const PREDICT_AFTER = 80 // ms: while one drags, the bars have the processor to themselves
+
+const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+
+/** What the page was made with: {start, api, address}, all of which may be missing. */
+const MADE = JSON.parse(byId("begin").textContent || "{}")
+
+/** Whether others reach this page under its address. */
+const isPublic = () => location.protocol.startsWith("http") && !LOOPBACK.includes(location.hostname)
 
 class Page {
   constructor(api, state) {
@@ -47,6 +57,9 @@ class Page {
     foldouts()
     regression()
     addEventListener("hashchange", () => this._followLink())
+    if (MADE.api === "parent") {
+      addEventListener("message", ({ source, data }) => source === parent && data?.attnlab === "follow" && this._follow(data.state))
+    }
   }
 
   get state() {
@@ -101,7 +114,7 @@ class Page {
     this.words.show(settingsOf(of).classes)
     this._say(state)
     this._linkSoon()
-    this.told?.(state)
+    if (MADE.api === "parent") parent.postMessage({ attnlab: "state", state }, "*")
     const live = byId("live")
     const stale = (is) => {
       live.classList.toggle("stale", is)
@@ -140,6 +153,7 @@ class Page {
 
   _draw(state, of, result, before) {
     byId("problem").hidden = true
+    document.body.classList.remove("loading")
     const classes = classesOf(settingsOf(of).classes)
     const first = Math.min(state.first, classes.K - 1)
     const main = new Shown(classes, result)
@@ -156,9 +170,10 @@ class Page {
   }
 
   _predict(of, classes, result) {
-    const notes = this.state.rungs.map((rung) => silence(of, rung, classes))
-    const spoken = this.state.rungs.filter((_, at) => !notes[at])
-    say(byId("theory-note"), [...new Set(notes.filter(Boolean))].join(" "))
+    const silent = Object.fromEntries(RUNGS.map((rung) => [rung, silence(of, rung, classes)]))
+    for (const rung of RUNGS) byId(`rung-${rung}`).parentElement.hidden = silent[rung] !== ""
+    const spoken = this.state.rungs.filter((rung) => !silent[rung])
+    say(byId("theory-note"), RUNGS.every((rung) => silent[rung]) ? silent[RUNGS.find((rung) => speaksOf(of, rung)) ?? RUNGS[0]] : "")
     document.body.classList.toggle("with-theory", spoken.length > 0)
     const heard = (said) => {
       if (said.kind === "prediction") this.stage.predict(said.rung, said.result)
@@ -171,7 +186,7 @@ class Page {
 
   _say(state) {
     const experiment = byName(state.experiment)?.name ?? ""
-    for (const part of [...byId("experiments").children, ...byId("look").children]) {
+    for (const part of document.querySelectorAll("#experiments button, #look p")) {
       if (part.dataset.name === experiment) part.setAttribute("aria-current", "true")
       else part.removeAttribute("aria-current")
     }
@@ -187,6 +202,7 @@ class Page {
 
   _problem(error) {
     const box = byId("problem")
+    document.body.classList.remove("loading")
     box.replaceChildren(h("p", {}, error.message), ...(error.commands ?? []).map((line) => h("pre", {}, command(line))))
     box.hidden = false
   }
@@ -198,9 +214,16 @@ class Page {
   // -- experiments, links, buttons ------------------------------------------------------------
 
   _chips() {
-    byId("experiments").replaceChildren(...EXPERIMENTS.map((of) => h("button", {
-      type: "button", "data-name": of.name, onclick: () => this.start(of),
-    }, of.title)))
+    const chip = (words, name, act) => h("button", { type: "button", "data-name": name, onclick: act }, words)
+    const group = (paper, ...chips) => h("div", { role: "group", "aria-label": paper }, h("span", {}, paper), chips)
+    byId("experiments").replaceChildren(
+      ...[...BY_PAPER].map(([paper, all]) => group(paper, ...all.map((of) => chip(of.title, of.name, () => this.start(of))))),
+      group("Linear ICL", chip("One drop or a staircase", null, () => {
+        const { firstElementChild: details } = byId("regression")
+        details.open = true
+        details.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth" })
+      })),
+    )
     // all in one place, one visible: there is room for the longest
     byId("look").replaceChildren(...[OWN, ...EXPERIMENTS].map((of) => h("p", { "data-name": of.name },
       of.look, " ", h("span", { class: "source" }, of.source))))
@@ -241,15 +264,15 @@ class Page {
   _followLink() {
     if (location.hash.replace(/^#/, "") === this.link) return
     try {
-      const state = fromLink(location.hash)
+      const state = linked()
       if (state !== null) this.open(state)
     } catch (error) {
       this._problem(error)
     }
   }
 
-  /** Show a state that whoever embeds the page has set. */
-  follow(state) {
+  /** Show a state that the notebook around the page has set. */
+  _follow(state) {
     try {
       this.put(state)
     } catch (error) {
@@ -269,6 +292,9 @@ class Page {
       this.put({ ...this.state, first: (first + 1) % K, sentence: sentence + 1 }, "another")
     })
     on("share", () => this._share())
+    on("open-page", () => open(`${location.href.split(/[?#]/)[0]}#${toLink(this.whole)}`))
+    on("save-page", () => this._savePage())
+    byId("save-page").hidden = pageWith === null
     on("show-code", () => this._code())
     on("save-csv", () => save("attention.csv", new Blob([csv(this.stage.main)], { type: "text/csv" })))
     on("save-svg", () => save("attention.svg", new Blob([picture().text], { type: "image/svg+xml" })))
@@ -298,15 +324,33 @@ class Page {
       say(byId("saving"), "Too long for a link: saved as a file, which “Edit the words” loads and attnlab play opens.")
       return
     }
-    const address = `${location.href.split("#")[0]}#${link}`
+    const here = `${MADE.address ?? location.href.split("#")[0]}#${link}`
+    if (MADE.address || isPublic() || pageWith === null) return this._copy(here)
+    const dialog = byId("share-dialog")
+    const button = (words, act) => h("button", { type: "button", onclick: () => { dialog.close(); act() } }, words)
+    dialog.replaceChildren(
+      h("h2", { id: "share-title" }, "Share what you see"),
+      h("p", {}, "The address of this page works on this machine alone. As one file the page opens anywhere, from a mail or on any host, with the run that you see."),
+      h("div", { class: "dialog-row" }, button("Save the page as one file", () => this._savePage()), button("Copy the link all the same", () => this._copy(here)),
+        button("Close", () => {})),
+    )
+    dialog.showModal()
+  }
+
+  async _copy(address) {
     try {
       await navigator.clipboard.writeText(address)
       say(byId("share"), "Link copied")
     } catch {
-      history.replaceState(null, "", `#${link}`)
+      history.replaceState(null, "", `#${address.split("#")[1]}`)
       say(byId("share"), "It is in the address bar")
     }
     setTimeout(() => say(byId("share"), "Copy link"), 2500)
+  }
+
+  _savePage() {
+    save("attention.html", new Blob([pageWith(this.whole)], { type: "text/html" }))
+    say(byId("saving"), "attention.html is saved: a browser opens it, with this run, on any machine.")
   }
 
   /** Save what takes a while to make. */
@@ -355,25 +399,24 @@ class Page {
 /** A command line, broken between words and never at their hyphens. */
 const command = (line) => h("code", {}, line.split(/( )/).map((part) => (part === " " ? part : h("span", { class: "word" }, part))))
 
-/** What the page opens on: its link, what it was served or embedded with, else the first experiment. */
-async function opening(api) {
-  const linked = fromLink(location.hash)
-  if (linked !== null) return linked
-  const given = globalThis.attnlabStart ?? (await api.start())
-  return makeState(given ?? stateOf(EXPERIMENTS[0]))
+/** The state of the address, checked; null where it has none. `#x=snap` names an experiment. */
+function linked() {
+  const name = new URLSearchParams(location.hash.slice(1)).get("x")
+  if (name === null) return fromLink(location.hash)
+  if (!byName(name)) throw new InputError(`link: no experiment is called ${name}; known: ${EXPERIMENTS.map((of) => of.name).join(", ")}`)
+  return makeState(stateOf(byName(name)))
 }
 
-const api = new Api()
+document.body.classList.toggle("embedded", new URLSearchParams(location.search).has("embed"))
 let state, problem = null
 try {
-  state = await opening(api)
+  state = linked() ?? makeState(MADE.start ?? stateOf(EXPERIMENTS[0]))
 } catch (error) {
   problem = error
   state = makeState(stateOf(EXPERIMENTS[0]))
 }
-const page = new Page(api, { ...state, moment: 0 })
-globalThis.attnlabPage = page // for whoever embeds the page
-page.told = globalThis.attnlabTell
+const page = new Page(new Api(MADE.api), { ...state, moment: 0 })
+globalThis.attnlabPage = page // for tests
 await page.show()
 page._to(state.moment)
 if (problem !== null) page._problem(problem)

@@ -1,5 +1,8 @@
-/** Where the worker is: beside this file, unless whoever assembled the page has made one script of it. */
-export function makeWorker() {
-  if (globalThis.attnlabWorker) return new Worker(globalThis.attnlabWorker)
-  return new Worker(new URL("worker.js", import.meta.url), { type: "module" })
-}
+/** Where the worker and the libraries are: beside this file. In a page of one file: single_place.js. */
+const LIBRARIES = { "js-yaml": "js-yaml/js-yaml.mjs", gifenc: "gifenc/gifenc.esm.js" }
+
+export const makeWorker = () => new Worker(new URL("worker.js", import.meta.url), { type: "module" })
+export const library = (name) => import(`./vendor/${LIBRARIES[name]}`)
+
+/** A page of many files cannot be saved as one. */
+export const pageWith = null

@@ -1,10 +1,12 @@
 /** The stage: a run drawn at a moment; the sentence, the bars, the curves and the story. */
-import { Bars, chosen } from "./charts/bars.js"
+import { Bars, chosen, widest } from "./charts/bars.js"
 import { Curve } from "./charts/curves.js"
 import { Sentence } from "./charts/sentence.js"
 import { byId, h, number, say } from "./dom.js"
 import { measures } from "./simulator/measures.js"
-import { STAGES, leader, mean, tell } from "./story.js"
+import { leader, mean, tell } from "./story.js"
+
+const ENDS = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1] // of the bars' axis
 
 /** A result with what is measured of it. */
 export class Shown {
@@ -68,8 +70,7 @@ export class Stage {
         explain: "exp(entropy) of attention, mean over classes: 1 is a single word." }),
       loss: new Curve(curves, { title: "How wrong it is (loss)", unit: "", go, explain: "Cross entropy of the next word." }),
     }
-    this.stages = STAGES.map((name) => h("li", {}, name))
-    byId("stages").replaceChildren(...this.stages)
+    this.stages = [...byId("stages").children]
     byId("kind").addEventListener("change", () => pick(byId("kind").selectedIndex))
     this.predictions = {}
   }
@@ -79,17 +80,21 @@ export class Stage {
     const { classes } = main
     Object.assign(this, { main, other, first, transitions })
     this.predictions = {}
-    this.told = tell(classes, { ...main.result, ...main.head }, main.measured, first)
+    const { told, names } = tell(classes, { ...main.result, ...main.head }, main.measured, first)
+    this.told = told
+    this.stages.forEach((item, at) => say(item, names[at]))
     const shown = Array.from({ length: Math.min(2, classes.K) }, (_, i) => (first + i) % classes.K)
     this._cards(shown)
     this._kinds(classes)
     const entries = shown.map((k) => chosen(classes, k, main.head.attention))
     const highest = Math.max(...shown.map((_, at) => this._highest(main, entries[at])),
       ...(other === null ? [] : shown.map((k) => this._highest(other, entriesOf(other.classes, k)))))
+    // one axis for all cards, whose end stays while a slider is turned a little
+    const axis = { end: ENDS.find((end) => end >= highest) ?? 1, left: widest(shown.map((k, at) => [classes, entries[at]])) }
     shown.forEach((k, at) => {
       const title = `“… ${classes.word(classes.query[k])}” → “${classes.word(classes.next[k])}”`
       say(this.cards[at].title, title)
-      this.cards[at].bars.lay(classes, k, entries[at], Math.min(1, highest * 1.02), title)
+      this.cards[at].bars.lay(classes, k, entries[at], axis, title)
     })
     this.shown = shown
     this.entries = entries
@@ -163,7 +168,8 @@ export class Stage {
     const shares = main.between(main.head.attention, position)
     const logits = main.between(main.head.logits, position)
     const theirs = other?.between(other.head.attention, other.at(step))
-    const theory = this.predictions.sgd ?? this.predictions.corrected ?? null
+    const { sgd, corrected, "polarisation-class": polarisation } = this.predictions
+    const theory = sgd ?? polarisation ?? corrected ?? null
     const said = theory?.between(theory.head.attention, position) ?? null
     this.cards.forEach((card, at) => {
       const k = this.shown[at]

@@ -18,13 +18,14 @@ const MOST_WORDS = 1_000_000
 const MOST_RECORDS = 10_000
 
 const KEYS = ["a", "b", "experiment", "first", "rungs", "sentence", "moment"]
-export const RUNGS = ["sgd", "corrected"]
+export const RUNGS = ["sgd", "corrected", "polarisation-class"]
+const USUAL = ["sgd", "polarisation-class"]
 
 /**
  * {a, b, experiment, first: the first class shown, rungs: the theories shown, sentence: which of those that
  * can be drawn, moment: the step at which a link or a file begins}; frozen, replaced and never changed.
  */
-export function makeState({ a, b = null, experiment = "", first = 0, rungs = ["sgd"], sentence = 0, moment = 0 }) {
+export function makeState({ a, b = null, experiment = "", first = 0, rungs = USUAL, sentence = 0, moment = 0 }) {
   checkDocument(a)
   if (b !== null) checkDocument(b)
   if (typeof experiment !== "string") throw new InputError(`experiment: expected a text, got ${shown(experiment)}`)

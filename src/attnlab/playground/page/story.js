@@ -5,12 +5,11 @@
 import { percent } from "./dom.js"
 import { movement } from "./simulator/measures.js"
 
-export const STAGES = ["Looks everywhere", "Shared words fade", "A telling word wins", "Slowed down"]
 const SLOW = 0.02 // of the peak speed
 const STILL = 0.02 // of all attention: as good as the start
-const FADED = 0.5 // of what shared words will have lost in the end: from here on it is about who wins
+const HALF = 0.5 // of what shared words will have lost, or of the way: from here on it is about who wins
 
-/** {stage, words} of each record, about all classes and about class `first`. */
+/** names of the four stages; told: {stage, words} of each record, about all classes and class `first`. */
 export function tell(classes, result, measured, first) {
   const { K, size } = classes, records = result.steps.length
   const moved = movement(classes, result.attention)
@@ -23,15 +22,16 @@ export function tell(classes, result, measured, first) {
     for (let i = 0; i < size; i++) sum += Math.abs(result.attention[r * size + i] - result.attention[i])
     return sum / 2 / K
   }
+  const far = Math.max(...Array.from({ length: records }, (_, r) => away(r)))
+  const fades = lost > 0.03
   const told = []
   for (let r = 0; r < records; r++) {
     const now = Math.min(r, speed.length - 1)
     const lead = leader(classes, result.attention, r, first)
-    const fades = lost > 0.03
     let stage
     if (peak === 0 || (away(r) < STILL && now <= peakAt)) stage = 0
     else if (now > peakAt && speed[now] < SLOW * peak) stage = 3
-    else if (fades && common[0] - common[r] < FADED * lost) stage = 1
+    else if ((fades ? (common[0] - common[r]) / lost : away(r) / far) < HALF) stage = 1
     else stage = 2
     const shared = `Shared words get ${percent(common[r])} of attention` +
       (r ? `, from ${percent(common[0])} at the start.` : ".")
@@ -46,7 +46,10 @@ export function tell(classes, result, measured, first) {
     ][stage]
     told.push({ stage, words: `${opening} ${shared} ${stage === 0 && r === 0 ? "" : leads}`.trim() })
   }
-  return told
+  const end = leader(classes, result.attention, records - 1, first)
+  const wins = end.share < 1.25 * end.start ? "No word stands out" : end.alike > 1 ? "Some words lead alike"
+    : `A ${end.common ? "shared" : "telling"} word wins`
+  return { told, names: ["Looks everywhere", fades ? "Shared words fade" : "Begins to choose", wins, "Slowed down"] }
 }
 
 /** The word that is attended most in a class. */

@@ -1,8 +1,8 @@
 /** Files of classes: the YAML, JSON and table of weights (CSV) that the command line takes. */
-import { decoded, parseJson, parseYaml, plain } from "./documents.js"
+import { library } from "./place.js"
 import { classesFromDocument } from "./simulator/classes.js"
 import { InputError } from "./simulator/errors.js"
-import { repr, shown } from "./simulator/messages.js"
+import { isMapping, shown } from "./simulator/messages.js"
 
 const LARGEST = 1_000_000 // bytes
 const READERS = { ".yaml": parseYaml, ".yml": parseYaml, ".json": parseJson, ".csv": parseTable }
@@ -16,12 +16,40 @@ export async function readFile(name, bytes) {
       throw new InputError(`${bytes.length.toLocaleString("en")} bytes; the page takes up to ${LARGEST.toLocaleString("en")}`)
     }
     const document = await READERS[suffix](decoded(bytes))
-    const isRun = suffix === ".json" && document instanceof Map && ["a", "task", "engine"].some((key) => document.has(key))
+    const isRun = suffix === ".json" && isMapping(document) && ["a", "task", "engine"].some((key) => Object.hasOwn(document, key))
     if (!isRun) classesFromDocument(document)
-    return plain(document)
+    return document
   } catch (error) {
     throw error instanceof InputError ? new InputError(`${name}: ${error.message}`) : error
   }
+}
+
+function decoded(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes)
+  } catch {
+    throw new InputError("not UTF-8 text; save it as UTF-8")
+  }
+}
+
+async function parseYaml(text, format = "YAML") {
+  const { CORE_SCHEMA, load } = await library("js-yaml")
+  try {
+    return load(text, { schema: CORE_SCHEMA })
+  } catch (error) {
+    const line = error.mark ? `line ${error.mark.line + 1}: ` : ""
+    throw new InputError(`invalid ${format}: ${line}${error.reason ?? error.message}`)
+  }
+}
+
+/** JSON is YAML, whose parser refuses a key that is given twice. */
+async function parseJson(text) {
+  try {
+    if (text.trim()) JSON.parse(text)
+  } catch (error) {
+    throw new InputError(`invalid JSON: ${error.message}`)
+  }
+  return parseYaml(text, "JSON")
 }
 
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/
@@ -47,7 +75,7 @@ export function parseTable(text) {
   for (const { line, cells: [word, ...weights] } of rest) {
     const where = `table: line ${line}`
     if (!word) throw new InputError(`${where}: a row without a word; its first cell is the word`)
-    if (names.has(word)) throw new InputError(`${where}: ${repr(word)} has a row already; keep one`)
+    if (names.has(word)) throw new InputError(`${where}: ${shown(word)} has a row already; keep one`)
     if (weights.length > kinds.length) {
       throw new InputError(`${where}: ${weights.length} weights for ${kinds.length} kinds of sentences; ${EXPECTED}`)
     }
@@ -55,7 +83,7 @@ export function parseTable(text) {
     weights.forEach((weight, k) => {
       if (!weight) return
       if (!NUMBER.test(weight) || !(Number(weight) >= 0 && Number(weight) < Infinity)) {
-        throw new InputError(`${where}: expected a number of at least 0 for ${repr(word)}, got ${shown(weight)}`)
+        throw new InputError(`${where}: expected a number of at least 0 for ${shown(word)}, got ${shown(weight)}`)
       }
       if (Number(weight) > 0) kinds[k].probs.push([word, Number(weight)])
     })

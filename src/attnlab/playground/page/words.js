@@ -92,7 +92,7 @@ export class WordsEditor {
       }
     } }, "Use this table")
     this.dialog.replaceChildren(
-      h("h2", { id: "words-title" }, "Your own words"),
+      h("h2", { id: "words-title", tabindex: -1, autofocus: true }, "Your own words"),
       h("p", { class: "hint" }, "Each column is a kind of sentence: its last word and the word that comes next. " +
         "Weights say how often a word occurs in it; only their proportions count. A word with a weight in " +
         "several columns is shared."),

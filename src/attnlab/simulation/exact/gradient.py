@@ -60,7 +60,7 @@ class Rows(NamedTuple):
 
 
 def dense_block(layout: Layout, per_token: jax.Array) -> Block:
-    """A matrix over the tokens of a dense layout, (..., A), as a block: none are exclusive.
+    """Return a matrix (..., A) over a dense layout's tokens as a block without exclusive ones.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def dense_block(layout: Layout, per_token: jax.Array) -> Block:
 
 
 def dense_parameters(layout: Layout, Y: jax.Array, Z: jax.Array) -> Parameters:
-    """Y (A, J) and Z (Q, A) of a dense layout, as blocks.
+    """Return Y (A, J) and Z (Q, A) of a dense layout as blocks.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def dense_parameters(layout: Layout, Y: jax.Array, Z: jax.Array) -> Parameters:
 
 
 def class_rows(layout: Layout, weight: jax.Array) -> Rows:
-    """The rows of the limit T to infinity: one per class.
+    """Return the rows of the limit T to infinity: one per class.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def class_rows(layout: Layout, weight: jax.Array) -> Rows:
 
 
 def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
-    """c~ = mass * exp(z) of Eq. 5 up to a factor per row, the largest entry being 1.
+    """Return c~ = mass * exp(z) of Eq. 5 up to a factor per row, the largest entry being 1.
 
     Rows come last in what is shared, (A, N) or (C + S, N): there are many of them or few tokens.
     """
@@ -142,7 +142,7 @@ def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
 
 
 def attention(layout: Layout, Z: Block) -> Block:
-    """c_{l|m,n} of Eq. 5 for each class, per single token of a group: (K, A) and (R, S)."""
+    """Return c_{l|m,n} of Eq. 5 for each class, per single token of a group: (K, A) and (R, S)."""
     mass = attended_mass(layout, class_rows(layout, layout.prior), Z)
     shared = mass.shared.T
     total = row_sum(layout, Block(shared, mass.exclusive))
@@ -160,7 +160,7 @@ def row_sum(layout: Layout, values: Block) -> jax.Array:
 def loss_and_gradient(
     layout: Layout, rows: Rows, parameters: Parameters
 ) -> tuple[jax.Array, Parameters]:
-    """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
+    """Return the mean cross entropy over rows and its gradient (minus Eqs. 3 and 4)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
     logits, cross_entropy, d = prediction(layout, rows, _outputs(layout, rows, f, Y))
@@ -199,7 +199,7 @@ def _logit_gradient(
     grad_y: jax.Array,
     radial: jax.Array,
 ) -> jax.Array:
-    """Eq. 4 for the shared groups: the sum over a query's rows of diag(f) (I - f f^T) g, (Q, A).
+    """Sum diag(f) (I - f f^T) g of Eq. 4 over each query's rows, for the shared groups, (Q, A).
 
     (X^T diag(b) X = diag(X^T b), and X^T b = |X^T b| f.) The sum of f_l g_l over rows is also
     the sum over outputs of Y_l times the gradient of Y_l, which is there already; only groups
@@ -207,8 +207,8 @@ def _logit_gradient(
     """
     some = layout.multi_query
     g = jnp.einsum("aj,nj->an", Y[:some], dm, precision=PRECISION)
-    told_apart = f[:some] * (g - f[:some] * radial)
-    by_rows = jnp.concatenate([told_apart, -f[some:] * f[some:] * radial])
+    of_rows = f[:some] * (g - f[:some] * radial)
+    by_rows = jnp.concatenate([of_rows, -f[some:] * f[some:] * radial])
     # an accelerator would take this sum while it moves Y, in the order that suits the sum
     Y, grad_y = jax.lax.optimization_barrier((Y, grad_y))
     at_once = jnp.sum(layout.count_outputs(Y * grad_y), axis=1)[some:]
@@ -218,7 +218,7 @@ def _logit_gradient(
 
 
 def decode(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
-    """The decoder's logits Y^T f of each row, (N, J).
+    """Return the decoder's logits Y^T f of each row, (N, J).
 
     Parameters
     ----------
@@ -237,18 +237,14 @@ def decode(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     return _outputs(layout, rows, _features(layout, rows, parameters.Z), parameters.Y)
 
 
-def mean_loss(layout: Layout, rows: Rows, logits: jax.Array) -> jax.Array:
-    """The mean cross entropy over rows of the decoder's logits (N, J)."""
+def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
+    """Return the mean cross entropy over rows, for recording and for autodiff."""
+    logits = decode(layout, rows, parameters)
     return jnp.sum(rows.weight * prediction(layout, rows, logits)[1])
 
 
-def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
-    """The mean cross entropy over rows alone, for recording and for autodiff."""
-    return mean_loss(layout, rows, decode(layout, rows, parameters))
-
-
 def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
-    """f = LN(X^T b) of each row, with LN(x) = x / |x|_2."""
+    """Return f = LN(X^T b) of each row, with LN(x) = x / |x|_2."""
     mass = attended_mass(layout, rows, Z)
     squares = row_sum(layout, Block((mass.shared**2).T, mass.exclusive**2))
     scale = jax.lax.rsqrt(squares)

@@ -142,14 +142,6 @@ class Layout:
             return per_tile
         return jax.ops.segment_sum(per_tile, self.tile_class, num_segments=self.prior.shape[0])
 
-    def on_device(self, dtype: Any) -> Layout:
-        """Return the same layout as device arrays, real numbers in `dtype`."""
-
-        def convert(leaf: NDArray[Any]) -> NDArray[Any]:
-            return leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf
-
-        return jax.device_put(jax.tree.map(convert, self))
-
 
 @dataclass(frozen=True)
 class TokenMap:
@@ -231,7 +223,7 @@ def dense_layout(
         have, if that makes them most of the tokens.
     also: tokens that have a place although no class draws them.
     whole: all M tokens have one. Under a symmetric start those that are neither in play nor in
-        `also` are alike: one group, the last, stands for them.
+        `also` stay equal: one group, the last, stands for them.
     """
     tokens = classes.in_play if also is None else np.union1d(classes.in_play, also)
     if whole and not symmetric_start:

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from attnlab.files.memory import require_memory
 from attnlab.models.base import Params
-from attnlab.models.sequence import EXACT_NAMES
+from attnlab.models.sequence import EXACT_NAMES, is_random
 from attnlab.simulation.exact.gradient import Block, Parameters, Rows, row_sum
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap
 from attnlab.simulation.exact.model import ExactModel, Start
 from attnlab.simulation.exact.rows import RowSource, row_source
 from attnlab.simulation.labels import label, of_one_set
 from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.start import is_random
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.sampling import TABLE_BYTES
 from attnlab.tasks.sequences import Sequences
@@ -232,7 +231,7 @@ class ExactLearner(Learner):
         """Refuse a run that this machine cannot hold.
 
         First what does not depend on the layout: z(0) and the roles of tokens, log P where none
-        are lumped, and all records with the probabilities beside them.
+        are lumped, and all records, with their probabilities.
         """
         sets, first = len(run.sets), run.sets[0]
         M, K, Q = first.vocab_size, len(first), first.queries.size
@@ -267,8 +266,8 @@ class ExactLearner(Learner):
         """Return no limit of its own: groups of 16 keep the cores busy."""
         return len(run.sets) * run.grid.runs
 
-    def cell(self, run: Simulation, setting: int, point: int) -> str:
-        """Return a text that tells a run's cell from others.
+    def identity(self, run: Simulation, setting: int, point: int) -> str:
+        """Return a text that identifies a run's settings and learning rates, to seed its data.
 
         It is spelled as in version 0.1, so that independent cells keep their numbers.
         """

@@ -16,12 +16,11 @@ import numpy as np
 from jax.nn import logsumexp
 from numpy.typing import NDArray
 
-from attnlab.models.sequence import Embedded, Extended
+from attnlab.models.sequence import Embedded, Extended, is_random
 from attnlab.simulation.exact import gradient
 from attnlab.simulation.exact.gradient import Block, Parameters, Rows
 from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap, dense_layout, sparse_layout
 from attnlab.simulation.exact.rows import log_position_mass
-from attnlab.simulation.start import is_random
 from attnlab.tasks.classes.classes import SequenceClasses
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class ExactModel(ABC):
 
     A subclass says where it begins (`begin`), what it puts out for a row (`outputs`) and what its
     attention logits are; loss, gradient and attention follow from these. All of them are pure
-    functions of arrays that are compiled; `fixed` is whatever `begin` keeps fixed.
+    functions of arrays that are compiled; `fixed` are the constants that `begin` returns.
     """
 
     of: Any  # a subclass names the type of its settings
@@ -135,7 +134,7 @@ class ExactModel(ABC):
         """
         return np.zeros(0)
 
-    # -- what is recorded with the logits, beside them ----------------------------------------
+    # -- what is recorded in addition to the logits -------------------------------------------
 
     def extras(self, layout: Layout, trained: Parameters, fixed: Any) -> dict[str, Any]:
         """Return more to record, by name: arrays, or a `Block` where the last dim is the token."""
@@ -349,8 +348,8 @@ class ExactExtended(ExactModel):
     def class_attention(self, layout: Layout, trained: Parameters, fixed: Given) -> Block:
         """Return c_{l|m,n} of each head: X^T b at the expected mass of a class's sequences.
 
-        Tokens are drawn alike at all distances, so that a position bias cancels in the mean (Eq. 5
-        stays as it is), but for the weight of all contextual tokens against the query's own.
+        Tokens have one distribution at all distances, so that a position bias cancels in the mean
+        (Eq. 5 holds), but for the weight of all contextual tokens against the query's own.
         """
         rows = gradient.class_rows(layout, layout.prior)
         if self.of.attend_self:

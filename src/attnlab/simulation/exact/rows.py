@@ -37,7 +37,7 @@ class RowSource(ABC):
     """
 
     def collect(self, layout: Layout, key: jax.Array) -> Any:
-        """Return what a seed keeps for all its steps; nothing where rows are drawn anew."""
+        """Return what a seed keeps for all its steps; nothing where each step draws new rows."""
         return ()
 
     @abstractmethod

@@ -32,9 +32,8 @@ from attnlab.files.documents import (
     shown,
     within,
 )
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, check_name
 from attnlab.files.memory import size_words
-from attnlab.files.names import check_name
 from attnlab.tasks.classes.classes import SUM_TOLERANCE, SequenceClasses
 
 NOUN = "sequence classes"
@@ -77,7 +76,7 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
 
 
 def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> SequenceClasses:
-    """Return sequence classes from the text of such a file; `suffix` says its format."""
+    """Return sequence classes from the text of a file; `suffix` is its format."""
     return classes_from_document(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
 
 
@@ -320,8 +319,8 @@ def parse_table(text: str) -> dict[str, Any]:
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise InputError(f"table: {_EXPECTED}")
     (_, (corner, *heads)), *rest = rows
-    usual = "is" if corner.lower() in ("", "word", "words") else corner
-    pairs = [found.groups() if (found := _ARROW.fullmatch(h)) else (usual, h) for h in heads]
+    query = "is" if corner.lower() in ("", "word", "words") else corner
+    pairs = [found.groups() if (found := _ARROW.fullmatch(h)) else (query, h) for h in heads]
     classes: list[dict[str, Any]] = [{"query": m, "next": n, "probs": {}} for m, n in pairs]
     words: dict[str, None] = {}
     for line, (word, *weights) in rest:

@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, check_name
 from attnlab.files.memory import require_memory
-from attnlab.files.names import check_name
 
 Scope = Literal["global", "local"]
 

@@ -44,7 +44,7 @@ class AliasTable:
     bits: int = field(metadata={"static": True})
 
     def draw(self, row: jax.Array, random_words: jax.Array) -> jax.Array:
-        """One outcome (int32) for each pair of a row and a random uint32."""
+        """Return one outcome (int32) for each pair of a row and a random uint32."""
         column = random_words >> np.uint32(WORD_BITS - self.bits)
         fraction = random_words << np.uint32(self.bits)
         entry = jnp.asarray(self.words)[(row << self.bits) + column.astype(jnp.int32)]
@@ -117,7 +117,7 @@ class BinomialDigit:
     shift: int = field(metadata={"static": True})  # unit = 2**shift
 
     def draw(self, size: jax.Array, probability: jax.Array, words: jax.Array) -> jax.Array:
-        """The part of Bin(size, p) that this digit of `size` contributes."""
+        """Draw the part of Bin(size, p) that this digit of `size` contributes."""
         # Only the highest digit can have a number of values that is no power of two, and there
         # the remainder changes nothing.
         digit = (size >> self.shift) % self.digits
@@ -142,12 +142,12 @@ class CountSampler:
         return len(self.binomial) * ((1 << self.depth) - 1)
 
     def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Counts (sequence, slot) of the sequences' classes; slot s is the s-th support token."""
+        """Draw counts (sequence, slot); slot s is the s-th support token of the class."""
         shape = (*sequence_class.shape, self.words)
         return self.counts(jax.random.bits(key, shape, jnp.uint32), sequence_class)
 
     def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """The same from random words (sequence, self.words)."""
+        """Return counts from random words (sequence, self.words)."""
         nodes = (1 << self.depth) - 1
         words = words.reshape(*sequence_class.shape, len(self.binomial), nodes)
         probability = jnp.asarray(self.node_probability)[sequence_class]
@@ -271,17 +271,17 @@ class TokenSampler:
         return self.draws
 
     def draw(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Token ids (sequence, position) of the T - 1 contextual tokens."""
+        """Draw token ids (sequence, position) of the T - 1 contextual tokens."""
         words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
         return self.sequences(words, sequence_class)
 
     def sequences(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """The same from random words (sequence, self.words)."""
+        """Return token ids from random words (sequence, self.words)."""
         slots = self._slots(words, sequence_class)
         return jnp.asarray(self.tokens)[sequence_class[..., None], slots]
 
     def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Counts (sequence, slot): cheaper than a tree where a support is longer than T."""
+        """Draw counts (sequence, slot): cheaper than a tree where a support is longer than T."""
         words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
         return self.counts(words, sequence_class)
 
@@ -289,7 +289,7 @@ class TokenSampler:
         return self.table.draw(jnp.broadcast_to(sequence_class[..., None], words.shape), words)
 
     def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """The same from random words (sequence, self.words)."""
+        """Return counts from random words (sequence, self.words)."""
         slots = self._slots(words, sequence_class)
         empty = jnp.zeros((*sequence_class.shape, self.tokens.shape[1]), jnp.int32)
         return jax.vmap(lambda row, at: row.at[at].add(1))(empty, slots)
@@ -323,7 +323,7 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
 
 @lru_cache(maxsize=32)
 def class_table(classes: SequenceClasses) -> AliasTable:
-    """The alias table of the class prior; draw with row 0.
+    """Return the alias table of the class prior; draw with row 0.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def class_table(classes: SequenceClasses) -> AliasTable:
 
 
 def draw_classes(table: AliasTable, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Class indices of independent sequences, by their prior.
+    """Draw the classes of independent sequences by their prior.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def draw_classes(table: AliasTable, key: jax.Array, shape: tuple[int, ...]) -> j
 
 
 def classes_from_words(table: AliasTable, words: jax.Array) -> jax.Array:
-    """The same from one random word for each sequence."""
+    """Return classes from one random word for each sequence."""
     return table.draw(jnp.zeros(words.shape, jnp.int32), words)
 
 

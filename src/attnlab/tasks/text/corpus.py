@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,13 +21,15 @@ from attnlab.files.errors import InputError
 from attnlab.files.folders import make_folder
 from attnlab.files.netcdf import verify_open, write_with_seal
 from attnlab.files.regular import open_regular
-from attnlab.tasks.text import bpe
+from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.tasks.text.sources import RawText, read_source
 
 Tokens = Literal["word", "bpe"]
 # Part of the cache's keys: raise it when the same text gives other tokens.
 TOKEN_VERSION = 1
 UNKNOWN = "<unk>"
+PAIRS = 4096  # byte-pair tokens by default
+FEWEST_PAIRS = 256  # every byte is a token, so that no text is unknown
 # A token is one of the marks . , ( ) ! ? ' or a run of anything else. Quotation marks, colons and
 # semicolons part words and are dropped; a line's end is a space like any other.
 _TOKEN = re.compile(r"[.,()!?']|[^\s.,()!?'\";:]+")
@@ -117,7 +119,7 @@ class Corpus:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of some token ids; words are joined by spaces."""
         tokens = [self.vocabulary[int(i)] for i in ids]
-        return " ".join(tokens) if self.tokens == "word" else bpe.join_pairs(tokens)
+        return " ".join(tokens) if self.tokens == "word" else join_pairs(tokens)
 
     def __repr__(self) -> str:
         return (
@@ -197,10 +199,11 @@ def _number(
         train = number_words(words, vocabulary)
         held = number_words(split_words(text.validation), vocabulary)
     else:
-        tokenizer = bpe.learn_pairs(text.train, vocab_size)
-        vocabulary = bpe.pair_vocabulary(tokenizer)
-        train = bpe.number_pairs(text.train, tokenizer)
-        held = bpe.number_pairs(text.validation, tokenizer)
+        tokenizer = learn_pairs(text.train, vocab_size)
+        places = tokenizer.get_vocab()
+        vocabulary = tuple(sorted(places, key=lambda token: places[token]))
+        train = number_pairs(text.train, tokenizer)
+        held = number_pairs(text.validation, tokenizer)
     letters = np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)
     return {"vocabulary": letters, "train": train, "validation": held}
 
@@ -236,6 +239,121 @@ def number_words(words: Iterable[str], vocabulary: tuple[str, ...]) -> NDArray[n
     """Return the index of each word in the vocabulary, 0 for one that is not in it."""
     places = {word: place for place, word in enumerate(vocabulary)}
     return np.fromiter((places.get(word, 0) for word in words), dtype=np.int32)
+
+
+# -- byte pairs, by the `tokenizers` package (extra `text`) ---------------------------------------
+
+
+def learn_pairs(text: str, size: int | None = None) -> Any:
+    """Train a byte-level BPE tokeniser of `size` tokens on a text."""
+    tokenizers = _tokenizers()
+    size = PAIRS if size is None else size
+    if size < FEWEST_PAIRS:
+        raise InputError(
+            f"vocab_size: byte-pair tokens need at least {FEWEST_PAIRS} (one for each byte), "
+            f"got {size}"
+        )
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size,
+        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_lines(text), trainer)
+    return tokenizer
+
+
+def number_pairs(text: str, tokenizer: Any) -> NDArray[np.int32]:
+    """Return the ids of a text's tokens."""
+    encoded = tokenizer.encode_batch_fast(_lines(text))
+    return np.concatenate([np.asarray(line.ids, dtype=np.int32) for line in encoded])
+
+
+def join_pairs(tokens: Iterable[str]) -> str:
+    """Return the text of the tokens."""
+    text: str = _tokenizers().decoders.ByteLevel().decode(list(tokens))
+    return text
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
+def _tokenizers() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise InputError(
+            "tokens: byte-pair tokens need the extra 'text': pip install 'attnlab[text]'"
+        ) from None
+    return tokenizers
+
+
+# -- token ids that a model reads ------------------------------------------------------------------
+
+
+def corpus_of_ids(ids: Any, *, names: Any, context: int) -> tuple[Corpus, dict[str, int]]:
+    """Return the tokens as a corpus of words, and the id of each name.
+
+    Sequences are separated by `context` unknown tokens, so that no window crosses an end. Unknown
+    tokens, and those that are called so, belong to no class.
+
+    Parameters
+    ----------
+    ids : array_like
+        Token ids, (sequence, position) or one long sequence, as a model takes them.
+    names : tokenizer, sequence of str or None
+        A tokenizer, or the names of tokens in the order of their ids; None names a token by its id.
+    context : int
+        The length of windows that will be looked for.
+
+    Returns
+    -------
+    tuple
+        The corpus, and the id of each name.
+    """
+    rows = to_numpy(ids) if is_torch(ids) else np.asarray(ids)
+    if rows.ndim == 1:
+        rows = rows[None]
+    if rows.ndim != 2 or rows.size == 0 or not np.issubdtype(rows.dtype, np.integer):
+        raise InputError("ids: expected token ids, (sequence, position), as your model takes them")
+    used, at = np.unique(rows, return_inverse=True)
+    called = _names(used.tolist(), names)
+    known = np.array([name != UNKNOWN for name in called])
+    at = np.where(known[at], at + 1, 0).reshape(rows.shape)
+    apart = np.zeros((len(rows), context), np.int64)
+    text = np.concatenate([at, apart], axis=1).ravel()
+    corpus = Corpus(
+        "the text", "word", (UNKNOWN, *called), text.astype(np.int32), np.zeros(0, np.int32), ""
+    )
+    return corpus, dict(zip(called, used.tolist(), strict=True))
+
+
+def _names(used: Sequence[int], names: Any) -> list[str]:
+    """Return a name for each of these ids; no two are equal."""
+    if names is None:
+        return [f"token {i}" for i in used]
+    if hasattr(names, "decode"):
+        try:
+            found = [str(names.decode([i])) for i in used]
+        except Exception as problem:  # the tokenizer's own
+            raise InputError(
+                f"names: the tokenizer cannot decode the tokens ({type(problem).__name__})"
+            ) from problem
+    else:
+        if max(used) >= len(names):
+            raise InputError(
+                f"names: {len(names)} names, and a token with the id {max(used)}; give the names "
+                "of all tokens, or the tokenizer"
+            )
+        found = [str(names[i]) for i in used]
+    seen: set[str] = set()
+    for at, (i, name) in enumerate(zip(used, found, strict=True)):
+        if name in seen:
+            found[at] = f"{name} ({i})"
+        seen.add(found[at])
+    return found
 
 
 # -- cache: arrays in files named by the hash of what they were made from ------------------------

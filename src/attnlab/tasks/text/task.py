@@ -61,7 +61,7 @@ class Text(Task):
     """
 
     learner: ClassVar[str] = "attnlab.simulation.text:learner_of"
-    usual_model: ClassVar[str] = "attnlab.models.transformer:text_transformer"
+    default_model: ClassVar[str] = "attnlab.models.transformer:text_transformer"
 
     corpus: Any = field(
         default_factory=Source,

@@ -1,6 +1,5 @@
 """Claims of active and dormant heads, as we know them, and questions of ours.
 
 `head` is about the reparametrised head, by formulas and its flow; `transformer` about one layer on
-Bigram-Backcopy and `layers` about three, from numbers on file. A claim whose run has no file yet
-says that we cannot tell.
+Bigram-Backcopy and `layers` about three, from numbers on file.
 """

@@ -12,23 +12,22 @@ import xarray as xr
 from attnlab.auditing import Measurement
 from attnlab.experiments import mean, published
 from attnlab.theory import Trained
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, within
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW
 
-from ..evidence import Found, filed_claim
+from ..evidence import EVIDENCE
+from .head import Found
+from .transformer import RELEASED, filed_claim
 
-PAPER = "Active-dormant"
-RELEASED = "Active-dormant, released code and data"
-ADAM, SGD, RELU = "three-adam", "three-sgd", "three-relu"
-PEAK = 2.0  # ours: a residual stream so many times that of other positions
-of_layers = partial(filed_claim, figure="layers")
+PEAK = 2.0  # ours: |h_0| over that of other positions from which on it is a peak
+of_layers = partial(filed_claim, figure="layers", in_parts=True)
 
 
-def last(found: Found, name: str) -> xr.Dataset:
+def last(name: str) -> xr.Dataset:
     """Return the measures of a run at its last step, by seed and layer."""
-    return found[name].isel(step=-1)
+    return EVIDENCE.read(f"three-{name}").isel(step=-1)
 
 
-def told(values: xr.DataArray) -> str:
+def with_range(values: xr.DataArray) -> str:
     """Return the mean over seeds, with the range."""
     return f"{mean(values)} ({float(values.min()):.2g} to {float(values.max()):.2g})"
 
@@ -36,10 +35,8 @@ def told(values: xr.DataArray) -> str:
 @of_layers(
     "ad-three-sink",
     AT_LEAST,
-    ADAM,
     sources="here",
     ours=True,
-    in_parts=True,
     training_number="sink {:.2f} in the block where it is largest (mean of 10 seeds)",
 )
 def sink(found: Found) -> Measurement:
@@ -49,7 +46,7 @@ def sink(found: Found) -> Measurement:
     are not triggers, that it is at least 1/2 there, at most 0.1 at triggers, and that the value of
     <s> is below that of other positions.
     """
-    of = last(found, ADAM)
+    of = last("adam")
     most = of.isel(layer=of["sink_at_others"].argmax("layer"))
     mass = most["sink_at_others"]
     blocks = [int((most["layer"] == layer).sum()) for layer in of["layer"]]
@@ -58,19 +55,15 @@ def sink(found: Found) -> Measurement:
         Trained("sink at triggers", 0.1, most["sink_at_triggers"].values, AT_MOST),
         Trained("value over others", 1.0, most["drain"].values, BELOW),
         training_number=float(mass.mean()),
-        note=f"sink {told(mass)}, above 1/2 in {int((mass > 0.5).sum())} of {mass.size} seeds, by "
-        f"block {blocks}; value over others {told(most['drain'])}; copying "
-        f"{told(of['previous_at_triggers'].max('layer'))}",
+        note=f"sink {with_range(mass)}, above 1/2 in {int((mass > 0.5).sum())} of {mass.size} "
+        f"seeds, by block {blocks}; value over others {with_range(most['drain'])}; copying "
+        f"{with_range(of['previous_at_triggers'].max('layer'))}",
     )
 
 
 @of_layers(
     "ad-peak",
     ABOVE,
-    ADAM,
-    SGD,
-    sources=PAPER,
-    in_parts=True,
     training_number="residual of <s> over others {:.2f} after the first block, Adam",
 )
 def peak(found: Found) -> Measurement:
@@ -80,18 +73,18 @@ def peak(found: Found) -> Measurement:
     blocks, is above 2 with Adam in each seed, and below 2 with SGD. Released, after the first block
     at step 10,000: 5.8 times the start with Adam, 0.84 times with SGD; they part after 2,000.
     """
-    of = {name: last(found, name)["peak"] for name in (ADAM, SGD)}
+    of = {name: last(name)["peak"] for name in ("adam", "sgd")}
     most = {name: value.max("layer") for name, value in of.items()}
     return Measurement(
         *(
             Trained(f"Adam, seed {seed}", PEAK, value)
-            for seed, value in enumerate(most[ADAM].values)
+            for seed, value in enumerate(most["adam"].values)
         ),
-        Trained("SGD", PEAK, most[SGD].values, BELOW),
-        training_number=float(of[ADAM].isel(layer=0).mean()),
+        Trained("SGD", PEAK, most["sgd"].values, BELOW),
+        training_number=float(of["adam"].isel(layer=0).mean()),
         note="; ".join(
-            f"{name}: largest over blocks {told(most[name])}, after the first "
-            f"{told(of[name].isel(layer=0))}, sink {told(_largest(found, name))}"
+            f"{name}: largest over blocks {with_range(most[name])}, after the first "
+            f"{with_range(of[name].isel(layer=0))}, sink {with_range(_largest(name))}"
             for name in of
         ),
     )
@@ -100,9 +93,6 @@ def peak(found: Found) -> Measurement:
 @of_layers(
     "ad-relu-peak",
     BELOW,
-    RELU,
-    sources=PAPER,
-    in_parts=True,
     training_number="residual of <s> over others {:.2f}, largest over blocks (mean of 10 seeds)",
 )
 def relu_peak(found: Found) -> Measurement:
@@ -112,24 +102,22 @@ def relu_peak(found: Found) -> Measurement:
     every block and seed, and that the residual of <s> over that of other positions, largest over
     blocks, is below 2 in each seed.
     """
-    of = last(found, RELU)
+    of = last("relu")
     most = of["peak"].max("layer")
     high = most > PEAK
     return Measurement(
         Trained("sink", 0.1, of["sink_at_others"].values),
         *(Trained(f"peak, seed {seed}", PEAK, value) for seed, value in enumerate(most.values)),
         training_number=float(most.mean()),
-        note=f"largest peak {told(most)}, above 2 in {int(high.sum())} of {high.size} seeds; "
-        f"largest sink {told(_largest(found, RELU))}",
+        note=f"largest peak {with_range(most)}, above 2 in {int(high.sum())} of {high.size} seeds; "
+        f"largest sink {with_range(_largest('relu'))}",
     )
 
 
 @of_layers(
     "ad-first-block",
     BELOW,
-    ADAM,
     sources=RELEASED,
-    in_parts=True,
     training_number="sink logit of the second block {:.2f} without the first (mean of 10 seeds)",
 )
 def first_block(found: Found) -> Measurement:
@@ -139,7 +127,7 @@ def first_block(found: Found) -> Measurement:
     others before the second block is below that with it, its sink logit below half of that with it,
     and its value of <s> above that with it.
     """
-    of = last(found, ADAM)
+    of = last("adam")
     pairs = {
         "peak": of["peak"].isel(layer=0),
         "sink logit": of["sink_logit"].isel(layer=1),
@@ -167,32 +155,5 @@ def first_block(found: Found) -> Measurement:
     )
 
 
-@filed_claim(
-    "ad-text-peak",
-    within(2.0),
-    "text-three-adam",
-    sources=RELEASED,
-    figure="layers",
-    training_number="residual of <s> {:.1f} after the first block at step 4,000 (mean of 4 seeds)",
-)
-def text_peak(found: Found) -> Measurement:
-    """On a text's characters, at the published width, the residual of <s> grows with Adam.
-
-    Compare its norm after the first block with the released values at steps 1,000 and 4,000, within
-    a factor of 2: 4 seeds on file, another text and smaller batches.
-    """
-    of = found["text-three-adam"]["first_residual"].isel(layer=0)
-    rows = [row for row in published(__file__, "residual") if row["step"] in (1000, 4000)]
-    ours = [mean(of.sel(step=row["step"])) for row in rows]
-    return Measurement(
-        *(
-            Trained(f"step {row['step']:.0f}", row["adam"], one.value)
-            for row, one in zip(rows, ours, strict=True)
-        ),
-        training_number=ours[-1].value,
-        note=", then ".join(map(str, ours)),
-    )
-
-
-def _largest(found: Found, name: str) -> xr.DataArray:
-    return last(found, name)["sink_at_others"].max("layer")
+def _largest(name: str) -> xr.DataArray:
+    return last(name)["sink_at_others"].max("layer")

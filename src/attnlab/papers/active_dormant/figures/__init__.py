@@ -1,1 +1,1 @@
-"""The figures: those of the paper worth making again, and one of ours."""
+"""Figures of the paper, and one of ours."""

@@ -21,11 +21,11 @@ from ..evidence import numbers
 from ..model import BackcopyTransformer
 from ..task import Backcopy
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CURVES = {
     "copy_risk": ("copy risk", style.OUTLINE, "o"),
-    "bigram": ("bigram risk, excess", style.GREEN, "^"),
-    "sink": ("attention to <s>", style.DISTINCT, "s"),
+    "bigram_kl": ("bigram risk, excess", style.GREEN, "^"),
+    "sink_at_others": ("attention to <s>", style.DISTINCT, "s"),
     "sink_logit": ("sink logit", "#56B4E9", "D"),
     "first_value": ("value of <s>", style.COMMON, "v"),
 }
@@ -51,31 +51,23 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return measures of one layer along seed and step, attention to <s> of ReLU attention, and
     published values; runs that are on file are read from there."""
-    settings: dict[str, Any] = {"at": recipe.at, "seeds": recipe.seeds, "batch": recipe.batch}
     relu = replace(recipe.model, attention="relu")
-    found = []
-    for (model, rate), report in in_turn(
-        [(recipe.model, recipe.rate), (relu, recipe.relu_rate)], progress
-    ):
+    both = {"softmax": (recipe.model, recipe.rate), "relu": (relu, recipe.relu_rate)}
+    found = {}
+    for (name, (model, rate)), report in in_turn(list(both.items()), progress):
+        settings: dict[str, Any] = {"at": recipe.at, "seeds": recipe.seeds, "batch": recipe.batch}
         run = runs.transformer(recipe.task, model, rate=rate, probe=recipe.probe, **settings)
-        found.append(numbers(run, report).isel(layer=0, drop=True))
-    softmax, of_relu = found
-    names = {"bigram_kl": "bigram", "sink_at_others": "sink"}
-    kept = [name for name in softmax if str(name).startswith(("copy_risk", "bigram_kl"))]
-    shown = softmax[
-        [*kept, "sink_at_others", "sink_at_triggers", "sink_logit", "first_value", "drain"]
-    ]
-    shown = shown.assign({new: shown[old] for old, new in names.items()})
-    shown["relu_sink"] = of_relu["sink_at_others"]
-    rows = published(__file__, "one_layer")
-    for name in ("copy_risk", "bigram_risk", "sink", "sink_logit", "first_value"):
-        values = np.array([row[name] if row[name] != "" else np.nan for row in rows], float)
-        if name == "bigram_risk":  # its floor is the entropy of the rows, which we know to 0.006
-            name, values = "bigram", values - np.nanmin(values)
+        found[name] = numbers(run, report).isel(layer=0, drop=True)
+    shown = found["softmax"].assign(relu_sink=found["relu"]["sink_at_others"])
+    rows, parts = published(__file__, "one_layer"), published(__file__, "parts")
+    known = [of for of in (*rows, *parts) if of["bigram_risk"] != ""]
+    floor = min(of["bigram_risk"] for of in known)  # the entropy of rows of P, known to 0.006
+    for of in known:
+        of["bigram_kl"] = of["bigram_risk"] - floor
+    for name in CURVES:
+        values = [np.nan if row.get(name, "") == "" else row[name] for row in rows]
         shown[f"published_{name}"] = ("published_step", values)
-    parts = published(__file__, "parts")
-    floor = parts[0]["bigram_risk"]
-    bars = [[row["copy_risk"] for row in parts], [row["bigram_risk"] - floor for row in parts]]
+    bars = [[row[name] for row in parts] for name in RISKS]
     shown["published_parts"] = (("risk", "part"), bars)
     return shown.assign_coords(
         published_step=[row["step"] for row in rows], risk=list(RISKS), part=list(PARTS)
@@ -85,19 +77,16 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of copying, sink and drain, and that of parts."""
     middle, end = found.mean("seed"), found.isel(step=-1)
-    copied = _reached(middle["copy_risk"] < middle["copy_risk"][0] / 10)
-    half = _reached(middle["sink"] > middle["sink"].max() / 2)
-    drained = _reached(
-        (middle["first_value"] < middle["first_value"].max() / 2)
-        & (middle["step"] > middle["step"][int(middle["first_value"].argmax("step"))])
-    )
+    copy, sink, value = (middle[name] for name in ("copy_risk", "sink_at_others", "first_value"))
+    copied, half = _reached(copy < copy[0] / 10), _reached(sink > sink.max() / 2)
+    late = value["step"] > value["step"][int(value.argmax("step"))]
+    drained = _reached(late & (value < value.max() / 2))
     change = abs(end["bigram_kl_without_attention"] - end["bigram_kl"])
-    sink = mean(end["sink"])
-    there = sink.value > 0.5 and float(end["sink_at_triggers"].mean()) < 0.01
+    there = float(sink[-1]) > 0.5 and float(end["sink_at_triggers"].mean()) < 0.01
     return TEXTS.judgement(
         Standing.of(there and float(end["drain"].mean()) < 0.5 and half <= drained, there),
         {
-            "sink": sink,
+            "sink": mean(end["sink_at_others"]),
             "relu_sink": mean(end["relu_sink"]),
             "drain": mean(end["drain"]),
             "bigram_change": mean(change),
@@ -118,34 +107,32 @@ def draw(found: xr.Dataset) -> Figure:
             ours, paper = middle[name], found[f"published_{name}"].dropna("published_step")
             axes[0].plot(ours["step"], ours / ours.max(), **look)
             axes[1].plot(paper["published_step"], paper / paper.max(), **look)
-        axes[0].plot(
-            middle["step"],
-            middle["relu_sink"] / middle["sink"].max(),
-            ":",
-            color=style.DISTINCT,
-            label="the same, ReLU",
-        )
+        relu = middle["relu_sink"] / middle["sink_at_others"].max()
+        axes[0].plot(relu["step"], relu, ":", color=style.DISTINCT, label="the same, ReLU")
         axes[0].set(xlabel="step", xlim=(0, float(found["step"][-1])))
         axes[1].set_xscale("symlog", linthresh=1000)
+        axes[1].set_xticks([0, 1e3, 1e4, 1e5])
         axes[1].set(xlabel="step", xlim=(0, None))
-        place = np.arange(len(PARTS))
+        end = found.isel(step=-1)
         for ax, (name, label) in zip(axes[2:], RISKS.items(), strict=True):
-            end = found.isel(step=-1)
             ours = xr.concat([end[f"{name}{suffix}"] for suffix in PARTS.values()], "part")
-            released = found["published_parts"].sel(risk=name)
-            ax.bar(place - 0.2, ours.mean("seed"), 0.4, color=style.DISTINCT, label="ours")
-            draw_mean(ax, place - 0.2, ours, fmt="none", color="black")
-            ax.bar(
-                place + 0.2, released, 0.4, color="white", edgecolor=style.OUTLINE, label="released"
-            )
-            ax.set_xticks(place, list(PARTS))
+            beside_released(ax, list(PARTS), ours, found["published_parts"].sel(risk=name))
             ax.set_ylabel(label)
         axes[2].legend()
         style.y_labels(axes[:2], ["over its maximum", ""])
-        titles = ["ours", "released", "copying", "bigrams"]
-        style.panel_titles(axes, titles)
+        style.panel_titles(axes, ["ours", "released", "copying", "bigrams"])
         style.legend_above(figure, axes[0], ncols=3)
     return figure
+
+
+def beside_released(ax: Any, names: list[str], ours: xr.DataArray, released: xr.DataArray) -> None:
+    """Draw bars of ours, (name, seed), beside released ones, (name,)."""
+    place = np.arange(len(names))
+    ax.bar(place - 0.2, ours.mean("seed"), 0.4, color=style.DISTINCT, label="ours")
+    draw_mean(ax, place - 0.2, ours, fmt="none", color="black")
+    look = {"color": "white", "edgecolor": style.OUTLINE, "label": "released"}
+    ax.bar(place + 0.2, released, 0.4, **look)
+    ax.set_xticks(place, names)
 
 
 def _reached(there: xr.DataArray) -> float:

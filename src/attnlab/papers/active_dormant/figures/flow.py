@@ -18,9 +18,9 @@ from attnlab.simulation import simulate
 from attnlab.theory import predict
 
 from .. import runs
-from ..evidence import filed
+from ..evidence import EVIDENCE
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOOKS = {"one": (style.COMMON, "one context"), "many": (style.DISTINCT, "contexts that differ")}
 SHOWN = ("sink_logit", "sink_mass", "value_size")
 
@@ -44,26 +44,18 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     for count, report in in_turn([0, recipe.contexts], progress):
         at = times if count else [t for t in times if t < 1.01 * runs.REST]
         run = runs.flow(count, seeds=recipe.seeds, at=at)
-        trained, said = simulate(run, progress=report), predict(run, theory="dormant-late")
-        found.append(
-            xr.Dataset(
-                {
-                    "sink_logit": trained["parameters.sink"].mean("parameters.sink_0"),
-                    "sink_mass": trained["sink_mass"].mean("query"),
-                    "value_size": trained["value_size"],
-                    "late": said["parameters.sink"].mean("parameters.sink_0"),
-                }
-            )
-        )
-    both = xr.concat(found, "contexts").assign_coords(contexts=list(LOOKS))
+        trained, predicted = simulate(run, progress=report), predict(run, theory="dormant-late")
+        logits = {"sink_logit": trained["parameters.sink"], "late": predicted["parameters.sink"]}
+        means = {name: of.mean("parameters.sink_0") for name, of in logits.items()}
+        mass = trained["sink_mass"].mean("query")
+        found.append(xr.Dataset({**means, "sink_mass": mass, "value_size": trained["value_size"]}))
+    both = xr.concat(found, "contexts", join="outer").assign_coords(contexts=list(LOOKS))
     rows = published(__file__, "one_layer")
     known = [row for row in rows if row["first_value"] != ""]
     both["published"] = ("published_step", [row["first_value"] for row in known])
     both = both.assign_coords(published_step=[row["step"] for row in known])
-    ours = filed("one-softmax")
-    if ours is not None:
-        both["ours"] = ours["first_value"].isel(layer=0, drop=True).mean("seed")
-    return both
+    ours = EVIDENCE.read("one-softmax")["first_value"].isel(layer=0, drop=True)
+    return both.assign(ours=ours.mean("seed"))
 
 
 def judge(found: xr.Dataset) -> Judgement:
@@ -104,14 +96,13 @@ def draw(found: xr.Dataset) -> Figure:
         ax = axes[3]
         step, value = found["published_step"].values, found["published"]
         ax.plot(step, value / value.max(), "s--", color=style.OUTLINE, label="released run")
-        if "ours" in found:
-            ours = found["ours"]
-            ax.plot(ours["step"], ours / ours.max(), "o-", color=style.DISTINCT, label="our runs")
+        ours = found["ours"]
+        ax.plot(ours["step"], ours / ours.max(), "o-", color=style.DISTINCT, label="our runs")
         ax.set(xlabel="step", xlim=(0, None))
         ax.set_xscale("symlog", linthresh=1000)
+        ax.set_xticks([0, 1e3, 1e4, 1e5])
         ax.legend()
-        names = ["sink logit", "sink mass", "size of the value of <s>", "value of <s> / maximum"]
-        style.y_labels(axes, names)
+        style.y_labels(axes, ["", "", "size of the value of <s>", "over its maximum"])
         titles = ["sink logits", "attention to <s>", "value: a hump", "value in transformers"]
         style.panel_titles(axes, titles)
         style.legend_above(figure, axes[0])

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
-from attnlab.experiments.drawing import draw_mean, draw_range
+from attnlab.experiments.drawing import draw_range
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
@@ -21,8 +20,9 @@ from ..claims.layers import PEAK
 from ..evidence import numbers
 from ..model import BackcopyTransformer
 from ..task import Backcopy
+from .dynamics import beside_released
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOOKS = {
     "adam": (style.DISTINCT, "o", "Adam"),
     "sgd": (style.COMMON, "^", "SGD"),
@@ -96,40 +96,22 @@ def draw(found: xr.Dataset) -> Figure:
         grown, peaks = size / size.isel(step=0), found["peak"].max("layer")
         step = found["step"].values
         for name, (colour, marker, label) in LOOKS.items():
+            look = {"color": colour, "marker": marker}
             paper = found["published"].sel(run=name)
             axes[0].plot(
-                found["published_step"],
-                paper / paper[0],
-                color=colour,
-                marker=marker,
-                markersize=4,
-                label=label,
+                found["published_step"], paper / paper[0], markersize=4, label=label, **look
             )
-            draw_range(
-                axes[1], step, grown.sel(run=name), color=colour, marker=marker, markersize=3
-            )
-            draw_range(
-                axes[2], step, peaks.sel(run=name), color=colour, marker=marker, markersize=3
-            )
+            for ax, ours in zip(axes[1:], (grown, peaks), strict=False):
+                draw_range(ax, step, ours.sel(run=name), markersize=3, **look)
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[:3]:
             ax.set(xlabel="step", yscale="log", xlim=(0, None))
-        place = np.arange(2)
-        logit = found["second_logit"]
-        axes[3].bar(place - 0.2, logit.mean("seed"), 0.4, color=style.DISTINCT, label="ours")
-        draw_mean(axes[3], place - 0.2, logit.transpose("model", "seed"), fmt="none", color="black")
-        axes[3].bar(
-            place + 0.2,
-            found["published_logit"],
-            0.4,
-            color="white",
-            edgecolor=style.OUTLINE,
-            label="released",
-        )
-        axes[3].set_xticks(place, ["whole", "without first block"])
+        axes[0].set_yticks([1, 2, 4], ["1", "2", "4"], minor=False)
+        axes[0].minorticks_off()
+        logit = found["second_logit"].transpose("model", "seed")
+        beside_released(axes[3], ["whole", "without first block"], logit, found["published_logit"])
         axes[3].legend()
-        names = ["$|h_0|$ over its start", "", "$|h_0|$ over others", "sink logit"]
-        style.y_labels(axes, names)
+        style.y_labels(axes, ["$|h_0|$ over its start", "", "$|h_0|$ over others", "sink logit"])
         titles = ["released", "ours", "ours: largest over blocks", "second block"]
         style.panel_titles(axes, titles)
         style.legend_above(figure, axes[0])

@@ -23,50 +23,6 @@ s
     Sink mass e^alpha / (e^alpha + N).
 """
 
-from .chain import (
-    bigram_risk,
-    most_frequent,
-    stationary_distribution,
-    token_frequencies,
-    trigger_share,
-)
-from .sink import (
-    EndPoint,
-    JointFlow,
-    concentrated_value,
-    conserved,
-    context_variance,
-    drain_path,
-    drain_rate,
-    excess_loss,
-    gradient,
-    joint_end,
-    joint_flow,
-    late_sink_logit,
-    sink_logit,
-    sink_mass,
-    take_off,
-)
+import lazy_loader
 
-__all__ = [
-    "EndPoint",
-    "JointFlow",
-    "bigram_risk",
-    "concentrated_value",
-    "conserved",
-    "context_variance",
-    "drain_path",
-    "drain_rate",
-    "excess_loss",
-    "gradient",
-    "joint_end",
-    "joint_flow",
-    "late_sink_logit",
-    "most_frequent",
-    "sink_logit",
-    "sink_mass",
-    "stationary_distribution",
-    "take_off",
-    "token_frequencies",
-    "trigger_share",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

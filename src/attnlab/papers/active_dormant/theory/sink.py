@@ -16,7 +16,7 @@ d alpha / dt = -eta_alpha dL / d alpha, and likewise for beta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -31,22 +31,14 @@ from .chain import checked_rows
 BISECTIONS = 64  # halve an interval until rounding
 
 
-@dataclass(frozen=True)
-class EndPoint:
-    """Where the joint flow with one context ends: all sink logits are equal.
-
-    sink_logit: alpha.
-    value: beta, (V,).
-    sink_mass: s.
-    """
+class EndPoint(NamedTuple):
+    """End of the joint flow with one context: alpha, equal for all queries, and beta (V,)."""
 
     sink_logit: float
     value: FloatArray
-    sink_mass: float
 
 
-@dataclass(frozen=True)
-class JointFlow:
+class JointFlow(NamedTuple):
     """Sink logits (time, V) and values of <s> (time, V) along the flow."""
 
     sink_logits: FloatArray
@@ -179,31 +171,9 @@ def drain_rate(P: ArrayLike, pi: ArrayLike, *, alpha: float, visible: float) -> 
     It is the second smallest eigenvalue of s^2 sum_v pi_v (diag p_v - p_v p_v^T); the smallest is 0
     and belongs to the mean of beta.
     """
-    return float(np.linalg.eigvalsh(_hessian(P, pi, alpha, visible))[1])
-
-
-def drain_path(
-    t: ArrayLike,
-    P: ArrayLike,
-    pi: ArrayLike,
-    W: ArrayLike,
-    *,
-    alpha: float,
-    beta: ArrayLike,
-    visible: float,
-) -> FloatArray:
-    """Return beta(t), (..., V), of the drain alone, linearised about its end (item 3); ours.
-
-    `alpha` is the sink logit of all queries, `beta` the value at the start. The end is exact.
-    """
-    beta = np.asarray(beta, dtype=np.float64)
-    end = concentrated_value(alpha, W, mean=float(beta.mean()))
-    rates, modes = np.linalg.eigh(_hessian(P, pi, alpha, visible))
-    rates[0] = 0.0  # rounding would lose the mean
-    with np.errstate(invalid="ignore"):
-        times = np.asarray(t, dtype=np.float64)[..., None] * rates
-    decay = np.exp(-np.where(rates > 0, times, 0.0))
-    return np.asarray(end + (decay * (modes.T @ (beta - end))) @ modes.T)
+    P, pi = checked_rows(P), at_least("pi", pi, 0)
+    covariances = np.diag(pi @ P) - np.einsum("v,vy,vz->yz", pi, P, P)
+    return float(np.linalg.eigvalsh(sink_mass(alpha, visible) ** 2 * covariances)[1])
 
 
 def conserved(
@@ -268,8 +238,7 @@ def joint_end(
     while excess(high) < 0:
         high += 1.0
     found = float(scipy.optimize.brentq(excess, low, high, xtol=1e-13))
-    value = concentrated_value(found, W, mean=float(beta.mean()))
-    return EndPoint(found, value, float(sink_mass(found, visible)))
+    return EndPoint(found, concentrated_value(found, W, mean=float(beta.mean())))
 
 
 def joint_flow(
@@ -336,13 +305,6 @@ class _Problem:
         gap = (grown - self.P[:, None] * total) / (1 + total)  # q - p
         # beta - delta = (1 - s)(beta - W/N)
         pull = np.einsum("vmy,my->v", gap, beta - self.W / self.visible) / len(self.W)
+        pull = pull * scipy.special.expit(np.log(self.visible) - alpha)
         weight = self.pi * s
-        return weight * scipy.special.expit(np.log(self.visible) - alpha) * pull, weight @ gap.mean(
-            1
-        )
-
-
-def _hessian(P: ArrayLike, pi: ArrayLike, alpha: float, visible: float) -> FloatArray:
-    P, pi = checked_rows(P), at_least("pi", pi, 0)
-    covariances = np.diag(pi @ P) - np.einsum("v,vy,vz->yz", pi, P, P)
-    return np.asarray(sink_mass(alpha, visible) ** 2 * covariances)
+        return weight * pull, weight @ gap.mean(1)

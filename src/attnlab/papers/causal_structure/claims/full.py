@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import xarray as xr
 
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean, published
@@ -13,11 +12,10 @@ from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW
 
 from ..evidence import EVIDENCE
+from .gradient import PAPER, Found
 
-Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/causal_structure/test_model.py::"
 FILED = "tests/papers/causal_structure/test_claims.py::test_numbers_on_file_are_of_their_runs"
-PAPER = "Causal structure"
 RELEASED = "Causal structure, released code"
 filed_claim = partial(
     claim, sources=PAPER, runs={}, code=("count_predictor",), test=FILED, figure="layers"

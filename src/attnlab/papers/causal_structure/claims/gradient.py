@@ -128,7 +128,7 @@ def parent_first(found: Found) -> Measurement:
             rest = np.delete(row, above[child])
             hits.append(row[above[child]] > rest.max())
             margins.append(1 - rest.max() / row[above[child]])
-    after = np.stack([_measured(of)["recovery"].sel(step=1) for of in found.values()])
+    after = np.stack([runs.measured(of)["recovery"].sel(step=1) for of in found.values()])
     return Measurement(
         Check("share of rows", 1.0, np.mean(hits)),
         Trained("share of rows after one step", 1.0, after),
@@ -136,10 +136,6 @@ def parent_first(found: Found) -> Measurement:
         training_number=float(after.mean()),
         note=f"{np.sum(hits)} of {len(hits)} rows",
     )
-
-
-def _measured(result: xr.Dataset) -> xr.Dataset:
-    return runs.measured(Simulation.of(result), result)
 
 
 LENGTHS = (10, 20, 40)
@@ -174,11 +170,11 @@ def size(found: Found) -> Measurement:
         note=f"slopes at T = {LENGTHS}: chain {listed(small['chain'][:, 0], '.2f')}, pairs "
         f"{listed(small['pairs'][:, 0], '.2f')}; powers {listed(power, '.2f')}; at beta0 = 1, eps "
         f"= {EPS}, slope (correlation): chain T = 10, 40 "
-        f"{_told(usual[:2])}, forest {_told(usual[2:])}; S = 10, alpha = 0.1 {_told(sparse)}",
+        f"{_listed(usual[:2])}, forest {_listed(usual[2:])}; S = 10, alpha = 0.1 {_listed(sparse)}",
     )
 
 
-def _told(pairs: list[tuple[float, float]]) -> str:
+def _listed(pairs: list[tuple[float, float]]) -> str:
     return ", ".join(f"{slope:.2f} ({corr:.2f})" for slope, corr in pairs)
 
 
@@ -201,14 +197,14 @@ def information(found: Found) -> Measurement:
     alpha = 0.1, 2,000 chains. True of the parent; for others it is a bound (causal-processing).
     """
     pi = theory.sample_chains(10, 0.1, CHAINS)
-    checks, told, ratio = [], [], 0.0
+    checks, notes, ratio = [], [], 0.0
     for name, edges in theory.KINSHIPS.items():
         g = theory.kinship_kernel(pi, name)
         own = theory.chi_squared(theory.joint_law(pi, *edges))
         checks.append(Check(f"{name}: g over the information", 1.0, g / own))
-        told.append(f"{name} {mean(g)} (median {np.median(g):.2f}) against {mean(own)}")
+        notes.append(f"{name} {mean(g)} (median {np.median(g):.2f}) against {mean(own)}")
         ratio = g.mean() / own.mean() if name == "grandparent" else ratio
-    return Measurement(*checks, number=float(ratio), note="; ".join(told))
+    return Measurement(*checks, number=float(ratio), note="; ".join(notes))
 
 
 @formula_claim(
@@ -296,26 +292,22 @@ def constant_mean(found: Found) -> Measurement:
     follows the larger of self and parent: at r = 0.5 itself, at 0.2 the parent; 10 seeds.
     """
     shares = np.linspace(0.05, 0.95, 19)
-    of = {
-        name: np.array(
-            [
-                theory.kinship_kernel(
-                    theory.sample_chains(3, 1.0, 10000, stickiness=r), name
-                ).mean()
-                for r in shares
-            ]
-        )
+    chains = [theory.sample_chains(3, 1.0, 10000, stickiness=r) for r in shares]
+    own, parent = (
+        np.array([theory.kinship_kernel(pi, name).mean() for pi in chains])
         for name in ("self", "parent")
-    }
-    boundary = np.interp(0, of["self"] - of["parent"], shares)
+    )
+    boundary = np.interp(0, own - parent, shares)
     nearby = (0.15, 0.2, 0.25, 0.3)
     short = np.interp(0, [self_over_parent(r) for r in nearby], nearby)
     half = found["0.5"]["first_attention"].values[:, :, 1:-1]
     itself = np.diagonal(half, 1, axis1=-2, axis2=-1)  # the first row is that of position 1
     chosen = half[:, 1].argmax(-1) == np.arange(1, half.shape[2] + 1)
-    kept = {name: _measured(each)["parent_attention"].isel(step=-1) for name, each in found.items()}
+    kept = {
+        name: runs.measured(each)["parent_attention"].isel(step=-1) for name, each in found.items()
+    }
     return Measurement(
-        Check("E g of self - r (S - 1)", 0.0, of["self"] - 2 * shares),
+        Check("E g of self - r (S - 1)", 0.0, own - 2 * shares),
         Trained("rows that choose themselves at step 1", 1.0, chosen.mean(-1)),
         Trained("attention to itself at the end", 0.9, itself[:, -1].mean(-1), AT_LEAST),
         Trained("to the parent", 0.1, kept["0.5"].values, BELOW),

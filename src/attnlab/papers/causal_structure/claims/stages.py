@@ -5,32 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import xarray as xr
 
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean
-from attnlab.simulation import Simulation
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
 
 from .. import runs
 from ..task import Forest
+from .gradient import PAPER, STAGES, Found
 
-Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/causal_structure/test_model.py::"
-PAPER = "Causal structure"
-STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
 stage_claim = partial(
     claim,
     sources=PAPER,
     test=TESTS + "test_stage_one_finds_the_tree_and_stage_two_leaves_it",
     figure="stages",
 )
-
-
-def measured(found: Found) -> dict[str, xr.Dataset]:
-    """Return the measures of each run."""
-    return {name: runs.measured(Simulation.of(of), of) for name, of in found.items()}
 
 
 @stage_claim(
@@ -47,8 +38,8 @@ def concentrates(found: Found) -> Measurement:
     parent) against ln t over steps 100 to 300 is below -1/2 (ours), by seed; three graphs.
     """
     slopes, notes, ends = [], [], []
-    for name, of in measured(found).items():
-        att = of["parent_attention"].sel(step=[20, 100, 300])
+    for name, of in found.items():
+        att = runs.measured(of)["parent_attention"].sel(step=[20, 100, 300])
         left = np.log(1 - att.values)
         slopes.append((left[:, 2] - left[:, 1]) / np.log(3))
         notes.append(f"{name}: {', '.join(str(mean(each)) for each in att.values.T)}")
@@ -79,9 +70,10 @@ def roots(found: Found) -> Measurement:
     at the end of stage 1; pairs and random forests of T = 10, pairs of T = 40 (3 seeds).
     """
     checks, notes, means = [], [], []
-    for name, of in measured(found).items():
+    for name, of in found.items():
+        entropy = runs.measured(of)["root_entropy"]
         for step in (20, 300):
-            value = of["root_entropy"].sel(step=step).values
+            value = entropy.sel(step=step).values
             value = value[np.isfinite(value)]
             about = f"{name}, step {step}"
             means.append(float(value.mean()))
@@ -103,19 +95,18 @@ def diagonal(found: Found) -> Measurement:
     Check that the diagonal of A2 grows and that the rest falls below 0, from A2 = I, after 300
     steps at learning rate 5; three graphs, 10 seeds.
     """
-    each = {name: of.isel(step=-1) for name, of in measured(found).items()}
-    diagonals, others = (
-        {name: of[part].values for name, of in each.items()}
-        for part in ("diagonal", "off_diagonal")
-    )
-    note = "; ".join(
-        f"{name} {mean(diagonals[name])}, others {mean(others[name])}" for name in each
+    each = {name: runs.measured(of).isel(step=-1) for name, of in found.items()}
+    own, others = (
+        np.stack([of[part].values for of in each.values()]) for part in ("diagonal", "off_diagonal")
     )
     return Measurement(
-        Trained("diagonal", 1.0, np.stack([*diagonals.values()])),
-        Trained("off the diagonal", 0.0, np.stack([*others.values()]), BELOW),
-        training_number=float(np.mean([*diagonals.values()])),
-        note=note,
+        Trained("diagonal", 1.0, own),
+        Trained("off the diagonal", 0.0, others, BELOW),
+        training_number=float(own.mean()),
+        note="; ".join(
+            f"{name} {mean(one)}, others {mean(rest)}"
+            for name, one, rest in zip(each, own, others, strict=True)
+        ),
     )
 
 
@@ -138,7 +129,7 @@ def bounded(found: Found) -> Measurement:
     Check that the tree is found although no gamma > 0 bounds the chains: recovery after one step
     and after 100, S = 3, T = 10. So the bound is not needed here; the rate is asymptotic.
     """
-    each = measured(found)
+    each = {name: runs.measured(of) for name, of in found.items()}
     recovery = np.stack([of["recovery"].sel(step=[1, 100]).values for of in each.values()])
     note = "; ".join(
         f"alpha {name}: attention {mean(of['parent_attention'].isel(step=-1).values)}"

@@ -1,1 +1,1 @@
-"""Figures of the paper worth making again, at our sizes, and what is ours beside them."""
+"""Figures of the paper at our sizes, with what is ours beside them."""

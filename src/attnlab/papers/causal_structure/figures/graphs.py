@@ -21,18 +21,16 @@ from .. import runs
 from ..evidence import EVIDENCE
 from ..task import ROOT, Forest
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """graphs: random graphs, one for each seed. symbols, length, concentration: of the task. batch:
-    of either model. reduced_steps: of stage 1. full_steps: of the full model."""
+    """graphs: random graphs, one for each seed. task: what is learned. batch: of either model.
+    reduced_steps: of stage 1. full_steps: of the full model."""
 
     graphs: int
-    symbols: int
-    length: int
-    concentration: float
+    task: Forest
     batch: int
     reduced_steps: int
     full_steps: int
@@ -43,24 +41,20 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     The full model at the published size is on file (`evidence.py`).
     """
-    task = Forest(recipe.symbols, recipe.length, recipe.concentration, "half")
     of: dict[str, Any] = {"seeds": recipe.graphs, "batch": recipe.batch}
     models = {
-        "reduced": runs.stage_one(task, steps=recipe.reduced_steps, **of),
-        "full": runs.full(task, steps=recipe.full_steps, constant=True, **of),
+        "reduced": runs.stage_one(recipe.task, steps=recipe.reduced_steps, **of),
+        "full": runs.full(recipe.task, steps=recipe.full_steps, constant=True, **of),
     }
-    values = np.full((2, recipe.graphs, recipe.length - 1), np.nan)
+    T = recipe.task.length
+    values = np.full((2, recipe.graphs, T - 1), np.nan)
     recovery = []
     for row, run in zip(values, models.values(), strict=True):
         result = simulate(run, progress=progress)
-        maps = (
-            result["first_attention"]
-            .isel(step=-1)
-            .values.reshape(recipe.graphs, recipe.length, recipe.length)
-        )
+        maps = result["first_attention"].isel(step=-1).values.reshape(-1, T, T)
         for mine, weights, above in zip(row, maps, runs.parents(run), strict=True):
             mine[above != ROOT] = parent_attention(weights, above)
-        recovery.append(runs.measured(run, result)["recovery"].isel(step=-1).values)
+        recovery.append(runs.measured(result)["recovery"].isel(step=-1).values)
     rows = published(__file__, "graphs")
     filed = EVIDENCE.read("graphs")
     return xr.Dataset(
@@ -86,7 +80,7 @@ def judge(found: xr.Dataset) -> Judgement:
     return TEXTS.judgement(
         Standing.of(full and reduced, reduced),
         means,
-        told="; ".join(
+        models="; ".join(
             f"{name}: attention {means[f'{name}_attention']}, recovery {means[f'{name}_recovery']}"
             for name in found["model"].values
         ),
@@ -111,12 +105,14 @@ def draw(found: xr.Dataset) -> Figure:
             left.plot([], [], marks[name], color=colour, label=f"{name}, ours")
             ordered = np.sort(of.mean("position").values)
             right.plot(np.linspace(0, 1, ordered.size), ordered, marks[name], color=colour)
-        paper = np.sort(found["published"].values)
-        right.plot(np.linspace(0, 1, paper.size), paper, "s", color=style.OUTLINE, fillstyle="none")
-        filed = np.sort(found["filed"].values)
-        right.plot(np.linspace(0, 1, filed.size), filed, "^", color=style.OUTLINE)
-        left.plot([], [], "^", color=style.OUTLINE, label="full, ours at the published size")
-        left.plot([], [], "s", color=style.OUTLINE, fillstyle="none", label="full, published")
+        look = {"color": style.OUTLINE, "fillstyle": "none"}
+        for name, mark, label in (
+            ("filed", "^", "full, ours at the published size"),
+            ("published", "s", "full, published"),
+        ):
+            ordered = np.sort(found[name].values)
+            right.plot(np.linspace(0, 1, ordered.size), ordered, mark, **look)
+            left.plot([], [], mark, label=label, **look)
         left.set(xlabel="position", ylabel="attention to the parent", ylim=(0, 1.05))
         right.set(xlabel="graphs in order")
         style.panel_titles([left, right], ["each edge", "means of graphs"])

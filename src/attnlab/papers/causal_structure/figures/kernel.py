@@ -16,7 +16,7 @@ from attnlab.plots import style
 
 from .. import theory
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 SHOWN = ("self", "parent", "grandparent")
 
@@ -50,15 +50,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     kin = theory.sample_chains(recipe.kin_symbols, recipe.kin_concentration, recipe.chains, seed=2)
     g = {name: theory.kinship_kernel(kin, name) for name in theory.KINSHIPS}
     own = [theory.chi_squared(theory.joint_law(kin, *of)) for of in theory.KINSHIPS.values()]
-    sticky = [
-        [
-            theory.kinship_kernel(
-                theory.sample_chains(S, 1.0, recipe.chains, stickiness=r, seed=3), name
-            ).mean()
-            for r in recipe.shares
-        ]
-        for name in SHOWN
+    repeating = [
+        theory.sample_chains(S, 1.0, recipe.chains, stickiness=r, seed=3) for r in recipe.shares
     ]
+    sticky = [[theory.kinship_kernel(of, name).mean() for of in repeating] for name in SHOWN]
     square = ("query", "key")
     return xr.Dataset(
         {

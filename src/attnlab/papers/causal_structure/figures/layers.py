@@ -18,20 +18,17 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
-from ..task import Forest, Graph
+from ..task import Forest
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """graph, symbols, length, concentration: of the task. batch, steps: of training by SGD at
-    learning rate 1 with cosine decay. seeds: of batches, and of random graphs."""
+    """task: what is learned. batch, steps: of training by SGD at learning rate 1 with cosine decay.
+    seeds: of batches, and of random graphs."""
 
-    graph: Graph
-    symbols: int
-    length: int
-    concentration: float
+    task: Forest
     batch: int
     steps: int
     seeds: int
@@ -40,12 +37,11 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return loss, both lines, attention to parents and recovery by seed and step, and the weights
     of the first seed at the end."""
-    task = Forest(recipe.symbols, recipe.length, recipe.concentration, recipe.graph)
-    run = runs.full(task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)
+    run = runs.full(recipe.task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)
     result = simulate(run, progress=progress)
-    found = runs.measured(run, result)[["parent_attention", "recovery", "excess"]]
+    found = runs.measured(result)[["parent_attention", "recovery", "excess"]]
     end = result.isel(seed=0, step=-1)
-    S, wide = recipe.symbols, recipe.symbols + recipe.length
+    S, wide = recipe.task.vocab_size, recipe.task.vocab_size + recipe.task.length
     output = end["parameters.output"].values
     return found.assign(
         loss=result["probe_loss"],

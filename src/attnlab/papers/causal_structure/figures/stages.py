@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +22,18 @@ from attnlab.theory import predict
 from .. import runs
 from ..task import ROOT, Forest, Graph
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 LEVELS = ("causal-kernel", "causal-gradient")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """graphs, symbols, length, concentration: of the task. batch, steps: of stage 1 alone. seeds:
-    starts and random graphs; theory is drawn for the first seed of the chain."""
+    """graphs, task: what is learned. batch, steps: of stage 1 alone. seeds: starts and random
+    graphs; theory is drawn for the first seed of the first graph."""
 
     graphs: tuple[Graph, ...]
-    symbols: int
-    length: int
-    concentration: float
+    task: Forest
     batch: int
     steps: int
     seeds: int
@@ -45,20 +43,20 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return what the parent does not get, and the entropy of roots, by graph, seed and step; the
     levels on the first graph; and weights and graph of the first seed of the last graph."""
     measured: list[xr.Dataset] = []
-    said: list[NDArray[np.float64]] = []
+    predicted: list[NDArray[np.float64]] = []
     for name in recipe.graphs:
-        task = Forest(recipe.symbols, recipe.length, recipe.concentration, name)
+        task = replace(recipe.task, graph=name)
         run = runs.stage_one(task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)
         result = simulate(run, progress=progress)
-        measured.append(runs.measured(run, result))
-        if not said:
-            one = runs.stage_one(task, steps=recipe.steps, seeds=1, batch=recipe.batch)
+        measured.append(runs.measured(result))
+        if not predicted:
+            one = replace(run, seeds=1)
             (above,) = runs.parents(one)
             for level in LEVELS:
                 weights = predict(one, theory=level)["first_attention"].values[0]
-                said.append(1 - parent_attention(weights, above).mean(-1))
+                predicted.append(1 - parent_attention(weights, above).mean(-1))
     found = xr.concat(measured, dim=xr.DataArray(list(recipe.graphs), dims="graph"))
-    edges = np.zeros((recipe.length, recipe.length))
+    edges = np.zeros((task.length, task.length))
     above = runs.parents(run)[0]
     children = np.flatnonzero(above != ROOT)
     edges[children, above[children]] = 1
@@ -67,7 +65,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "missing": 1 - found["parent_attention"],
             "recovery": found["recovery"],
             "root_entropy": found["root_entropy"],
-            "predicted": (("level", "step"), np.stack(said)),
+            "predicted": (("level", "step"), np.stack(predicted)),
             "weights": (("query", "key"), result["first_attention"].values[0, -1]),
             "graph_map": (("query", "key"), edges),
         },
@@ -112,23 +110,14 @@ def draw(found: xr.Dataset) -> Figure:
             draw_seeds(axes[0, 0], step, one["missing"], **look)
             draw_seeds(axes[0, 1], step, one["root_entropy"], **look)
         for level, marker in zip(found["level"].values, ("x", "o"), strict=True):
-            axes[0, 0].plot(
-                step,
-                found["predicted"].sel(level=level)[1:],
-                marker,
-                color=style.ACCENT,
-                markersize=4,
-                fillstyle="none",
-                label=str(level),
-            )
+            look = {"color": style.ACCENT, "markersize": 4, "fillstyle": "none"}
+            predicted = found["predicted"].sel(level=level)[1:]
+            axes[0, 0].plot(step, predicted, marker, label=str(level), **look)
         axes[0, 0].set_ylim(1e-3, 1.2)  # the straight line of the kernel leaves it
-        axes[0, 0].set(
-            xscale="log", yscale="log", xlabel="step", ylabel="1 - attention to the parent"
-        )
+        axes[0, 0].set(xscale="log", yscale="log", xlabel="step")
         axes[0, 0].legend(fontsize=6)
-        axes[0, 1].set(
-            xscale="log", xlabel="step", ylabel="entropy over its largest", ylim=(0, 1.05)
-        )
+        axes[0, 1].set(xscale="log", xlabel="step", ylim=(0, 1.05))
+        style.y_labels(axes[0], ["1 - attention to the parent", "entropy over its largest"])
         for ax, name in zip(axes[1], ("graph_map", "weights"), strict=True):
             ax.imshow(found[name], cmap="Blues", vmin=0, vmax=1)
             ax.set(xlabel="key position", ylabel="query position")

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from attnlab.formulas.chains import stationary
 
-from .kernel import ROOT, Floats, sample_chains, through_softmax
+from .kernel import ROOT, Floats, even_weights, sample_chains, through_softmax
 
 Ints = NDArray[np.int64]
 
@@ -56,18 +57,12 @@ def sample_sequences(
 def softmax_rows(A1: ArrayLike) -> Floats:
     """Return softmax(A1) over j <= i."""
     A1 = np.asarray(A1, dtype=np.float64)
-    seen = np.tri(len(A1), dtype=bool)
-    weights = np.exp(
-        np.where(seen, A1 - np.where(seen, A1, -np.inf).max(-1, keepdims=True), -np.inf)
-    )
-    return weights / weights.sum(-1, keepdims=True)
+    return np.asarray(softmax(np.where(np.tri(len(A1), dtype=bool), A1, -np.inf), axis=-1))
 
 
 def second_weights(of: Sample, weights: ArrayLike, beta0: float) -> Floats:
     """Return a, the second layer's attention at the last position, (count, T)."""
-    scores = beta0 * of.alike @ np.asarray(weights).T
-    a = np.exp(scores - scores.max(-1, keepdims=True))
-    return a / a.sum(-1, keepdims=True)
+    return np.asarray(softmax(beta0 * of.alike @ np.asarray(weights).T, axis=-1))
 
 
 def outputs(of: Sample, a: ArrayLike) -> Floats:
@@ -85,15 +80,11 @@ def softmax_gradient(
     Exact at any S, for the mean over the sequences given.
     """
     a = second_weights(of, weights, beta0)
-    ratio = of.target / (outputs(of, a) + eps) if eps else _ratio(of, a)
+    f = outputs(of, a) + eps
+    ratio = np.divide(of.target, f, out=np.zeros_like(f), where=f > 0)  # s_i is in the context
     u = np.take_along_axis(ratio, of.tokens, -1)
     pull = a * (u - (a * u).sum(-1, keepdims=True))
     return beta0 / len(a) * np.tril(pull.T @ of.alike)
-
-
-def _ratio(of: Sample, a: Floats) -> Floats:
-    f = outputs(of, a)
-    return np.divide(of.target, f, out=np.zeros_like(f), where=f > 0)  # only s_i in context count
 
 
 def first_gradient(of: Sample, A1: ArrayLike, *, beta0: float = 1.0, eps: float = 0.0) -> Floats:
@@ -128,8 +119,7 @@ def ideal_outputs(of: Sample, parents: ArrayLike) -> Floats:
     counts as its own child, and so does the test token where nothing else matches better.
     """
     above = np.append(np.asarray(parents), ROOT)
-    rows = np.tri(above.size)
-    rows /= rows.sum(-1, keepdims=True)
+    rows = even_weights(above.size)
     children = np.flatnonzero(above != ROOT)
     rows[children] = np.eye(above.size)[above[children]]
     scores = of.alike @ rows.T

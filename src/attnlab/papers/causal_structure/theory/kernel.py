@@ -113,13 +113,13 @@ def expected_kernel(pi: ArrayLike, parents: ArrayLike) -> Floats:
     return np.tril(found)
 
 
-def through_softmax(x: ArrayLike, weights: ArrayLike | None = None) -> Floats:
+def through_softmax(x: ArrayLike, weights: ArrayLike) -> Floats:
     """Return -dL/dA1 from x = -dL/dS: S_ij (x_ij - sum_k S_ik x_ik), S = softmax(A1) over j <= i.
 
-    Without `weights`, S is that of A1 = 0: (1/i)(x_ij - mean_{k <= i} x_ik).
+    At A1 = 0, with `even_weights`, it is (1/i)(x_ij - mean_{k <= i} x_ik).
     """
     x = np.tril(np.asarray(x, dtype=np.float64))
-    S = even_weights(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    S = np.asarray(weights, dtype=np.float64)
     return S * (x - (S * x).sum(-1, keepdims=True))
 
 
@@ -135,4 +135,4 @@ def leading_gradient(pi: ArrayLike, parents: ArrayLike, *, beta0: float = 1.0) -
     Leading order in beta0 and eps, and for long contexts, where the output is mu.
     """
     g = expected_kernel(pi, parents)
-    return through_softmax(beta0 / (np.shape(pi)[-1] * len(g)) * g)
+    return through_softmax(beta0 / (np.shape(pi)[-1] * len(g)) * g, even_weights(len(g)))

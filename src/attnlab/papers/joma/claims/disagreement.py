@@ -76,14 +76,10 @@ def _per_model(of: xr.DataArray) -> str:
 
 @claim(
     "one-hot-or-not",
+    ABOVE,
     sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
-    relation=ABOVE,
     case=PAIRS,
     ours=True,
-    code=("discriminancy", "erf_law"),
-    test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
-    training_number="with normalisation at most {:.2f}; with a hidden layer and eta_z <= eta_y "
-    "below 0.9",
 )
 def one_hot_or_not(s: Case) -> Measurement:
     r"""No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or $\eta_z = 3
@@ -113,14 +109,10 @@ def one_hot_or_not(s: Case) -> Measurement:
 
 @claim(
     "freeze-or-dilution",
+    BELOW,
     sources="Scan and Snap (Section 6) against JoMA (claim 4)",
-    relation=BELOW,
     case=PAIRS,
     ours=True,
-    code=("entropy_dip", "gamma_stages"),
-    test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
-    training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
-    "their peak",
 )
 def freeze_or_dilution(s: Case) -> Measurement:
     r"""One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay.

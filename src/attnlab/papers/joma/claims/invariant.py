@@ -45,17 +45,17 @@ def _velocities(case: Case) -> Check:
     return Check("velocities at a random state", said / size, moved / size, relative=False)
 
 
-def _errors(s: Case, rung: str) -> NDArray[np.float64]:
+def _errors(s: Case, level: str) -> NDArray[np.float64]:
     """The largest error of z at each record, over how far z has moved by then."""
     z = in_play(trained(s)["attention_logits"], s)
-    found = in_play(runs.implied(s)["implied_logits"].sel(rung=rung), s)
+    found = in_play(runs.implied(s)["implied_logits"].sel(level=level), s)
     moved = np.abs(z - z[0]).max((-2, -1))
     return np.asarray(np.abs(found - z).max((-2, -1))[1:] / moved[1:])
 
 
 def _exact(s: Case) -> Measurement:
     z = in_play(trained(s)["attention_logits"], s)
-    found = in_play(runs.implied(s)["implied_logits"].sel(rung="joma"), s)
+    found = in_play(runs.implied(s)["implied_logits"].sel(level="joma"), s)
     size = np.abs(z).max()
     return Measurement(
         _velocities(s), in_training("z in training, over its largest", found / size, z / size)
@@ -64,14 +64,11 @@ def _exact(s: Case) -> Measurement:
 
 @claim(
     "joma-linear",
+    EQUAL,
     sources="JoMA, claim 1; re-derived",
-    relation=EQUAL,
     case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
     tolerance=1e-8,
-    code=("linear_invariant", "joint_gradient"),
-    test="test_invariants.py::test_velocities_are_tied_at_any_state",
-    number="error below 1e-08, at any temperature: it drops out",
 )
 def joma_linear(s: Case) -> Measurement:
     r"""Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives.
@@ -84,13 +81,11 @@ def joma_linear(s: Case) -> Measurement:
 
 @claim(
     "joma-exp",
+    EQUAL,
     sources="JoMA, claim 1; re-derived",
-    relation=EQUAL,
     case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
     tolerance=1e-8,
-    code=("exp_invariant", "joint_gradient"),
-    test="test_invariants.py::test_velocities_are_tied_at_any_state",
 )
 def joma_exp(s: Case) -> Measurement:
     r"""Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever arrives.
@@ -108,14 +103,11 @@ def _range(of: xr.DataArray) -> str:
 
 @claim(
     "joma-softmax",
+    LEADING,
     sources="JoMA, claim 1; re-derived",
-    relation=LEADING,
     case=TOY_EARLY,
     hypotheses=(orthonormal, one_query, runs.fixed_mean, runs.factorises),
     tolerance=IN_SIZE,
-    code=("softmax_invariant", "joint_assumptions"),
-    test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
-    training_number="error at most {:.2g} of z over 30 draws",
 )
 def joma_softmax(s: Case) -> Measurement:
     r"""Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar b_m) + c$
@@ -141,14 +133,10 @@ def joma_softmax(s: Case) -> Measurement:
 
 @claim(
     "joma-correlation",
+    ABOVE,
     sources="JoMA, experiment on claim 1",
-    relation=ABOVE,
     case=TOY,
     hypotheses=(orthonormal, one_query),
-    code=("softmax_invariant",),
-    test="test_invariants.py::"
-    "test_with_equal_pulls_the_moving_mean_is_exact_and_the_fixed_one_is_not",
-    training_number="at least {:.3f} over 30 draws; its size is another matter: joma-size",
 )
 def joma_correlation(s: Case) -> Measurement:
     """On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$.
@@ -167,15 +155,12 @@ def joma_correlation(s: Case) -> Measurement:
 
 @claim(
     "joma-size",
+    LEADING,
     sources="JoMA, claim 1, on its own experiment; it reports correlations only",
-    relation=LEADING,
     case=TOY,
     hypotheses=(orthonormal, one_query),
     tolerance=IN_SIZE,
     ours=True,
-    code=("softmax_invariant", "moving_invariant"),
-    test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
-    training_number="b-bar is not constant there: error {:.2g} times z (mean of 30 draws)",
 )
 def joma_size(s: Case) -> Measurement:
     """On the paper's toy the softmax invariant gives $z_m$ in size, too.
@@ -200,16 +185,12 @@ def joma_size(s: Case) -> Measurement:
 
 @claim(
     "joma-several-queries",
+    EQUAL,
     sources="JoMA, claim 1, which does not cover them",
-    relation=EQUAL,
     case=SHARED,
     hypotheses=(orthonormal,),
     tolerance=1e-8,
     ours=True,
-    code=("exp_invariant", "shared_invariant"),
-    test="test_invariants.py::test_several_queries_keep_the_sum",
-    number="the velocity of z_m is tied to its own share of v': error below 1e-08",
-    training_number="each alone is off by {:.2g} of its size; the sum over queries is exact",
 )
 def joma_several_queries(s: Case) -> Measurement:
     r"""Several queries that share one MLP: each $z_m$ keeps the invariant of one query, $z_m =
@@ -225,7 +206,7 @@ def joma_several_queries(s: Case) -> Measurement:
         v, v0=v[0], z0=z[0], eta_w=s.eta_y, eta_z=s.eta_z, temperature=model.temperature
     )
     whole, most = z.sum(1), np.abs(z.sum(1)).max()
-    alone, shared = (_errors(s, rung)[-1] for rung in ("joma", "joma-moving"))
+    alone, shared = (_errors(s, level)[-1] for level in ("joma", "joma-moving"))
     return Measurement(
         _velocities(s),
         in_training("each z_m from the whole of v", 0.0, alone, tolerance=PERCENT),

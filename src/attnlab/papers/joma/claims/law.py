@@ -24,15 +24,11 @@ EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0
 
 @claim(
     "joma-delta",
+    EQUAL,
     sources="JoMA, claim 2; re-derived",
-    relation=EQUAL,
     case=PAIRS,
     hypotheses=(one_query,),
     tolerance=1e-12,
-    code=("delta", "discriminancy", "token_roles"),
-    test="test_joint_gradient.py::"
-    "test_common_and_distinct_tokens_are_the_two_ends_of_discriminancy",
-    number="error below 1e-12; among distinct tokens Delta is frequency, over a factor of {:.3g}",
 )
 def joma_delta(s: Case) -> Measurement:
     r"""$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times frequency;
@@ -54,15 +50,11 @@ def joma_delta(s: Case) -> Measurement:
 
 @claim(
     "joma-erf",
+    EQUAL,
     sources="JoMA, claim 2; re-derived; several hidden units are ours",
-    relation=EQUAL,
     case=EXP,
     hypotheses=(one_query,),
     tolerance=1e-7,
-    code=("erf_law", "blow_up_time", "delta", "reduced_joint_flow"),
-    test="test_stationary.py::test_several_hidden_units_follow_the_length_of_delta",
-    number="t* = {:.4g} here",
-    training_number="with cross entropy it is right to a tenth up to {:.2f} t*",
 )
 def joma_erf(s: Case) -> Measurement:
     r"""$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ while
@@ -110,17 +102,7 @@ def joma_erf(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-winner",
-    sources="JoMA, claim 2; re-derived",
-    relation=ABOVE,
-    case=EXP,
-    hypotheses=(one_query,),
-    code=("erf_law", "frozen_weights"),
-    test="test_stationary.py::test_the_winner_takes_all_at_the_blow_up",
-    number="the runner-up is frozen at |v| = {:.2f}",
-    training_number="with cross entropy the winners have {:.2f} of attention at 2 t*",
-)
+@claim("joma-winner", ABOVE, sources="JoMA, claim 2; re-derived", case=EXP, hypotheses=(one_query,))
 def joma_winner(s: Case) -> Measurement:
     r"""Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l =
     \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$.

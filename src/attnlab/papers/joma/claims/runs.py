@@ -116,12 +116,12 @@ def _compared(run: xr.Dataset) -> xr.Dataset:
     implied = said["implied_logits"]
     with np.errstate(invalid="ignore"):  # nothing has moved at the start
         error = _norm(implied - z) / _norm(z - z.isel(time=0))
-        straight = xr.corr(implied.sel(rung="joma"), z, "token")
+        straight = xr.corr(implied.sel(level="joma"), z, "token")
     return xr.Dataset(
         {
-            "fixed": error.sel(rung="joma", drop=True),
-            "moving": error.sel(rung="joma-moving", drop=True),
-            "correlation": straight.drop_vars("rung"),
+            "fixed": error.sel(level="joma", drop=True),
+            "moving": error.sel(level="joma-moving", drop=True),
+            "correlation": straight.drop_vars("level"),
             "drift": said["mean_attention_drift"],
             "residual": said["factorisation_residual"],
         }

@@ -26,15 +26,7 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
     return np.sort(np.random.default_rng(seed).uniform(1.0, 4.0, count))
 
 
-@claim(
-    "joma-pull",
-    sources="JoMA, claim 3",
-    relation=LEADING,
-    case=NONLINEAR,
-    code=("salient_flow",),
-    test="test_salient.py::test_it_solves_its_equation",
-    number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
-)
+@claim("joma-pull", LEADING, sources="JoMA, claim 3", case=NONLINEAR)
 def joma_pull(s: Case) -> Measurement:
     r"""A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$.
 
@@ -46,13 +38,10 @@ def joma_pull(s: Case) -> Measurement:
 
 @claim(
     "joma-ratio",
+    LEADING,
     sources="JoMA, claim 4 (its Theorem 4); re-derived",
-    relation=LEADING,
     case=NONLINEAR,
     tolerance=0.01,
-    code=("salient_flow", "salient_ratio", "salient_lag"),
-    test="test_salient.py::test_the_ratio_is_reached_as_one_over_time",
-    number="at the end of the paper's picture, t = 100, the ratio is {:.3f} of its limit",
 )
 def joma_ratio(s: Case) -> Measurement:
     r"""With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to
@@ -79,13 +68,9 @@ def joma_ratio(s: Case) -> Measurement:
 
 @claim(
     "joma-dip",
+    BELOW,
     sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
-    relation=BELOW,
     case=NONLINEAR,
-    code=("entropy_dip", "salient_entropy"),
-    test="test_salient.py::test_entropy_dips_from_an_equal_start_below_every_mu",
-    number="it ends {:.2f} above its lowest (mean over 20 draws of mu)",
-    training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
 )
 def joma_dip(s: Case) -> Measurement:
     r"""From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention,
@@ -125,15 +110,7 @@ def joma_dip(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-rank",
-    sources="JoMA, claim 4",
-    relation=BELOW,
-    case=NONLINEAR,
-    code=("stable_rank",),
-    test="test_salient.py::test_stable_rank_of_known_matrices",
-    training_number="it falls and rises again, by {:.2f} at most",
-)
+@claim("joma-rank", BELOW, sources="JoMA, claim 4", case=NONLINEAR)
 def joma_rank(s: Case) -> Measurement:
     r"""The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, falls,
     then rises.

@@ -18,16 +18,7 @@ TREE = LatentTree((2,) * DEPTH, RHO, ((0.9, 0.1), (0.3, 0.7)))
 LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
 
 
-@claim(
-    "joma-tree",
-    sources="JoMA, claim 5; re-derived",
-    relation=EQUAL,
-    case=LEAVES,
-    tolerance=1e-12,
-    code=("tree_co_occurrence",),
-    test="test_tree.py::test_the_formula_is_that_of_all_settings",
-    number="error below 1e-12; a sibling occurs with probability {:.3f}",
-)
+@claim("joma-tree", EQUAL, sources="JoMA, claim 5; re-derived", case=LEAVES, tolerance=1e-12)
 def joma_tree(s: Case) -> Measurement:
     r"""$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 \rho^{L-1}
     \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT.
@@ -48,16 +39,7 @@ def joma_tree(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-siblings",
-    sources="JoMA, claim 5",
-    relation=ABOVE,
-    case=LEAVES,
-    code=("tree_co_occurrence", "discriminancy"),
-    test="test_tree.py::test_siblings_occur_together_most",
-    number="a sibling is {:.2f} times as frequent as a cousin",
-    training_number="to predict the root's label, it loses: its z is {:.2f} at t = 100",
-)
+@claim("joma-siblings", ABOVE, sources="JoMA, claim 5", case=LEAVES)
 def joma_siblings(s: Case) -> Measurement:
     """Siblings co-occur most and are learnt first.
 

@@ -21,7 +21,7 @@ from attnlab.plots import style
 from attnlab.simulation import Diverged, Flow, Record, Simulation, simulate
 from attnlab.tasks.classes import classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CLOSE = 0.01
 STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
 BEYOND = 10.0  # times t*: how long training with cross entropy is watched
@@ -37,7 +37,7 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return |v_l| over (loss, time over t*, token) of exp attention, and the law beside it.
+    """Return |v_l| over (loss, time over t*, token) of exp attention, and of the law.
 
     The gradient is held as the law asks, or that of cross entropy.
 
@@ -127,38 +127,31 @@ def draw(curves: xr.Dataset) -> Figure:
         axes[0].set_ylim(0, top)
         axes[1].plot(time, time, color=style.OUTLINE, linewidth=0.8, linestyle=":")
         axes[1].set_ylim(0, 1.02)
-        collapse = r"erf$(|v_l|/\sqrt{2})\, |\Delta|_{\max}/|\Delta_l|$"
-        style.y_labels(axes, ["$|v_l|$", collapse, "$|v_l|$"])
         axes[2].axvline(1, color=style.OUTLINE, linewidth=0.8, linestyle=":")
-        for ax in axes:
-            ax.set_xlabel("time / $t^*$")
-        style.panel_titles(axes, ["weights; lines: the law", "on one line", "with cross entropy"])
-        style.legend_above(figure, axes[0], title=r"$|\Delta_l|$ of the token over the largest")
+        TEXTS.label(axes)
+        style.legend_above(figure, axes[0], title=TEXTS.legend)
     return figure
 
 
 def judge(curves: xr.Dataset) -> Judgement:
-    """Does everything lie on one line, and does the flow end at t*?"""
-    off = abs(curves["share"].isel(time=slice(1, None)) - 1)
-    collapse, blow_up = float(off.sel(loss="held").max()), float(curves["blow_up"])
+    """Judge whether everything lies on one line, and whether the flow ends at t*."""
+    off = abs(curves["share"].isel(time=slice(1, None)) - 1).max(["time", "token"])
+    collapse, blow_up = float(off.sel(loss="held")), float(curves["blow_up"])
     # those that will not win stand near where they freeze while the winner runs away
     frozen = curves["frozen"].isel(token=slice(1, None))
     reached = curves["weight"].sel(loss="held").isel(time=-1, token=slice(1, None))
-    gap = float(abs(reached / frozen - 1).max())
     last = float(curves["time"][-1])
-    trained = curves[["trained_weight", "trained_loss"]].isel(token=0)
-    at_blow_up, at_the_end = trained.sel(later=last), trained.isel(later=-1)
+    trained = {"winner": curves["trained_weight"].isel(token=0), "loss": curves["trained_loss"]}
     numbers = {
         "collapse_error": collapse,
         "blow_up_over_theory": blow_up,
-        "blow_up_time": float(curves.attrs["blow_up_time"]),
-        "frozen_gap": gap,
-        "trained_collapse_error": float(off.sel(loss="cross entropy").max()),
-        "trained_winner_at_blow_up": float(at_blow_up["trained_weight"]),
-        "trained_winner_at_the_end": float(at_the_end["trained_weight"]),
-        "trained_loss_at_blow_up": float(at_blow_up["trained_loss"]),
-        "trained_loss_at_the_end": float(at_the_end["trained_loss"]),
+        "blow_up_time": curves.attrs["blow_up_time"],
+        "frozen_gap": abs(reached / frozen - 1).max(),
+        "trained_collapse_error": off.sel(loss="cross entropy"),
     }
+    for name, of in trained.items():
+        numbers[f"trained_{name}_at_blow_up"] = of.sel(later=last)
+        numbers[f"trained_{name}_at_the_end"] = of.isel(later=-1)
     as_said = collapse < CLOSE and abs(blow_up - 1) < CLOSE
     return TEXTS.judgement(
         Standing.HOLDS if as_said else Standing.FAILS,

@@ -18,7 +18,7 @@ from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 EXACT = 1e-12
 ERRORS = 4.5  # standard errors that a sampled share may be off by, the most of some dozens
 
@@ -72,8 +72,8 @@ def draw(found: xr.Dataset) -> Figure:
     with style.page(2.7) as figure:
         axes = figure.subplots(1, found.sizes["on"], sharey=True, squeeze=False)[0]
         for ax, on in zip(axes, found["on"].values, strict=True):
-            for of, look in style.entries(found.sel(on=on), "rho"):
-                H, colour, error = of["H"], look["color"], 2 * of["sampled_error"]
+            for of, styles in style.entries(found.sel(on=on), "rho"):
+                H, colour, error = of["H"], styles["color"], 2 * of["sampled_error"]
                 ax.plot(H, of["formula"], color=colour, label=rf"$\rho$ = {float(of['rho']):g}")
                 ax.plot(H, of["enumerated"], color=colour, marker="x", linestyle="none")
                 ax.errorbar(H + 0.08, of["sampled"], error, color=colour, **dots)
@@ -86,7 +86,7 @@ def draw(found: xr.Dataset) -> Figure:
 
 
 def judge(found: xr.Dataset) -> Judgement:
-    """Do formula, enumeration and sampling agree, and do siblings co-occur most?"""
+    """Judge whether formula, enumeration and sampling agree, and siblings co-occur most."""
     exact = float(abs(found["formula"] - found["enumerated"]).max())
     up = found["H"] > 0
     off = abs(found["sampled"] - found["formula"]).where(up) / found["sampled_error"].where(up)

@@ -35,9 +35,9 @@ from attnlab.papers.joma.classes import LatentLayers
 from attnlab.plots import style
 from attnlab.simulation import Learner, Optimizer, Record, Simulation, Steps, simulate
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LEVELS = ("lower", "upper")
-WAYS = UNTRAINED, FROZEN, TRAINED = ("untrained", "attention frozen", "trained")
+TRAININGS = UNTRAINED, FROZEN, TRAINED = ("untrained", "attention frozen", "trained")
 PUBLISHED = {"lower": (0.94, 1.00), "upper": (0.55, 0.81)}
 
 
@@ -126,35 +126,35 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Train every hierarchy and correlate its latents with hidden units.
 
     correlation: of each latent with the unit of its layer that it has the highest with, over
-    (level, way, latents, children, seed, latent), nan past the last. accuracy: the share of labels
-    predicted correctly. `way`: untrained, trained with attention left uniform, trained.
+    (level, training, latents, children, seed, latent), nan past the last. accuracy: the share of
+    labels predicted correctly. `training`: untrained, trained with attention left uniform, trained.
     """
     hierarchies = recipe.hierarchies()
     active = [of.active() for of in hierarchies]
     cells = range(len(active))
     trained = _train(recipe, hierarchies, progress)
     most = max(max(of) for of in recipe.latents)
-    found = np.full((len(LEVELS), len(WAYS), len(cells), most), np.nan)
-    accuracy = np.empty((len(WAYS), len(cells)))
+    found = np.full((len(LEVELS), len(TRAININGS), len(cells), most), np.nan)
+    accuracy = np.empty((len(TRAININGS), len(cells)))
     judged = np.random.default_rng(0).integers(recipe.labels, size=(len(cells), recipe.judged))
-    for way, seen in enumerate(trained):
+    for training, seen in enumerate(trained):
         lower, upper = seen["lower"].values, seen["upper"].values
-        accuracy[way] = seen["correct"].mean("label")
+        accuracy[training] = seen["correct"].mean("label")
         for cell, (of, label) in enumerate(zip(active, judged, strict=True)):
             for level, (units, latent) in enumerate(((lower, of[1]), (upper, of[0]))):
                 best = _best_correlation(latent[label], units[cell][label])
-                found[level, way, cell, : best.size] = best
+                found[level, training, cell, : best.size] = best
     shape = len(recipe.latents), len(recipe.children), recipe.seeds
     dims = ("latents", "children", "seed")
-    correlation = found.reshape(len(LEVELS), len(WAYS), *shape, most)
+    correlation = found.reshape(len(LEVELS), len(TRAININGS), *shape, most)
     return xr.Dataset(
         {
-            "correlation": (("level", "way", *dims, "latent"), correlation),
-            "accuracy": (("way", *dims), accuracy.reshape(len(WAYS), *shape)),
+            "correlation": (("level", "training", *dims, "latent"), correlation),
+            "accuracy": (("training", *dims), accuracy.reshape(len(TRAININGS), *shape)),
         },
         {
             "level": list(LEVELS),
-            "way": list(WAYS),
+            "training": list(TRAININGS),
             "children": list(recipe.children),
             "latents": [f"{lowest}, {upper}" for lowest, upper in recipe.latents],
             "seed": np.arange(recipe.seeds),
@@ -248,20 +248,22 @@ def _over_seeds(each: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
 
 
 def draw(found: xr.Dataset) -> Figure:
-    """A panel for each layer: the mean over latents, with standard errors over seeds, by way."""
+    """Draw the mean over latents by training, with standard errors, a panel for each layer."""
     middle, error = _over_seeds(found["correlation"].mean("latent"))
     groups = list(product(found["latents"].values, found["children"].values))
     colours = ("0.7", style.COMMON, style.DISTINCT)
     with style.page(2.7) as figure:
         axes = figure.subplots(1, len(LEVELS), sharey=True)
         for ax, level in zip(axes, reversed(LEVELS), strict=True):
-            for i, (way, colour) in enumerate(zip(WAYS, colours, strict=True)):
+            for i, (training, colour) in enumerate(zip(TRAININGS, colours, strict=True)):
                 heights, errors = (
-                    of.sel(level=level, way=way).transpose("latents", "children").values.ravel()
+                    of.sel(level=level, training=training)
+                    .transpose("latents", "children")
+                    .values.ravel()
                     for of in (middle, error)
                 )
                 at = np.arange(len(groups)) + 0.25 * (i - 1)
-                ax.bar(at, heights, width=0.23, color=colour, label=way)
+                ax.bar(at, heights, width=0.23, color=colour, label=training)
                 ax.vlines(at, heights - errors, heights + errors, color=style.OUTLINE, linewidth=1)
             ax.axhspan(*PUBLISHED[level], color=style.GREEN, alpha=0.25, label="published")
             ax.set_xticks(range(len(groups)), [f"({of})\n{c} children" for of, c in groups])
@@ -277,15 +279,15 @@ def table(found: xr.Dataset) -> Table:
     """Means over latents and seeds, for every hierarchy, and what training changes."""
     each = found["correlation"].mean("latent")
     middle, error = _over_seeds(each)
-    gain, gain_error = _over_seeds(each - each.sel(way=UNTRAINED))
-    told = found["accuracy"].mean("seed")
+    gain, gain_error = _over_seeds(each - each.sel(training=UNTRAINED))
+    right = found["accuracy"].mean("seed")
     shown = {"layer": middle, "error": error, "gain": gain, "gain_error": gain_error}
     rows, cells = [], []
-    for of, c, way in product(found["latents"].values, found["children"].values, WAYS):
-        at = {"latents": of, "children": c, "way": way}
+    for of, c, training in product(found["latents"].values, found["children"].values, TRAININGS):
+        at = {"latents": of, "children": c, "training": training}
         lowest, upper = map(float, of.split(", "))
-        numbers = (lowest, upper, float(c), float(WAYS.index(way)))
-        row = dict(zip(("lowest", "upper", "children", "way"), numbers, strict=True))
+        numbers = (lowest, upper, float(c), float(TRAININGS.index(training)))
+        row = dict(zip(("lowest", "upper", "children", "training"), numbers, strict=True))
         texts = []
         for level in LEVELS:
             one = {name: float(values.sel(at).sel(level=level)) for name, values in shown.items()}
@@ -293,12 +295,12 @@ def table(found: xr.Dataset) -> Table:
             changed = f"{one['gain']:+.3f} ± {one['gain_error']:.3f}"
             texts += [
                 f"{one['layer']:.3f} ± {one['error']:.3f}",
-                changed if way != UNTRAINED else "",
+                changed if training != UNTRAINED else "",
             ]
-        row["told"] = float(told.sel(at))
+        row["right"] = float(right.sel(at))
         rows.append(row)
-        cells.append([f"({of})", str(c), way, *texts, f"{row['told']:.2f}"])
-    return TEXTS.table(rows, cells, seeds=found.sizes["seed"], ways=", ".join(WAYS))
+        cells.append([f"({of})", str(c), training, *texts, f"{row['right']:.2f}"])
+    return TEXTS.table(rows, cells, seeds=found.sizes["seed"], trainings=", ".join(TRAININGS))
 
 
 def judge(found: xr.Dataset) -> Judgement:
@@ -306,15 +308,17 @@ def judge(found: xr.Dataset) -> Judgement:
     each = found["correlation"].mean("latent").mean(["latents", "children"])
     middle, error = _over_seeds(each)
     numbers = {}
-    for level, (way, short) in product(LEVELS, zip(WAYS, ("start", "frozen", "end"), strict=True)):
-        numbers[f"{level}_{short}"] = float(middle.sel(level=level, way=way))
-        numbers[f"{level}_{short}_error"] = float(error.sel(level=level, way=way))
+    for level, (training, short) in product(
+        LEVELS, zip(TRAININGS, ("start", "frozen", "end"), strict=True)
+    ):
+        numbers[f"{level}_{short}"] = float(middle.sel(level=level, training=training))
+        numbers[f"{level}_{short}_error"] = float(error.sel(level=level, training=training))
     for name, control in (("gain", UNTRAINED), ("attention", FROZEN)):
-        more, more_error = _over_seeds(each.sel(way=TRAINED) - each.sel(way=control))
+        more, more_error = _over_seeds(each.sel(training=TRAINED) - each.sel(training=control))
         for level in LEVELS:
             numbers[f"{level}_{name}"] = float(more.sel(level=level))
             numbers[f"{level}_{name}_error"] = float(more_error.sel(level=level))
-    numbers["accuracy"] = float(found["accuracy"].sel(way=TRAINED).mean())
+    numbers["accuracy"] = float(found["accuracy"].sel(training=TRAINED).mean())
 
     learnt = [numbers[f"{of}_gain"] > 2 * numbers[f"{of}_gain_error"] for of in LEVELS]
     inside = all(

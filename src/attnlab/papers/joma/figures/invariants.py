@@ -31,7 +31,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 ATTENTIONS, ACTIVATIONS = get_args(Attention), get_args(Activation)
 FORMS = ("fixed", "moving")
 PLAIN_EXP = {"attention": "exp", "activation": "linear", "form": "fixed"}
@@ -177,8 +177,8 @@ def draw(runs: xr.Dataset) -> Figure:
                 steps, fixed, moving = cell["step"], cell.sel(form="fixed"), cell.sel(form="moving")
                 ax.plot(steps, fixed, color=colour, label=activation)
                 if attention == "softmax":
-                    look = {"linestyle": style.DASHES[1], "label": f"{activation}, moving mean"}
-                    ax.plot(steps, moving, color=colour, **look)
+                    styles = {"linestyle": style.DASHES[1], "label": f"{activation}, moving mean"}
+                    ax.plot(steps, moving, color=colour, **styles)
             ax.set_yscale("log")
             ax.axhline(1, color=style.OUTLINE, linewidth=0.7, linestyle=":")
             noun = "query" if queries == 1 else "queries"

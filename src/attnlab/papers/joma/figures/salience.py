@@ -19,7 +19,7 @@ from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 FORMS = ("claimed", "drawn")
 CLOSE = 0.05
 EARLY = 0.5  # of mu: a component has been learnt half
@@ -101,12 +101,9 @@ def draw(curves: xr.Dataset) -> Figure:
             row[0].plot(of["time"], of["v"] / mu, label=[rf"$\mu$ = {of:.2f}" for of in mu.values])
             row[1].plot(of["time"], of["entropy"], color=style.DISTINCT)
             row[1].axhline(float(of["last_entropy"]), color=style.OUTLINE, linestyle=":")
-            style.y_labels(row, [r"$v_l/\mu_l$", "entropy of attention"])
             for ax in row:
                 ax.set_xscale("log")
-        for ax in axes[-1]:
-            ax.set_xlabel("time (rate times steps)")
-        style.panel_titles(axes.ravel(), TEXTS.panels)
+        TEXTS.label(axes.ravel())
         style.legend_above(figure, axes[0][0], ncols=5)
     return figure
 
@@ -134,15 +131,15 @@ def judge(curves: xr.Dataset) -> Judgement:
     end = curves["closeness"].isel(time=-1)
     off = abs(end / end.isel(component=0) / curves["limit"] - 1).max("component")
     later = abs(curves["late"] / curves["late"].isel(component=0) / curves["limit"] - 1)
-    numbers = {"salient_first": float(ordered)}
+    numbers: dict[str, Any] = {"salient_first": ordered}
     for form in FORMS:
         numbers |= {
-            f"{form}_lowest_entropy": float(lowest.sel(form=form).mean()),
-            f"{form}_last_entropy": float(last.sel(form=form).mean()),
-            f"{form}_limit_entropy": float(limit.sel(form=form).mean()),
+            f"{form}_lowest_entropy": lowest.sel(form=form).mean(),
+            f"{form}_last_entropy": last.sel(form=form).mean(),
+            f"{form}_limit_entropy": limit.sel(form=form).mean(),
             **mean_and_range(f"{form}_entropy_back", back.sel(form=form)),
             **mean_and_range(f"{form}_ratio_error", off.sel(form=form)),
-            f"{form}_late_ratio_error": float(later.max("component").sel(form=form).max()),
+            f"{form}_late_ratio_error": later.sel(form=form).max(),
         }
     lost = ~np.isfinite(curves["steps_error"].sel(form="claimed"))
 

@@ -220,7 +220,7 @@ def delta(setting: SettingLike) -> FloatArray:
 
 
 def discriminancy(setting: SettingLike) -> FloatArray:
-    """Return how much a token tells of the label under each query, from 0 to 1.
+    """Return the discriminancy of each token for the label under each query, from 0 to 1.
 
     The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J): 0
     if all labels are equally likely given the token, 1 if one is certain. Returns (Q, L); nan where

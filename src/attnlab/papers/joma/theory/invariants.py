@@ -31,7 +31,7 @@ The MLP alone (`reduced_joint_flow`). From v(0) = 0 the lower weights follow
 
 where z is no variable of its own: the invariant of claim 1 gives it from v. For exp and linear
 attention and one query that is no approximation. For softmax attention it takes b-bar as fixed (the
-paper) or, with `moving`, integrates the velocity of z with the b-bar of the moment and with the
+paper) or, with `moving`, integrates the velocity of z with the current b-bar and with the
 share that each query has in v' (ours): what is left out is then only that b and S are correlated.
 With `stationary` the gradient that arrives stays as it starts.
 """

@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
+from attnlab.experiments.estimate import means
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_MOST, EQUAL, LEADING
 
 from .. import theory
 from ..model import LinearAttention
+from ..predict import OneHead, White
 from ..runs import Results, flow, geometric, half_times, starts_of
 from ..task import InContextRegression
-from .population import PUBLISHED, REGRESSION, TESTS, of_size
+from .population import PUBLISHED, REGRESSION, of_size
 
 TINY = 1e-6 * np.sqrt(31)  # the published start, in our units
 WHITE = InContextRegression((0.25,) * 4)
@@ -28,10 +31,10 @@ ALIGNED = 0.01  # norm of each layer where the start is balanced and along I
 SHARES = (0.5, 0.9, 0.99)
 
 
-def steep(exponent: float, dimensions: int) -> theory.Regression:
+def steep(exponent: float, dimensions: int, examples: int = 31) -> theory.Regression:
     """Return the spectrum lambda_d ~ d^-exponent of trace 1."""
     falling = np.arange(1.0, dimensions + 1) ** -exponent
-    return theory.Regression(falling / falling.sum(), 31)
+    return theory.Regression(falling / falling.sum(), examples)
 
 
 SPECTRA = {
@@ -78,11 +81,6 @@ def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
     relation=AT_MOST,
     tolerance=1e-5,
     runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
-    code=("drive", "merged_velocity", "optimum"),
-    test=TESTS
-    + "test_theory.py::test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
-    number="the drive at the second is {:.0e}",
-    training_number="40 of 40 starts of std 0.5 end at the second, to {:.0e}",
 )
 def two_fixed_points(found: Results) -> Measurement:
     r"""The flow of merged attention has two fixed points in function space, $A = 0$ and $A =
@@ -105,14 +103,10 @@ def two_fixed_points(found: Results) -> Measurement:
 @claim(
     "icl-one-drop",
     sources="Linear ICL, merged key and query",
+    reading="as we know it",
     relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
-    code=("drop_times", "growing_start", "tail_rate"),
-    test=TESTS + "test_the_tail_after_the_drop_is_long_unless_the_spectrum_is_even",
-    figure="spectra",
-    number="(t99 - t50)/t50 is 1 where lambda_d ~ d^-{:.2f} (D = 4)",
-    training_number="white inputs: (t99 - t50)/t50 = {:.2f}",
 )
 def one_drop(found: Results) -> Measurement:
     """The loss of merged attention falls in a single abrupt drop, for any spectrum.
@@ -136,17 +130,13 @@ def one_drop(found: Results) -> Measurement:
         return float((last - half) / half - 1)
 
     edge = np.array([scipy.optimize.brentq(over, 0.1, 2.0, (norm,), xtol=1e-3) for norm in norms])
-    checks = [Check(name, 1.0, of) for name, of in said.items()]
-    checks += [Trained(name, 1.0, of) for name, of in trained.items()]
     return Measurement(
-        *checks,
+        *(Check(name, 1.0, of) for name, of in said.items()),
+        *(Trained(name, 1.0, of) for name, of in trained.items()),
         number=edge.mean(),
         training_number=trained["white"].mean(),
-        note="tail over wait, of one head along Lambda^2: "
-        + "; ".join(f"{name} {mean(of)}" for name, of in said.items())
-        + "; of the flow: "
-        + "; ".join(f"{name} {mean(of)}" for name, of in trained.items())
-        + f"; it is 1 at lambda_d ~ d^-a with a = {mean(edge)}",
+        note=f"tail over wait, of one head along Lambda^2: {means(said)}; of the flow: "
+        f"{means(trained)}; it is 1 at lambda_d ~ d^-a with a = {mean(edge)}",
     )
 
 
@@ -156,11 +146,7 @@ def one_drop(found: Results) -> Measurement:
     relation=LEADING,
     tolerance=0.15,
     runs={"descent": partial(of_size, 5000), "flow": random_start},
-    code=("escape_rate", "escape_time", "growing_start", "drop_times"),
-    test=TESTS + "test_the_printed_time_depends_on_the_layer",
-    figure="drop",
-    number="by the norm of the value layer: {:.0f} steps",
-    training_number="half of the drop at {:.0f} steps",
+    hypotheses=(assumed(OneHead(), partial(of_size, 5000)),),
 )
 def escape_time(found: Results) -> Measurement:
     r"""The drop comes at about $\lVert\Lambda^2\rVert_F^{-1}\ln(1/w_{init})$, as weights grow at
@@ -203,9 +189,7 @@ def escape_time(found: Results) -> Measurement:
     relation=EQUAL,
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
-    code=("white_curve",),
-    test=TESTS + "test_white_inputs_follow_a_logistic_curve",
-    training_number="from random starts gamma a is off by {:.0e} at most",
+    hypotheses=(assumed(White(), aligned),),
 )
 def white_curve(found: Results) -> Measurement:
     r"""White inputs, balanced start along $I$: $A = a(t) I$, $a = e^s/(\gamma (e^s - 1) +
@@ -214,7 +198,7 @@ def white_curve(found: Results) -> Measurement:
     Compare with the flow of one head along I, and (corrected) with 10 random starts of std 5.6e-6,
     of each its growing part; there A is not exactly along I, and 1e-3 is allowed.
     """
-    one = theory.Regression(WHITE.spectrum, WHITE.examples)
+    one = WHITE.regression
     how: dict[str, Any] = {"dimensions": 4, "examples": 31, "variance": 0.25}
     run, random = found["aligned"].isel(seed=0), found["random"].isel(setting=0)
     a = theory.white_curve(run["time"].values, **how, norm=ALIGNED)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
+import xarray as xr
 
 from attnlab.auditing import Measurement, claim
-from attnlab.experiments import mean
+from attnlab.experiments.estimate import means
 from attnlab.simulation import Simulation
 from attnlab.theory import Trained
 from attnlab.theory.relation import BELOW
 
 from ..runs import Results, descent
 from ..task import InContextRegression
-from .population import TESTS
 
 PARTS = (0.2, 0.4, 0.6, 0.8)
 SEEDS, STEPS = 3, 5001
 LEARNED = 0.7  # an in-weight loss below: at the start it is 1
+BACK = 0.2  # of its start: the in-weight loss has come back
 
 
 def mixed(fresh: float) -> Simulation:
@@ -27,15 +27,30 @@ def mixed(fresh: float) -> Simulation:
     return descent(task, std=1e-6, rate=5e-4, steps=STEPS, every=20, seeds=SEEDS)
 
 
+def passage(run: xr.Dataset) -> xr.Dataset:
+    """Return how in-weight learning comes and goes.
+
+    least, end: the in-weight loss, and gap, by how much its end differs from its start.
+    in_weight, in_context: the first record at which each loss is below 0.7.
+    """
+    losses = {name: run[f"{name}_loss"] for name in ("in_weight", "in_context")}
+    own = losses["in_weight"]
+    return xr.Dataset(
+        {
+            "least": own.min("step"),
+            "end": own.isel(step=-1, drop=True),
+            "gap": abs(own.isel(step=-1, drop=True) - own.isel(step=0, drop=True)),
+            **{name: (of < LEARNED).argmax("step") for name, of in losses.items()},
+        }
+    )
+
+
 @claim(
     "icl-in-weight-first",
     sources="Linear ICL, its mixture of fresh tasks and a shared one",
+    reading="as we know it",
     relation=BELOW,
     runs={f"{p:g}": partial(mixed, p) for p in (0.0, *PARTS, 1.0)},
-    code=("first_gradient",),
-    test=TESTS + "test_in_weight_learning_leads_up_to_four_fifths_of_fresh_tasks",
-    figure="mixture",
-    training_number="at p = 0.4 the in-weight loss falls to {:.2f}, and comes back",
 )
 def in_weight_first(found: Results) -> Measurement:
     """With a share $0 < p < 1$ of fresh tasks in-weight learning comes first, and is transient.
@@ -44,34 +59,23 @@ def in_weight_first(found: Results) -> Measurement:
     falls below 0.7 for p = 0.2 to 0.8, before the in-context loss does, and ends within 0.2 of its
     start; at p = 0 it stays low, at p = 1 it never falls.
     """
-    losses = {
-        name: {
-            kind: of[f"{kind}_loss"].transpose("seed", "step").values
-            for kind in ("in_weight", "in_context")
-        }
-        for name, of in found.items()
-    }
-    least = {name: of["in_weight"].min(1) for name, of in losses.items()}
-    ends = {name: of["in_weight"][:, -1] for name, of in losses.items()}
-    checks = []
-    for p in PARTS:
-        own = losses[f"{p:g}"]
-        when = {kind: np.argmax(of < LEARNED, axis=1) for kind, of in own.items()}
-        gap = np.abs(own["in_weight"][:, -1] - own["in_weight"][:, 0])
-        checks += [
-            Trained(f"p = {p:g}: least in-weight loss", LEARNED, least[f"{p:g}"]),
-            Trained(f"p = {p:g}: first", when["in_context"], when["in_weight"]),
-            Trained(f"p = {p:g}: gap of its end from its start", 0.2, gap),
-        ]
-    checks += [
-        Trained("p = 0: in-weight loss at the end", LEARNED, ends["0"]),
-        Trained("p = 1: least in-weight loss, below the start", 0.2, 1 - least["1"]),
-    ]
+    of = {name: passage(run) for name, run in found.items()}
     return Measurement(
-        *checks,
-        training_number=least["0.4"].mean(),
-        note="in-weight loss, least and at the end: "
-        + "; ".join(
-            f"p = {name}: {mean(least[name]):.2f}, {mean(ends[name]):.2f}" for name in found
+        *(
+            check
+            for p in PARTS
+            for each in (of[f"{p:g}"],)
+            for check in (
+                Trained(f"p = {p:g}: least in-weight loss", LEARNED, each["least"].values),
+                Trained(f"p = {p:g}: first", each["in_context"].values, each["in_weight"].values),
+                Trained(f"p = {p:g}: gap of its end from its start", BACK, each["gap"].values),
+            )
         ),
+        Trained("p = 0: in-weight loss at the end", LEARNED, of["0"]["end"].values),
+        Trained("p = 1: least in-weight loss, below the start", BACK, 1 - of["1"]["least"].values),
+        training_number=float(of["0.4"]["least"].mean()),
+        note="in-weight loss, least: "
+        + means({f"p = {name}:": each["least"] for name, each in of.items()})
+        + "; at the end: "
+        + means({f"p = {name}:": each["end"] for name, each in of.items()}),
     )

@@ -24,10 +24,8 @@ from ..model import LABEL_BLOCKS, CubicPerceptron, LinearAttention
 from ..runs import Results, descent, flow, half_times, of_clock
 from ..task import InContextRegression
 
-TESTS = "tests/papers/linear_icl/test_theory.py::"
-MODEL_TESTS = "tests/papers/linear_icl/test_model.py::"
 PUBLISHED = InContextRegression()
-REGRESSION = theory.Regression(PUBLISHED.spectrum, PUBLISHED.examples)
+REGRESSION = PUBLISHED.regression
 SIZES = (1250, 5000, 20000)  # sequences in the training set; 5000 as published
 SEEDS = 4
 
@@ -81,11 +79,8 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
     sources="Linear ICL, its expected loss; re-derived",
     relation=EQUAL,
     tolerance=1e-10,
-    reading="ours",
+    ours=True,
     runs={},
-    code=("population_loss", "drive"),
-    test=TESTS + "test_the_population_loss_is_the_exact_expectation",
-    training_number="drawn sequences are off by {:.1f} standard errors at most",
 )
 def population_loss(found: object) -> Measurement:
     r"""$L(A) = \operatorname{tr}\Lambda - 2\operatorname{tr}(\Lambda^2 A) +
@@ -121,11 +116,6 @@ def population_loss(found: object) -> Measurement:
         "flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.1), [0.0, 5000.0], seeds=5),
         "descent": partial(of_size, 5000),
     },
-    code=("optimum", "merged_flow"),
-    test=TESTS
-    + "test_theory.py::test_merged_attention_ends_at_the_optimum_and_keeps_its_invariants",
-    number="the flow ends there to {:.0e}",
-    training_number="at P = 5000 the diagonal is off by {:.3f} at most",
 )
 def optimum(found: Results) -> Measurement:
     r"""Training ends at $A^* = \Gamma^{-1}$: $\hat y = \beta^\top (\Lambda + (\Lambda +
@@ -156,13 +146,10 @@ def optimum(found: Results) -> Measurement:
 @claim(
     "icl-zero-blocks",
     sources="Linear ICL; re-derived",
+    ours=True,
     relation=AT_MOST,
     tolerance=1e-12,
     runs={f"{P}": partial(of_size, P) for P in SIZES},
-    code=("merged_flow",),
-    test=MODEL_TESTS + "test_in_the_population_the_blocks_of_labels_feel_nothing",
-    number="nothing pulls on them in the population: below {:.0e}",
-    training_number="they leak by {:.3f} at P = 5000, in proportion to 1/sqrt(P)",
 )
 def zero_blocks(found: Results) -> Measurement:
     r"""$\mathbf v_i$ and $\mathbf u_i$ stay zero from $\mathbf v_i = \mathbf u_i = 0$.
@@ -206,6 +193,7 @@ def zero_blocks(found: Results) -> Measurement:
 @claim(
     "icl-mlp-same",
     sources="Linear ICL",
+    reading="as we know it",
     relation=EQUAL,
     tolerance=1e-8,
     runs={
@@ -214,10 +202,6 @@ def zero_blocks(found: Results) -> Measurement:
         **{f"{P}": partial(of_size, P) for P in SIZES[1:]},
         **{f"{P} held": partial(of_size, P, blocks=False) for P in SIZES[1:]},
     },
-    code=("merged_flow",),
-    test=MODEL_TESTS + "test_attention_with_its_blocks_held_is_the_perceptron",
-    number="one curve to {:.0e} with the label blocks held at 0 (300 steps of Adam)",
-    training_number="with the blocks free, at P = 5000, losses differ by up to {:.3f}",
 )
 def mlp_same(found: Results) -> Measurement:
     r"""Merged linear attention trains as a two-layer linear network on the cubic features

@@ -11,18 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
-from attnlab.theory.comparison import Form
-from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
+from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING, Form
 
 from .. import theory
 from ..measures import dwell, first_crossing, purity
 from ..model import LinearAttention
+from ..predict import Staircase
 from ..runs import Results, flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
-from .population import PUBLISHED, REGRESSION, TESTS, of_size
+from .population import PUBLISHED, REGRESSION, of_size
 
 EIGHT = InContextRegression(tuple((np.arange(8.0, 0.0, -1.0) / 36).tolist()))
 STARTS = 20
@@ -74,9 +75,16 @@ def in_order(found: xr.Dataset) -> NDArray[np.bool_]:
 
 def rests(run: xr.Dataset, levels: ArrayLike, within: ArrayLike) -> NDArray[np.float64]:
     """Return the log time that the loss of each seed spends near levels, (seed, level)."""
-    t = np.log(run["time"].values)
-    losses = run["loss"].transpose("seed", "time").values
+    t = np.log(run["time"].values[1:])
+    losses = run["loss"].transpose("seed", "time").values[:, 1:]
     return np.array([dwell(t, loss, levels, within=within) for loss in losses])
+
+
+def plateaus(one: theory.Regression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the losses of the plateaus on the way, and a tenth of the gap to the nearest."""
+    levels = theory.plateau_losses(one)
+    gaps = -np.diff(levels)
+    return levels[1:-1], np.minimum(gaps[1:], gaps[:-1]) / 10
 
 
 def winners(found: xr.Dataset) -> NDArray[np.float64]:
@@ -96,16 +104,15 @@ def drawn_times(heads: int) -> NDArray[np.float64]:
     return np.array([theory.staircase_times(REGRESSION, start) for start in starts])
 
 
+SMALL_START = assumed(Staircase(), staircases)
+
+
 @claim(
     "icl-levels",
     sources="Linear ICL, Eq. 19",
     relation=ABOVE,
     runs={"flow": staircases},
-    code=("plateau_losses", "plateau_matrix", "fixed_points"),
-    test=TESTS
-    + "test_theory.py::test_plateaus_are_the_published_ones_with_31_examples_and_not_with_32",
-    figure="staircase",
-    training_number="log time on a level is {:.0f} times that half way between two, at least",
+    hypotheses=(SMALL_START,),
 )
 def levels(found: Results) -> Measurement:
     r"""The loss rests on the plateaus $L(M_m) = \operatorname{tr}\Lambda - \sum_{d \le m} \lambda_d
@@ -115,7 +122,7 @@ def levels(found: Results) -> Measurement:
     levels, from 20 starts of std 0.01: ten times as long on average. The least distance to a level
     is no evidence, since a loss that falls passes all of them.
     """
-    run, levels = found["flow"].isel(time=slice(1, None)), theory.plateau_losses(REGRESSION)
+    run, levels = found["flow"], theory.plateau_losses(REGRESSION)
     passed = (levels[1:] + levels[:-1]) / 2
     on, between = (rests(run, at, CLOSE) for at in (levels[1:-1], passed))
     apart = np.abs(run["loss"].values[..., None] - levels[1:]).min(1)
@@ -140,10 +147,6 @@ def levels(found: Results) -> Measurement:
         "8: 0.005": partial(eight, 0.005, 1e5),
         "8: 0.0002": partial(eight, 2e-4, 5e5),
     },
-    code=("drop_times",),
-    test=TESTS + "test_components_are_learned_in_order_and_on_time",
-    figure="spectra",
-    training_number="4:3:2:1 in {:.0%} of starts of std 0.01; asymptotic in the start",
 )
 def order(found: Results) -> Measurement:
     """Components are learned in the order of their eigenvalues.
@@ -168,11 +171,7 @@ def order(found: Results) -> Measurement:
     relation=EQUAL,
     tolerance=1e-7,
     runs={"aligned": one_head, "random": staircases},
-    code=("head_curve", "head_time"),
-    test=TESTS + "test_an_aligned_head_follows_the_scalar_equation",
-    figure="staircase",
-    number="to {:.0e} of v, which the solvers take",
-    training_number="heads from random starts end with purity {:.4f} (median)",
+    hypotheses=(SMALL_START,),
 )
 def scalar(found: Results) -> Measurement:
     r"""The head that learns $e_m$ follows $\dot v = \lambda_m^2 v^2 - \lambda_m^2 \gamma_m v^5$
@@ -203,10 +202,7 @@ def scalar(found: Results) -> Measurement:
     tolerance=0.25,
     in_parts=True,
     runs={"flow": staircases},
-    code=("head_time", "staircase_times"),
-    test=TESTS + "test_mean_times_are_those_measured",
-    number="predicted: with 5 heads the fourth takes {:.2f} times what lambda^-2 says",
-    training_number="mean time of the fourth component: {:.0f}",
+    hypotheses=(SMALL_START,),
 )
 def duration(found: Results) -> Measurement:
     r"""The time to learn $e_m$ goes as $\lambda_m^{-2}$.
@@ -223,43 +219,40 @@ def duration(found: Results) -> Measurement:
 
     times = learned_at(found["flow"])
     said = {heads: drawn_times(heads) for heads in (5, 20)}
+    ratios = {heads: over(of) for heads, of in said.items()}
     without = [over(np.delete(said[5], i, 0)) for i in range(DRAWN)]
     error = np.sqrt((DRAWN - 1) * np.var(without, axis=0))
-    checks = [
-        Check(f"component {d + 1}", 1.0, over(said[5])[d], LEADING) for d in range(1, law.size)
-    ]
     spread = times.std(0, ddof=1)
     noise = spread / times.mean(0) / np.sqrt(len(times))
-    checks += [
-        Trained(
-            f"component {d + 1}, flow",
-            1.0,
-            over(times)[d],
-            tolerance=0.25 + 2 * np.hypot(noise[0], noise[d]),
-        )
-        for d in range(1, law.size)
-    ]
+    later = range(1, law.size)
     return Measurement(
-        *checks,
-        number=over(said[5])[-1],
+        *(Check(f"component {d + 1}", 1.0, ratios[5][d], LEADING) for d in later),
+        *(
+            Trained(
+                f"component {d + 1}, flow",
+                1.0,
+                over(times)[d],
+                tolerance=0.25 + 2 * np.hypot(noise[0], noise[d]),
+            )
+            for d in later
+        ),
+        number=ratios[5][-1],
         training_number=times.mean(0)[-1],
         note=f"mean times of 20 flows {listed(times.mean(0), '.0f')} (standard errors "
         f"{listed(spread / np.sqrt(len(times)), '.0f')}; a start varies by "
         f"{listed(100 * spread / times.mean(0), '.0f')} %); predicted, over lambda^-2: "
-        f"{listed(over(said[5]), '.2f')} with 5 heads (± {listed(error, '.2f')}), "
-        f"{listed(over(said[20]), '.2f')} with 20",
+        f"{listed(ratios[5], '.2f')} with 5 heads (± {listed(error, '.2f')}), "
+        f"{listed(ratios[20], '.2f')} with 20",
     )
 
 
 @claim(
     "icl-heads",
     sources="Linear ICL, separate key and query",
+    reading="as we know it",
     relation=AT_MOST,
     tolerance=1e-6,
     runs={f"{heads}": partial(few, heads) for heads in HEADS},
-    code=("plateau_losses",),
-    test=TESTS + "test_fewer_heads_stop_on_their_plateau",
-    training_number="losses at the end are those levels to {:.0e}",
 )
 def heads(found: Results) -> Measurement:
     """With $H < D$ heads of rank 1 the loss ends at $L(M_H)$.
@@ -280,11 +273,6 @@ def heads(found: Results) -> Measurement:
     relation=EQUAL,
     tolerance=0.0,
     runs={f"{rank}": partial(eight, 0.005, 5e4, rank=rank, seeds=4) for rank in RANKS},
-    code=("plateau_losses",),
-    test=TESTS
-    + "test_theory.py::test_only_plateaus_that_the_rank_divides_grow_as_the_start_shrinks",
-    figure="ranks",
-    training_number="where R divides m the loss rests for {:.2f} of log time at least",
 )
 def rank(found: Results) -> Measurement:
     """With rank $R$ plateaus are conspicuous only where $m$ divides $R$.
@@ -293,13 +281,8 @@ def rank(found: Results) -> Measurement:
     starts. Conspicuous is 0.2 longer than at full rank, R = 8, which has one drop; chosen after a
     look, since the small last gaps are passed slowly at any rank. Corrected: m is a multiple of R.
     """
-    levels = theory.plateau_losses(theory.Regression(EIGHT.spectrum, EIGHT.examples))
-    gaps, m = -np.diff(levels), np.arange(1, 8)
-    within = np.minimum(gaps[1:], gaps[:-1]) / 10
-    means = {
-        R: rests(found[f"{R}"].isel(time=slice(1, None)), levels[1:-1], within).mean(0)
-        for R in RANKS
-    }
+    near, m = plateaus(EIGHT.regression), np.arange(1, 8)
+    means = {R: rests(found[f"{R}"], *near).mean(0) for R in RANKS}
     checks = []
     for R in RANKS[:-1]:
         seen = (means[R] > means[RANKS[-1]] + LONG).astype(float)
@@ -320,12 +303,9 @@ def rank(found: Results) -> Measurement:
     sources="Linear ICL does not have it",
     relation=LEADING,
     tolerance=0.1,
-    reading="ours",
     ours=True,
     runs={"flow": staircases},
-    code=("blow_up_times", "staircase_times"),
-    test=TESTS + "test_heads_blow_up_when_their_equation_does",
-    training_number="half of it is learned at {:.3f} of the least t* (mean of 20 starts)",
+    hypotheses=(SMALL_START,),
 )
 def first_escape(found: Results) -> Measurement:
     r"""The first component is learned when the first head blows up, at the least $t^* =
@@ -352,12 +332,9 @@ def first_escape(found: Results) -> Measurement:
     sources="Linear ICL does not ask",
     relation=AT_MOST,
     tolerance=0.1,
-    reading="ours",
     ours=True,
     runs={"separate": partial(staircases, 0.01, 1e5, 5), "merged": partial(of_size, 5000)},
-    code=("staircase_curve", "one_head_curve", "separate_flow", "merged_flow"),
-    test="tests/papers/linear_icl/test_predict.py::test_each_level_comes_nearer",
-    training_number="the worst is {:.3f} as far",
+    hypotheses=(SMALL_START,),
 )
 def theories(found: Results) -> Measurement:
     """Every theory, with nothing fitted, is a tenth as far from training as if nothing moved.

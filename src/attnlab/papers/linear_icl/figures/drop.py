@@ -21,7 +21,7 @@ from ..runs import half_times
 from ..task import InContextRegression
 from . import DescentRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 FAR = 0.1  # largest difference of the two curves that still counts as on top of each other
 ON_TIME = 0.06  # of the predicted time of the drop
@@ -47,13 +47,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         "MLP": simulate(runs[False], progress=False),
         "one head": predict(runs[True], theory="icl-one-head"),
     }
-    one = theory.Regression(task.spectrum, task.examples)
     halves = {name: half_times(curves[name]) for name in ("attention", "one head")}
     return xr.Dataset(
         {
             "loss": xr.concat([of["loss"] for of in curves.values()], "curve"),
             "half": xr.concat(list(halves.values()), xr.DataArray([*halves], dims="timed")),
-            "level": ("plateau", theory.plateau_losses(one)[[0, -1]]),
+            "level": ("plateau", theory.plateau_losses(task.regression)[[0, -1]]),
         },
         {"curve": list(curves), "timed": list(halves)},
     )

@@ -17,17 +17,17 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
+from ..claims.mixture import BACK, LEARNED, passage
 from ..task import InContextRegression
 from . import DescentRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 CURVES = {
     "loss": ("training", style.OUTLINE),
     "in_weight_loss": ("in_weight", style.ACCENT),
     "in_context_loss": ("in_context", style.DISTINCT),
 }
-LEARNED = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,18 +74,17 @@ def draw(curves: xr.Dataset) -> Figure:
 
 def judge(curves: xr.Dataset) -> Judgement:
     """Is in-weight learning first and transient at every share between 0 and 1?"""
-    own, other = (curves[f"{kind}_loss"] for kind in ("in_weight", "in_context"))
-    least, last = own.min("step"), own.isel(step=-1)
-    first = (own < LEARNED).argmax("step") < (other < LEARNED).argmax("step")
-    back = abs(last - own.isel(step=0)) < 0.2
-    as_said = (least < LEARNED) & first & back
+    of = passage(curves)
+    as_said = (of["least"] < LEARNED) & (of["in_weight"] < of["in_context"]) & (of["gap"] < BACK)
+    main = of.isel(fresh=0).mean("seed")
+    in_context = curves["in_context_loss"].isel(fresh=0)
     return TEXTS.judgement(
         Standing.of(as_said.all(), as_said.any()),
         {
-            "least_in_weight": float(least.isel(fresh=0).mean()),
-            "last_in_weight": float(last.isel(fresh=0).mean()),
-            "last_in_context": float(other.isel(fresh=0, step=-1).mean()),
-            "most_in_context": float(other.isel(fresh=0).max("step").mean()),
+            "least_in_weight": float(main["least"]),
+            "last_in_weight": float(main["end"]),
+            "last_in_context": float(in_context.isel(step=-1).mean()),
+            "most_in_context": float(in_context.max("step").mean()),
             "as_said": float(as_said.mean()),
         },
         main=float(curves["fresh"][0]),

@@ -18,14 +18,12 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..measures import dwell
+from ..claims.separate import LONG, plateaus, rests
 from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
-
-LONG = 0.2  # of log time on a level, more than at full rank: a plateau
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,22 +45,16 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return loss over (rank, seed, time), and the log time near each level: `rest`."""
     falling = np.arange(recipe.dimensions, 0.0, -1.0)
     task = InContextRegression(tuple((falling / falling.sum()).tolist()), recipe.examples)
-    levels = theory.plateau_losses(theory.Regression(task.spectrum, task.examples))
-    gaps = -np.diff(levels)
-    within = np.minimum(gaps[1:], gaps[:-1]) / 10
     at = geometric(recipe.time / 1000, recipe.time, recipe.records)
 
     def one(rank: int, report: Progress) -> xr.Dataset:
         run = flow(task, LinearAttention(recipe.heads, rank, recipe.std), at, seeds=recipe.seeds)
-        found = simulate(run, progress=False)[["loss"]].isel(time=slice(1, None))
-        losses = found["loss"].transpose("seed", "time").values
-        t = np.log(found["time"].values)
-        rest = [dwell(t, loss, levels[1:-1], within=within) for loss in losses]
-        return found.assign(rest=(("seed", "learned"), rest))
+        found = simulate(run, progress=report)[["loss"]]
+        return found.assign(rest=(("seed", "learned"), rests(found, *plateaus(task.regression))))
 
-    whole = over_cells(one, progress, rank=recipe.ranks)
-    return whole.assign(level=("plateau", levels)).assign_coords(
-        learned=np.arange(1, recipe.dimensions)
+    return over_cells(one, progress, rank=recipe.ranks).assign(
+        level=("plateau", theory.plateau_losses(task.regression)),
+        learned=np.arange(1, recipe.dimensions),
     )
 
 
@@ -76,7 +68,7 @@ def draw(curves: xr.Dataset) -> Figure:
             for m, level in enumerate(levels):
                 kept = m % rank == 0 or m == levels.size - 1
                 ax.axhline(level, color="0.7" if kept else "0.93", linewidth=0.8, zorder=0)
-            for of in curves["loss"].sel(rank=rank).transpose("seed", "time"):
+            for of in curves["loss"].sel(rank=rank).transpose("seed", "time")[:, 1:]:
                 ax.plot(of["time"], of, color=style.DISTINCT, linewidth=1)
             ax.set(xscale="log", xlabel="flow time", title=f"R = {rank}")
         axes[0].set_ylabel("loss")

@@ -16,14 +16,14 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
+from ..claims.merged import SHARES, steep
 from ..measures import first_crossing
 from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
-SHARES = (0.5, 0.9, 0.99)
 SURE = 0.95  # of starts
 LAST = 80.0  # over std: the end of a flow, in which the first component is learned
 
@@ -46,11 +46,8 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return `drop`, the times of the merged drop over (decay, share), of one head along Lambda^2;
     and `ordered`, which flows learn the larger of two components first, over (std, ratio, seed)."""
-    drops = []
-    for decay in recipe.decays:
-        falling = np.arange(1.0, recipe.dimensions + 1) ** -decay
-        one = theory.Regression(falling / falling.sum(), recipe.examples)
-        drops.append(theory.drop_times(one, recipe.norm, SHARES))
+    sizes = recipe.dimensions, recipe.examples
+    drops = [theory.drop_times(steep(of, *sizes), recipe.norm, SHARES) for of in recipe.decays]
     spectra = [(r / (1 + r), 1 / (1 + r)) for r in recipe.ratios]
     task = InContextRegression(spectra[0], recipe.examples)
     ordered = []
@@ -82,7 +79,7 @@ def draw(found: xr.Dataset) -> Figure:
             axes[0].plot(
                 of["decay"], of, "-o", color=colour, markersize=3, label=f"{share:.0%} gone"
             )
-        axes[0].set(yscale="log", xlabel=r"$a$ of $\lambda_d \propto d^{-a}$")
+        axes[0].set_yscale("log")
         stds = found["std"].values
         for std, colour in zip(stds, style.ordered(stds.size), strict=True):
             of = found["ordered"].sel(std=std).mean("seed")
@@ -91,11 +88,10 @@ def draw(found: xr.Dataset) -> Figure:
             )
         style.log_ticks(axes[1], found["ratio"].values - 1)
         axes[1].axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
-        axes[1].set(xlabel=r"$\lambda_1/\lambda_2 - 1$", ylim=(0.4, 1.03))
+        axes[1].set(ylim=(0.4, 1.03))
         for ax in axes:
             ax.legend()
-        style.y_labels(axes, ["flow time", "share of starts in order"])
-        style.panel_titles(axes, ["merged: the drop and its tail", "separate: order, D = 2"])
+        TEXTS.label(axes)
     return figure
 
 

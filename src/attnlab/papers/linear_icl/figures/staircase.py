@@ -8,20 +8,22 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnlab import predict, simulate
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, published
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..measures import first_crossing
+from ..claims.separate import learned_at
 from ..model import LinearAttention
 from ..runs import flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
+RELEASED_STD = 0.01  # of every weight, in the released code's units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +43,11 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return loss, how far components are learned and v of each head; trained and predicted."""
     task = InContextRegression(recipe.spectrum, recipe.examples)
-    one = theory.Regression(task.spectrum, task.examples)
+    one = task.regression
     at = geometric(recipe.time / 1000, recipe.time, recipe.records)
     run = flow(task, LinearAttention(recipe.heads, 1, recipe.std), at, seeds=recipe.seeds)
     trained = simulate(run, progress=False)
     said = predict(run, theory="icl-staircase")
-    learned = trained["learned"].transpose("time", "seed", "component")
     size = abs(weights_of(trained, "value"))
     return xr.Dataset(
         {
@@ -54,14 +55,28 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "predicted_loss": said["loss"],
             "v": (("seed", "time", "head"), size),
             "predicted_v": np.cbrt(said["learned"] / one.gamma),
-            "half": (("seed", "component"), first_crossing(learned["time"], learned)),
+            "half": (("seed", "component"), learned_at(trained)),
             "predicted_half": (
                 ("seed", "component"),
                 [theory.staircase_times(one, start) for start in starts_of(trained)],
             ),
             "level": ("plateau", theory.plateau_losses(one)),
+            "published": (("drop", "end"), released_drops(recipe)),
         }
     )
+
+
+def released_drops(recipe: Recipe) -> NDArray[np.float64]:
+    """Return the flow times of the released drops, (drop, end), scaled to the start of a recipe.
+
+    While weights are small, time goes as one over them.
+    """
+    rows = published(__file__, "fig3a")
+    steps = [[row["first_step"], row["last_step"]] for row in rows]
+    times, weight = theory.released_clock(
+        steps, learning_rate=0.02, examples=recipe.examples, factors=3
+    )
+    return times * RELEASED_STD * weight / recipe.std
 
 
 def draw(curves: xr.Dataset) -> Figure:
@@ -78,6 +93,9 @@ def draw(curves: xr.Dataset) -> Figure:
             axes[0].plot(
                 one["time"], one["predicted_loss"], color=colour, linestyle=":", linewidth=0.9
             )
+        middles = curves["level"].rolling(plateau=2).mean()[1:].values
+        for ends, middle in zip(curves["published"].values, middles, strict=False):
+            axes[0].plot(ends, [middle, middle], "k|-", linewidth=0.8, zorder=5)
         first = shown.isel(seed=0)
         for head in range(first.sizes["head"]):
             label = "heads" if not head else None
@@ -90,10 +108,8 @@ def draw(curves: xr.Dataset) -> Figure:
             axes[1].plot(first["time"], said, color=style.ACCENT, linestyle=":", label=label)
         axes[1].legend()
         for ax in axes:
-            ax.set(xscale="log", xlabel="flow time")
-        style.y_labels(axes, ["loss", "$|v_i|$"])
-        seeds = curves.sizes["seed"]
-        style.panel_titles(axes, [f"{seeds} starts; dotted: predicted", "heads of the first start"])
+            ax.set_xscale("log")
+        TEXTS.label(axes, starts=curves.sizes["seed"])
     return figure
 
 

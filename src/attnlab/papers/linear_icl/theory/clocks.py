@@ -105,7 +105,7 @@ def drop_times(
     if not 0 < norm <= small:
         raise InputError(
             f"norm: expected a small start, above 0 and at most {small:.3g}, got {norm}; "
-            "integrate merged_flow instead"
+            "integrate population_flow instead"
         )
     first, *_, last = plateau_losses(regression)
     levels = first - shares * (first - last)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,7 +68,7 @@ class Regression:
 
 
 class Merged(NamedTuple):
-    """Path of merged attention: v, (..., H); U, (..., H, D, D)."""
+    """Weights, or a path, of merged attention: v, (..., H); U, (..., H, D, D)."""
 
     v: FloatArray
     U: FloatArray
@@ -78,9 +78,13 @@ class Merged(NamedTuple):
         """A = sum_i v_i U_i, (..., D, D)."""
         return np.einsum("...h,...hde->...de", self.v, self.U)
 
+    def moved_by(self, G: FloatArray) -> Merged:
+        """Return v_i' = <U_i, G> and U_i' = v_i G, at one time."""
+        return Merged(np.einsum("hde,de->h", self.U, G), self.v[:, None, None] * G)
+
 
 class Separate(NamedTuple):
-    """Path of attention with separate key and query: v, (..., H); k and q, (..., H, R, D)."""
+    """The same of attention with separate key and query: v, (..., H); k and q, (..., H, R, D)."""
 
     v: FloatArray
     k: FloatArray
@@ -90,6 +94,14 @@ class Separate(NamedTuple):
     def matrix(self) -> FloatArray:
         """A = sum_i v_i sum_r k_ir q_ir^T, (..., D, D)."""
         return np.einsum("...h,...hrd,...hre->...de", self.v, self.k, self.q)
+
+    def moved_by(self, G: FloatArray) -> Separate:
+        """Return v_i' = sum_r k_ir^T G q_ir, k_ir' = v_i G q_ir and q_ir' = v_i G^T k_ir."""
+        Gq, v = self.q @ G.T, self.v[:, None, None]
+        return Separate((self.k * Gq).sum((-1, -2)), v * Gq, v * (self.k @ G))
+
+
+Weights = TypeVar("Weights", Merged, Separate)
 
 
 def population_loss(regression: Regression, A: ArrayLike) -> FloatArray:
@@ -118,94 +130,48 @@ def drive(regression: Regression, A: ArrayLike) -> FloatArray:
     return np.asarray(np.diag(lam**2) - (lam * gamma)[:, None] * np.asarray(A) * lam)
 
 
-def merged_velocity(regression: Regression, at: Merged) -> Merged:
-    """Return v_i' = <U_i, G> and U_i' = v_i G, the flow dW/dt = -1/2 dL/dW (ours).
+def velocity(regression: Regression, at: Weights) -> Weights:
+    """Return the velocity of the flow dW/dt = -1/2 dL/dW, by the drive (ours).
 
-    >>> merged_velocity(Regression([1.0], 1), Merged(np.zeros(1), np.full((1, 1, 1), 2.0))).v
+    >>> velocity(Regression([1.0], 1), Merged(np.zeros(1), np.full((1, 1, 1), 2.0))).v
     array([2.])
     """
-    G = drive(regression, at.matrix)
-    return Merged(np.einsum("hde,de->h", at.U, G), at.v[:, None, None] * G)
+    return at.moved_by(drive(regression, at.matrix))
 
 
-def separate_velocity(regression: Regression, at: Separate) -> Separate:
-    """Return v_i' = sum_r k_ir^T G q_ir, k_ir' = v_i G q_ir, q_ir' = v_i G^T k_ir (ours).
-
-    >>> one = np.ones((1, 1, 1))
-    >>> separate_velocity(Regression([1.0], 1), Separate(np.zeros(1), 2 * one, one)).v
-    array([2.])
-    """
-    G = drive(regression, at.matrix)
-    Gq, Gk = at.q @ G.T, at.k @ G
-    v = at.v[:, None, None]
-    return Separate((at.k * Gq).sum((-1, -2)), v * Gq, v * Gk)
-
-
-def merged_flow(
-    regression: Regression, start: Merged, t: ArrayLike, *, rtol: float = 1e-9, atol: float = 1e-12
-) -> Merged:
-    """Return merged attention at the flow times t, from `start` (v, (H,); U, (H, D, D)).
-
-    >>> one = Merged(np.array([0.1]), 0.1 * np.eye(2)[None])
-    >>> float(merged_flow(Regression([1.0, 1.0], 4), one, 100.0).matrix[0, 0].round(6))
-    0.571429
-    """
-    v, U = (np.asarray(of, dtype=np.float64) for of in start)
-    _require_shapes(regression, v, U)
-
-    def velocity(_: float, flat: FloatArray) -> FloatArray:
-        return _packed(merged_velocity(regression, Merged(*_unpacked(flat, v, U))))
-
-    times = at_least("t", t, 0.0)
-    return Merged(*_unpacked(solve(velocity, _packed((v, U)), times, rtol=rtol, atol=atol), v, U))
-
-
-def separate_flow(
-    regression: Regression,
-    start: Separate,
-    t: ArrayLike,
-    *,
-    rtol: float = 1e-9,
-    atol: float = 1e-12,
-) -> Separate:
-    """Return separate attention at the flow times t, from `start` (v, (H,); k, q, (H, R, D)).
+def population_flow(
+    regression: Regression, start: Weights, t: ArrayLike, *, rtol: float = 1e-9, atol: float = 1e-12
+) -> Weights:
+    """Return the weights at the flow times t.
 
     >>> k = 0.1 * np.eye(2)[:, None]
     >>> pair = Separate(np.array([0.1, 0.1]), k, k)
-    >>> separate_flow(Regression([1.0, 0.5], 4), pair, [0.0, 1000.0]).matrix[1].round(4)
+    >>> population_flow(Regression([1.0, 0.5], 4), pair, [0.0, 1000.0]).matrix[1].round(4)
     array([[0.6154, 0.    ],
            [0.    , 1.    ]])
     """
-    v, k, q = (np.asarray(of, dtype=np.float64) for of in start)
-    _require_shapes(regression, v, k, q)
+    kind, like = type(start), [np.asarray(of, dtype=np.float64) for of in start]
+    _require_shapes(regression, *like)
 
-    def velocity(_: float, flat: FloatArray) -> FloatArray:
-        return _packed(separate_velocity(regression, Separate(*_unpacked(flat, v, k, q))))
+    def moved(_: float, flat: FloatArray) -> FloatArray:
+        return _packed(velocity(regression, kind(*_unpacked(flat, *like))))
 
-    times = at_least("t", t, 0.0)
-    path = solve(velocity, _packed((v, k, q)), times, rtol=rtol, atol=atol)
-    return Separate(*_unpacked(path, v, k, q))
-
-
-def merged_invariants(at: Merged) -> FloatArray:
-    """Return v_i^2 - |U_i|^2, which the flow conserves, (..., H) (ours).
-
-    >>> merged_invariants(Merged(np.array([3.0]), np.ones((1, 2, 2))))
-    array([5.])
-    """
-    return np.asarray(at.v**2 - (at.U**2).sum((-1, -2)))
+    path = solve(moved, _packed(like), at_least("t", t, 0.0), rtol=rtol, atol=atol)
+    return kind(*_unpacked(path, *like))
 
 
-def separate_invariants(at: Separate) -> FloatArray:
-    """Return v_i^2 - sum_r |k_ir|^2 and the same of q, both conserved, (..., 2, H) (ours).
+def invariants(at: Merged | Separate) -> FloatArray:
+    """Return what the flow conserves of each head, v_i^2 less the squares of a factor (ours).
+
+    v_i^2 - |U_i|^2, (..., 1, H); or v_i^2 - sum_r |k_ir|^2 and the same of q, (..., 2, H).
 
     >>> k = np.ones((1, 1, 2))
-    >>> separate_invariants(Separate(np.array([3.0]), k, 2 * k))
+    >>> invariants(Separate(np.array([3.0]), k, 2 * k))
     array([[7.],
            [1.]])
     """
-    squares = [(of**2).sum((-1, -2)) for of in (at.k, at.q)]
-    return np.stack([at.v**2 - square for square in squares], axis=-2)
+    v, *factors = at
+    return np.stack([v**2 - (of**2).sum((-1, -2)) for of in factors], axis=-2)
 
 
 def optimum(regression: Regression) -> FloatArray:

@@ -9,38 +9,27 @@ import xarray as xr
 
 from attnlab import predict
 from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW, EQUAL
 
-from .. import theory
+from .. import runs, theory
 from ..predict import LateTraining, MaxMargin, RegularisationPath
-from ..runs import PUBLISHED, compared, descent, equal_scores, instances, local
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 DIFFERENCE = 1e-5  # of W, for the slope of the loss
 
 
 def levels() -> Simulation:
     """Equal scores from W = 0, with what the theories predict."""
-    run = descent(
-        equal_scores().task, equal_scores().model, at=(0, 10, 30, 100, 300, 1000), seeds=4
-    )
+    run = runs.descent(runs.EVEN, runs.FROM_ZERO, at=(0, 10, 30, 100, 300, 1000), seeds=4)
     return replace(run, record=replace(run.record, what=("attention", "direction")))
 
 
-@claim(
-    "mm-gradient",
-    sources="T24; re-derived",
-    relation=EQUAL,
-    tolerance=1e-8,
-    runs={},
-    code=("loss_gradient",),
-    test=TESTS + "test_the_gradient_is_that_of_differences_and_of_the_printed_formula",
-    number="error below {:.0e}",
-)
+@claim("mm-gradient", sources="T24; re-derived", ours=True, relation=EQUAL, tolerance=1e-8, runs={})
 def mm_gradient(found: Found) -> Measurement:
     r"""$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} -
     m_i) x_{it} z_i^\top$.
@@ -48,35 +37,24 @@ def mm_gradient(found: Found) -> Measurement:
     Compare the formula with central differences of the loss, entry by entry, over the largest
     entry, at a random W of the published size. The tolerance is that of the differences.
     """
-    data = instances(descent(PUBLISHED, at=(1,), seeds=1))[0]
+    data = runs.instances(runs.descent(runs.PUBLISHED, at=(1,), seeds=1))[0]
     x, z, scores = data["x"], data["z"], data["scores"]
 
-    def loss(W: np.ndarray) -> float:
-        margin = (np.exp(theory.log_attention(x, z, W)) * scores).sum(-1)
-        return float(np.logaddexp(0.0, -margin).mean())
-
     W = np.random.default_rng(0).standard_normal((x.shape[-1], z.shape[-1]))
-    units = np.eye(W.size).reshape(W.size, *W.shape) * DIFFERENCE
-    slopes = [(loss(W + unit) - loss(W - unit)) / (2 * DIFFERENCE) for unit in units]
+    moves = np.eye(W.size).reshape(W.size, *W.shape) * DIFFERENCE
+    up, down = (
+        np.logaddexp(0.0, -(np.exp(theory.log_attention(x, z, W + of)) * scores).sum(-1)).mean(-1)
+        for of in (moves, -moves)
+    )
     said = theory.loss_gradient(x, z, scores, W).gradient.ravel()
-    size = np.abs(said).max()
-    error = np.abs(said - slopes).max() / size
+    size, slopes = np.abs(said).max(), (up - down) / (2 * DIFFERENCE)
     return Measurement(
-        Check("slopes of the loss", said / size, np.array(slopes) / size, relative=False),
-        number=float(error),
+        Check("slopes of the loss", said / size, slopes / size, relative=False),
+        number=float(np.abs(said - slopes).max() / size),
     )
 
 
-@claim(
-    "mm-direction",
-    sources="T24",
-    relation=AT_MOST,
-    runs={"local": local},
-    code=("max_margin", "direction_error", "correlation"),
-    test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
-    figure="local",
-    training_number="the correlation after 2,000 steps is {:.4f}",
-)
+@claim("mm-direction", sources="T24", relation=AT_MOST, runs={"local": runs.local})
 def mm_direction(found: Found) -> Measurement:
     r"""$W/\lVert W \rVert_F \to W^{mm}_\alpha/\lVert W^{mm}_\alpha \rVert_F$ for the selected
     tokens $\alpha$.
@@ -85,15 +63,10 @@ def mm_direction(found: Found) -> Measurement:
     programme of the tokens selected at the end. The direction is a limit, so the error must fall
     from 500 to 2,000 steps in every run, on average at least as fast as t^(-3/4).
     """
-    of = compared(local())
+    of = runs.compared(runs.local())
     error = of["error"].sel(step=[500, 1000, 2000])
-    slopes = xr.apply_ufunc(
-        lambda each: np.polyfit(np.log(error["step"]), np.log(each).T, 1)[0],
-        error,
-        input_core_dims=[["step"]],
-    )
+    slopes = runs.exponents(error)
     correlation = of["correlation"]
-    path = ", ".join(f"{mean(correlation.sel(step=t))} at {t}" for t in (100, 500, 1000))
     return Measurement(
         Trained("exponent of the error, mean", theory.BOUND, float(slopes.mean())),
         Trained(
@@ -103,37 +76,26 @@ def mm_direction(found: Found) -> Measurement:
             BELOW,
         ),
         training_number=float(correlation.isel(step=-1).mean()),
-        note=f"correlation {path} and {mean(correlation.isel(step=-1))} at 2000 (least "
-        f"{float(correlation.isel(step=-1).min()):.3f}); exponent {mean(slopes)}; nothing is "
-        f"fitted; W as it starts (nothing moves) "
-        f"has {mean(correlation.sel(step=0))}",
+        note=f"correlation {runs.over_steps(correlation)} steps, where 0 is nothing moves (least "
+        f"at the end {float(correlation.isel(step=-1).min()):.3f}); exponent {mean(slopes)}; "
+        "nothing is fitted",
     )
 
 
-@claim(
-    "mm-saturates",
-    sources="T24",
-    relation=AT_LEAST,
-    runs={"local": local},
-    code=("log_attention",),
-    test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
-    figure="local",
-    training_number="the least of all largest weights is 1 - {:.0e}",
-)
+@claim("mm-saturates", sources="T24", relation=AT_LEAST, runs={"local": runs.local})
 def mm_saturates(found: Found) -> Measurement:
     """Attention of every sequence saturates at one token.
 
     Take the largest attention weight of each sequence after 2,000 steps, in 100 runs of the
     published setting. The premise of a limit is taken as 1 to a millionth.
     """
-    others = compared(local())["others"].isel(step=-1)
+    others = runs.compared(runs.local())["others"].isel(step=-1)
     most = float(np.exp(others.max()))
     weights = found["local"]["attention"].max("token")
     return Measurement(
         Trained("least weight", 1 - 1e-6, weights.isel(step=-1).values),
         training_number=most,
-        note="mean weight "
-        + ", ".join(f"{float(weights.sel(step=t).mean()):.4f} at {t}" for t in (80, 200, 300)),
+        note=f"mean weight {runs.over_steps(weights)} steps",
     )
 
 
@@ -142,10 +104,8 @@ def mm_saturates(found: Found) -> Measurement:
     sources="ours",
     relation=BELOW,
     runs={"levels": levels},
-    reading="ours",
-    code=("regularisation_path", "late_training", "max_margin"),
-    test=TESTS + "test_the_regularisation_path_has_the_offset_of_late_training",
-    training_number="attention is off by {:.1%} at most, without a fitted number",
+    hypotheses=(assumed(MaxMargin(), levels),),
+    ours=True,
 )
 def mm_levels(found: Found) -> Measurement:
     """Normalised descent from 0 keeps to the regularisation path: its error is below that of the
@@ -161,13 +121,10 @@ def mm_levels(found: Found) -> Measurement:
         of.name: predict(run, theory=of)
         for of in (MaxMargin(), LateTraining(), RegularisationPath())
     }
-    direction, attention = (
-        {name: _distance(trained[what], of[what]) for name, of in said.items()}
-        for what in ("direction", "attention")
-    )
-    still = _distance(trained["attention"], trained["attention"].isel(step=0, drop=True))
+    direction = {name: _distance(trained, of, "direction") for name, of in said.items()}
     path = direction.pop("max-margin-path")
-    worst = {name: float(of.max()) for name, of in attention.items()}
+    said["nothing moves"] = trained.isel(step=0, drop=True)
+    worst = {name: float(_distance(trained, of, "attention").max()) for name, of in said.items()}
     return Measurement(
         *(
             Trained(f"direction's error, path against {name}", of.values, path.values)
@@ -176,16 +133,14 @@ def mm_levels(found: Found) -> Measurement:
         training_number=worst["max-margin-path"],
         note="attention is off by at most "
         + ", ".join(f"{size:.3f} ({name})" for name, size in worst.items())
-        + f" and {float(still.max()):.3f} (nothing moves); the direction, on the path, by "
-        + ", ".join(f"{float(of):.3f}" for of in path)
-        + " at "
-        + ", ".join(str(int(t)) for t in path["step"]),
+        + f"; the direction, on the path, by {listed(path.values, '.3f')} at "
+        + listed(path["step"].values, "d"),
     )
 
 
-def _distance(trained: xr.DataArray, said: xr.DataArray) -> xr.DataArray:
+def _distance(trained: xr.Dataset, said: xr.Dataset, what: str) -> xr.DataArray:
     """Return the error over steps past the start, mean over seeds: a norm for directions."""
-    squares = (trained - said).isel(step=slice(1, None)) ** 2
-    if "token" in squares.dims:
+    squares = (trained[what] - said[what]).isel(step=slice(1, None)) ** 2
+    if what == "attention":
         return squares.mean(["sequence", "token"]).mean("seed") ** 0.5
     return (squares.sum(["key_dim", "query_dim"]) ** 0.5).mean("seed")

@@ -6,30 +6,27 @@ import numpy as np
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_MOST, LEADING
 
-from .. import theory
+from .. import runs, theory
 from ..model import CrossAttention
-from ..runs import EQUAL, ETA, compared, descent, equal_scores, factors, late_training, local
+from ..predict import MaxMargin
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
+THEOREM = assumed(MaxMargin(), runs.equal_scores)  # the same instances by plain descent
 RATE = 1.0  # of plain descent
 
 
 def plain() -> Simulation:
     """Equal scores from W = 0 by plain gradient descent."""
     model = CrossAttention(scale=0)
-    return descent(EQUAL, model, at=(1000, 3000, 10_000), seeds=20, optimizer="sgd", rate=RATE)
-
-
-def _exponents(error: xr.DataArray) -> xr.DataArray:
-    """Return the exponent of error ~ step^p, by seed."""
-    each = error.transpose("step", "seed")
-    return xr.DataArray(np.polyfit(np.log(each["step"]), np.log(each), 1)[0], dims="seed")
+    return runs.descent(
+        runs.EVEN, model, at=(1000, 3000, 10_000), seeds=20, optimizer="sgd", rate=RATE
+    )
 
 
 @claim(
@@ -37,10 +34,8 @@ def _exponents(error: xr.DataArray) -> xr.DataArray:
     sources=("T24", "ours: the rate"),
     relation=LEADING,
     tolerance=0.02,
-    runs={"equal": equal_scores},
-    code=("late_training",),
-    test=TESTS + "test_other_weights_fall_exponentially_with_the_margin",
-    training_number="the slope over steps is {:.4f} of the predicted one",
+    runs={"equal": runs.equal_scores},
+    hypotheses=(THEOREM,),
 )
 def mm_sparsify(found: Found) -> Measurement:
     r"""Under normalised descent the weights of other tokens fall exponentially, as $e^{-\eta
@@ -50,16 +45,15 @@ def mm_sparsify(found: Found) -> Measurement:
     -eta/|W_mm|, run by run, in accurate arithmetic: the naive form ends near 1e-16. The tolerance
     is the part of the offset that is still settling.
     """
-    run = equal_scores()
-    others = compared(run)["others"]
+    run = runs.equal_scores()
+    others = runs.compared(run)["others"]
     ends = others.sel(step=[3000, 10_000])
     slopes = ends.diff("step").squeeze("step") / 7000
-    said = [-ETA / late.norm for late in late_training(run)]
-    logs = [f"{float(others.sel(step=t).mean()):.0f} at {t}" for t in others["step"].values]
+    said = [-runs.ETA / late.norm for late in runs.late_training(run)]
     return Measurement(
         Trained("slope over steps", said, slopes.values),
         training_number=float((slopes / said).mean()),
-        note=f"mean log {', '.join(logs)} steps",
+        note=f"mean log {runs.over_steps(others)} steps",
     )
 
 
@@ -67,11 +61,8 @@ def mm_sparsify(found: Found) -> Measurement:
     "mm-rate",
     sources="V24",
     relation=AT_MOST,
-    runs={"equal": equal_scores},
-    code=("late_training", "BOUND"),
-    test=TESTS + "test_normalised_descent_goes_to_the_max_margin_direction_as_one_over_t",
-    figure="arithmetic",
-    training_number="the exponent from 1,000 to 10,000 steps is {:.3f}",
+    runs={"equal": runs.equal_scores},
+    hypotheses=(THEOREM,),
 )
 def mm_rate(found: Found) -> Measurement:
     """Normalised descent reaches the direction at least as fast as $t^{-3/4}$.
@@ -80,16 +71,16 @@ def mm_rate(found: Found) -> Measurement:
     scores from W = 0 in accurate arithmetic. V24's bound is read as an exponent of at most -0.75 in
     every run; 1/t is what we derive, with W = eta t w_mm/|w_mm| + offset.
     """
-    of = compared(equal_scores(), best=True)
+    of = runs.compared(runs.equal_scores(), best=True)
     late = of.sel(step=slice(1000, None))
-    slopes = _exponents(late["error"])
+    slopes = runs.exponents(late["error"])
     last = late.isel(step=-1)
-    said = [float(np.linalg.norm(of.offset)) for of in late_training(equal_scores())]
+    said = [float(np.linalg.norm(of.offset)) for of in runs.late_training(runs.equal_scores())]
     ratio = last["error"] * last["size"] / said
     pace = float((last["size"] / last["step"]).mean())
     return Measurement(
         Trained("exponent, run by run", theory.BOUND, slopes.values),
-        Trained("|W| over eta t", 1.0, pace / ETA, LEADING, tolerance=0.01),
+        Trained("|W| over eta t", 1.0, pace / runs.ETA, LEADING, tolerance=0.01),
         training_number=float(slopes.mean()),
         note=f"exponent {mean(slopes)}, {float(slopes.min()):.2f} to {float(slopes.max()):.2f}; "
         f"the error at 10,000 steps is {float(last['error'].mean()):.4f}, {mean(ratio)} times what "
@@ -103,9 +94,7 @@ def mm_rate(found: Found) -> Measurement:
     relation=LEADING,
     tolerance=0.1,
     runs={"plain": plain},
-    code=("late_training",),
-    test=TESTS + "test_plain_descent_grows_as_the_log_of_time",
-    training_number="from 1,000 to 10,000 steps the projection grows by {:.3f} of |W_mm| ln 10",
+    hypotheses=(THEOREM,),
 )
 def mm_gd_slow(found: Found) -> Measurement:
     r"""Plain gradient descent is logarithmic: $\lVert W \rVert \approx \lVert W^{mm} \rVert \ln t$.
@@ -115,18 +104,16 @@ def mm_gd_slow(found: Found) -> Measurement:
     under normalised steps. The tolerance is what has not settled at 1,000 steps.
     """
     run = plain()
-    of, fast = compared(run, best=True), compared(equal_scores(), best=True)
+    of, fast = runs.compared(run, best=True), runs.compared(runs.equal_scores(), best=True)
     projection = (of["size"] * of["correlation"]).sel(step=[1000, 10_000])
-    norms = np.array([late.norm for late in late_training(run)])
+    norms = np.array([late.norm for late in runs.late_training(run)])
     grown = projection.diff("step").squeeze("step") / (norms * np.log(10))
-    errors = [f"{mean(of['error'].sel(step=t))} at {t}" for t in (1000, 10_000)]
-    sizes = [f"{float(of['size'].sel(step=t).mean()):.1f} at {t}" for t in (1000, 10_000)]
     slow, quick = (some["error"].sel(step=10_000).values for some in (of, fast))
     return Measurement(
         Trained("growth, mean over runs", 1.0, float(grown.mean())),
         Trained("error against normalised steps", quick, slow, ABOVE),
         training_number=float(grown.mean()),
-        note=f"error {', '.join(errors)}; |W| {', '.join(sizes)}",
+        note=f"error {runs.over_steps(of['error'])}; |W| {runs.over_steps(of['size'])}",
     )
 
 
@@ -134,11 +121,7 @@ def mm_gd_slow(found: Found) -> Measurement:
     "mm-kq-faster",
     sources=("T24, released figure", "ours: the size"),
     relation=ABOVE,
-    runs={"factors": factors, "local": local},
-    code=("factor_gradients",),
-    test=TESTS + "test_the_gradients_of_factors_are_those_of_differences",
-    figure="local",
-    training_number="mean largest weight after 80 steps: {:.3f}",
+    runs={"factors": runs.factors, "local": runs.local},
 )
 def mm_kq_faster(found: Found) -> Measurement:
     r"""Trained $K, Q$ saturate sooner than $W$: $\lVert KQ^\top \rVert_* \approx (\eta t)^2$ where
@@ -148,21 +131,17 @@ def mm_kq_faster(found: Found) -> Measurement:
     setting; and |K Q^T|_* after 80 and 100 steps with (eta t)^2, to a quarter: the start counts.
     """
     weights = {
-        name: found[name]["attention"].max("token").mean("sequence")
-        for name in ("factors", "local")
+        name: of["attention"].max("token").mean("sequence").sel(step=[80, 100])
+        for name, of in found.items()
     }
-    early = {name: of.sel(step=80) for name, of in weights.items()}
-    gap = early["factors"] - early["local"].isel(seed=slice(early["factors"].size))
+    early = weights["factors"].sel(step=80)
+    gap = early - weights["local"].sel(step=80, seed=early["seed"])
     W = found["factors"]["matrix"].sel(step=[80, 100])
     nuclear = xr.DataArray(np.linalg.norm(W.values, "nuc", axis=(-2, -1)), dims=("seed", "step"))
-    size = nuclear.mean("seed") / (ETA * W["step"].values) ** 2
-    paths = [
-        f"{name} {', '.join(f'{mean(of.sel(step=t))} at {t}' for t in (80, 100))}"
-        for name, of in weights.items()
-    ]
+    size = nuclear.mean("seed") / (runs.ETA * W["step"].values) ** 2
     return Measurement(
         Trained("mean weight at 80 steps", 0.0, gap.values),
         Trained("|K Q^T|_* over (eta t)^2", 1.0, size.values, LEADING, tolerance=0.25),
-        training_number=float(early["factors"].mean()),
-        note="; ".join(paths),
+        training_number=float(early.mean()),
+        note="; ".join(f"{name} {runs.over_steps(of)}" for name, of in weights.items()),
     )

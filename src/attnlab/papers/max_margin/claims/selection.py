@@ -11,30 +11,19 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean, share
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL
 
-from .. import theory
+from .. import runs, theory
 from ..model import CrossAttention, released
-from ..runs import (
-    EXACT,
-    PUBLISHED,
-    SMALL,
-    all_optimal,
-    best_solutions,
-    compared,
-    descent,
-    instances,
-    kinds,
-    local,
-    wide,
-)
+from ..predict import MaxMargin
 from ..task import Scores
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 LONGER = 16_000  # steps, where 2,000 leave a selection that is not locally optimal
 MANY = 300  # seeds: one run in a hundred is left like that
 FAR = 10.0  # factor of a start that is far out
@@ -43,26 +32,16 @@ WIDTHS = (2, 4, 8, 16, 32)
 
 def many() -> Simulation:
     """The published setting, with more seeds."""
-    return descent(PUBLISHED, at=(2000,), seeds=MANY)
+    return runs.descent(runs.PUBLISHED, at=(2000,), seeds=MANY)
 
 
 def selecting(scores: Scores, scale: float) -> Simulation:
     """Equal or random scores, from W = 0 or from a start that is `scale` times larger."""
-    model = replace(EXACT, scale=scale)
-    return descent(replace(SMALL, scores=scores), model, at=(3000,), seeds=60)
+    model = replace(runs.EXACT, scale=scale)
+    return runs.descent(replace(runs.SMALL, scores=scores), model, at=(3000,), seeds=60)
 
 
-@claim(
-    "mm-local",
-    sources="T24",
-    relation=EQUAL,
-    in_parts=True,
-    runs={"many": many},
-    code=("locally_optimal", "support"),
-    test=TESTS + "test_a_selection_that_is_not_locally_optimal_is_left",
-    figure="arithmetic",
-    training_number="{:.2%} of the selections at 2,000 steps",
-)
+@claim("mm-local", sources="T24", relation=EQUAL, in_parts=True, runs={"many": many})
 def mm_local(found: Found) -> Measurement:
     """The selected tokens are locally optimal: no support vector has a higher score.
 
@@ -70,50 +49,34 @@ def mm_local(found: Found) -> Measurement:
     let the others go on to 16,000 steps, in accurate arithmetic and by the released steps, which
     stop where the gradient is 2.2e-16.
     """
-    of = compared(many())
+    of = runs.compared(many())
     left = tuple(int(seed) for seed in of["seed"][~of["local"]])
-    ends = {}
-    if left:
-        longer = descent(PUBLISHED, at=(2000, LONGER), seeds=left)
-        usual = descent(
-            PUBLISHED,
-            CrossAttention(arithmetic="usual"),
-            at=(2000, LONGER),
-            seeds=left,
-            optimizer=released,
-        )
-        ends = {name: compared(run) for name, run in (("exact", longer), ("released", usual))}
-    late = ends["exact"]["local"].values if left else np.array([True])
-    stuck = int((~ends["released"]["local"]).sum()) if left else 0
-    correlations = ", ".join(f"{float(of['correlation'].sel(seed=s)[-1]):.3f}" for s in left)
+    longer = partial(runs.descent, runs.PUBLISHED, at=(2000, LONGER), seeds=left)
+    exact = runs.compared(longer()) if left else of.isel(seed=[])
+    usual = CrossAttention(arithmetic="usual")
+    stuck = runs.compared(longer(usual, optimizer=released)) if left else exact
     return Measurement(
         Trained("locally optimal at 2,000 steps", True, of["local"].values),
-        Trained("the others, at 16,000 steps", True, late),
+        Trained("the others, at 16,000 steps", True, exact["local"].values),
         training_number=float(of["local"].mean()),
-        note=f"{share(of['local'])} at 2,000 steps; of the {len(left)} others (correlation with "
-        f"their programme {correlations}) {int((~late).sum())} are not at 16,000 in accurate "
-        f"arithmetic, and {stuck} by the released steps: it is the experiment that stops too soon",
+        note=f"{share(of['local'])} ({mean(of['local'].astype(float))}) at 2,000 steps; of the "
+        f"{len(left)} others (correlation with their programme "
+        f"{listed(of['correlation'].isel(step=-1).sel(seed=list(left)).values, '.3f')}) "
+        f"{int((~exact['local']).sum())} are not at 16,000 in accurate arithmetic, and "
+        f"{int((~stuck['local']).sum())} by the released steps: it is the experiment that stops "
+        "too soon",
     )
 
 
-@claim(
-    "mm-global-not",
-    sources="T24",
-    relation=BELOW,
-    runs={"local": local},
-    code=("max_margin",),
-    test=TESTS + "test_a_token_of_higher_score_that_is_far_behind_does_not_matter",
-    figure="dimension",
-    training_number="in {:.0%} of the runs all six tokens have the highest score",
-)
+@claim("mm-global-not", sources="T24", relation=BELOW, runs={"local": runs.local})
 def mm_global_not(found: Found) -> Measurement:
     """The selection need not be the globally optimal one.
 
     Count runs of the published setting that select the highest score in all sequences: a share
     below 1 by more than two errors. Its correlation with the programme of the highest scores.
     """
-    of, best = compared(local()), compared(local(), best=True)
-    every = mean(all_optimal(of).astype(float))
+    of, best = runs.compared(runs.local()), runs.compared(runs.local(), best=True)
+    every = mean(runs.all_optimal(of).astype(float))
     tokens = mean(of["optimal"].mean("sequence"))
     correlation = mean(best["correlation"].isel(step=-1))
     return Measurement(
@@ -156,9 +119,7 @@ SELECTING = {
     relation=EQUAL,
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
-    code=("stays_selected", "pulled_margin"),
-    test=TESTS + "test_not_every_start_leads_to_the_best_tokens",
-    training_number="with random scores {:.0%} of the runs from W = 0 select the best tokens",
+    hypotheses=(assumed(MaxMargin(), SELECTING["equal", 0.0]),),
 )
 def mm_equal_scores(found: Found) -> Measurement:
     """If all tokens of a sequence but the best have the same score, every start leads to
@@ -168,21 +129,20 @@ def mm_equal_scores(found: Found) -> Measurement:
     the usual start. Then look for a stable selection with a wrong token, in a sequence that the
     programme of the others decides, and train from far out along it.
     """
-    reached = {setting: all_optimal(compared(run())) for setting, run in SELECTING.items()}
-    run = selecting("equal", 0.0)
-    starts = {seed: stable_wrong(of) for seed, of in enumerate(instances(run))}
-    stays = {
-        seed: not all_optimal(compared(_from(run, seed, W))).item()
-        for seed, W in starts.items()
-        if W is not None
+    reached = {
+        setting: runs.all_optimal(runs.compared(run())) for setting, run in SELECTING.items()
     }
-    stable = xr.DataArray([float(stays.get(seed, False)) for seed in starts], dims="seed")
-    checks = [
-        Trained(f"equal scores, start {scale:g}", True, reached["equal", scale].values)
-        for scale in (0.0, FAR)
-    ]
+    run = selecting("equal", 0.0)
+    stable = xr.zeros_like(reached["equal", 0.0], dtype=float)
+    for seed, of in enumerate(runs.instances(run)):
+        if (W := stable_wrong(of)) is not None:
+            start = replace(run, seeds=(seed,), init={"attention": W})
+            stable[seed] = not runs.all_optimal(runs.compared(start)).item()
     return Measurement(
-        *checks,
+        *(
+            Trained(f"equal scores, start {scale:g}", True, reached["equal", scale].values)
+            for scale in (0.0, FAR)
+        ),
         Trained("runs that a start can keep from the best", 0.0, stable.values),
         training_number=float(reached["random", 0.0].mean()),
         note="; ".join(
@@ -194,19 +154,11 @@ def mm_equal_scores(found: Found) -> Measurement:
     )
 
 
-def _from(run: Simulation, seed: int, W: NDArray[np.float64]) -> Simulation:
-    return replace(run, seeds=(seed,), init={"attention": W})
-
-
 @claim(
     "mm-overparameterised",
     sources="T23, T24",
     relation=ABOVE,
-    runs={f"d={d}": partial(wide, d, 100) for d in WIDTHS},
-    code=("locally_optimal",),
-    test=TESTS + "test_feasibility_is_that_of_linear_programming",
-    figure="dimension",
-    training_number="{:.0%} of the runs at d = 32",
+    runs={f"d={d}": partial(runs.wide, d, 100) for d in WIDTHS},
 )
 def mm_overparameterised(found: Found) -> Measurement:
     """Larger $d$ is benign: from $W = 0$ training comes to select the best tokens.
@@ -215,7 +167,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     100 seeds at each d, after 2,000 steps: the share of the first must rise from d = 2 to 4, 8 and
     32.
     """
-    parts = {d: kinds(wide(d, 100)) for d in WIDTHS}
+    parts = {d: runs.kinds(runs.wide(d, 100)) for d in WIDTHS}
     best = {d: mean(of["global"].astype(float)) for d, of in parts.items()}
     rise = np.diff([best[d].value for d in (2, 4, 8, 32)])
     return Measurement(
@@ -231,16 +183,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-feasible",
-    sources="T23, T24",
-    relation=EQUAL,
-    runs={},
-    code=("sufficient_dimension", "least_distance"),
-    test=TESTS + "test_the_sufficient_dimension_suffices_and_is_not_necessary",
-    figure="dimension",
-    number="where d is far below, at n=10, T=5, d=4, {:.0%} have one",
-)
+@claim("mm-feasible", sources="T23, T24", relation=EQUAL, runs={})
 def mm_feasible(found: Found) -> Measurement:
     r"""The programme has a solution for almost all data if $d \ge \max(T - 1, n)$.
 
@@ -259,5 +202,5 @@ def mm_feasible(found: Found) -> Measurement:
 
 
 def _feasible(n: int, T: int, d: int) -> xr.DataArray:
-    solved = [float(of.feasible) for of in best_solutions(n, T, d, 200)]
+    solved = [float(of.feasible) for of in runs.best_solutions(n, T, d, 200)]
     return xr.DataArray(solved, dims="seed")

@@ -9,7 +9,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
-from attnlab.experiments import mean
+from attnlab.experiments import mean, share
+from attnlab.experiments.estimate import means
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation
 from attnlab.tasks.classes import SequenceClasses
@@ -18,10 +19,9 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL
 
 from .. import theory
 from ..runs import compared, factors, ranks
-from ..several import several_tokens, several_tokens_run
+from ..several import BY, several_tokens, several_tokens_run
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/max_margin/test_theory.py::"
 RANKS = ((5, 5), (10, 10))  # n and d, T = 5
 CERTIFIED = 1e-7  # of the nuclear solution's duality gap
 
@@ -39,16 +39,7 @@ UNUSED = -60.0  # logit of every other output, which leaves two
 TIMES = (1e9, 1e10, 1e11)
 
 
-@claim(
-    "mm-nuclear",
-    sources="T24",
-    relation=ABOVE,
-    runs={"factors": factors},
-    code=("nuclear_margin",),
-    test=TESTS + "test_the_nuclear_programme_is_certified_and_that_of_its_factors",
-    figure="local",
-    training_number="the correlation with the nuclear solution is {:.4f}",
-)
+@claim("mm-nuclear", sources="T24", relation=ABOVE, runs={"factors": factors})
 def mm_nuclear(found: Found) -> Measurement:
     """Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least Frobenius
     norm.
@@ -57,29 +48,19 @@ def mm_nuclear(found: Found) -> Measurement:
     with both solutions, run by run. Its rank counts singular values above 5% of the largest.
     """
     nuclear, frobenius = (compared(factors(), norm=norm) for norm in ("nuclear", "frobenius"))
-    last = [of["correlation"].isel(step=-1) for of in (nuclear, frobenius)]
-    ranks = [nuclear["rank"], nuclear["solution_rank"], frobenius["solution_rank"]]
-    shown = [str(mean(of.astype(float))) for of in ranks]
+    low, short = (of["correlation"].isel(step=-1) for of in (nuclear, frobenius))
     return Measurement(
-        Trained("nuclear against Frobenius", last[1].values, last[0].values),
-        Trained("correlation with the nuclear solution", 0.98, last[0].values),
-        training_number=float(last[0].mean()),
-        note=f"correlation {mean(last[0])} (least {float(last[0].min()):.3f}) with the nuclear "
-        f"solution, {mean(last[1])} with the Frobenius one; rank {shown[0]}, of the nuclear "
-        f"solution {shown[1]}, of the Frobenius one {shown[2]}",
+        Trained("nuclear against Frobenius", short.values, low.values),
+        Trained("correlation with the nuclear solution", 0.98, low.values),
+        training_number=float(low.mean()),
+        note=f"correlation {mean(low)} (least {float(low.min()):.3f}) with the nuclear solution, "
+        f"{mean(short)} with the Frobenius one; rank {mean(nuclear['rank'])}, of the nuclear "
+        f"solution {mean(nuclear['solution_rank'])}, of the Frobenius one "
+        f"{mean(frobenius['solution_rank'])}",
     )
 
 
-@claim(
-    "mm-rank",
-    sources="T24, released figure",
-    relation=BELOW,
-    runs={},
-    code=("nuclear_margin", "rank"),
-    test=TESTS + "test_the_nuclear_solution_has_lower_rank_and_norm",
-    figure="dimension",
-    number="at n = d = 10 the mean nuclear rank is {:.2f}",
-)
+@claim("mm-rank", sources="T24, released figure", relation=BELOW, runs={})
 def mm_rank(found: Found) -> Measurement:
     r"""Nuclear solutions have a lower rank than Frobenius ones, whose rank is at most $\min(n, d)$.
 
@@ -112,10 +93,6 @@ def mm_rank(found: Found) -> Measurement:
     sources="T24, released code",
     relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
-    code=("several_tokens",),
-    test=TESTS + "test_several_tokens_are_found_again",
-    figure="several",
-    training_number="1 - correlation is {:.3f} at d = 4",
 )
 def mm_multi(found: Found) -> Measurement:
     r"""With a ReLU head, where several tokens keep weight, $W \approx W^{fin} + R\, W^{mm}$: nearer
@@ -128,25 +105,22 @@ def mm_multi(found: Found) -> Measurement:
     """
     of = {d: several_tokens(several_tokens_run(d)) for d in (4, 8)}
     gaps = {d: each["gap"].isel(step=-1)[:, each["kept"].values] for d, each in of.items()}
-    means = {d: each.mean("seed") for d, each in gaps.items()}
-    lost = [
-        f"d = {d}: "
-        + ", ".join(f"{mean(gap.sel(by=name))} ({name})" for name in gap["by"].values)
-        + f", {int(of[d]['kept'].sum())} of {of[d].sizes['seed']} instances are kept"
-        for d, gap in gaps.items()
-    ]
     return Measurement(
         *(
             Trained(
                 f"d = {d}: both parts against {other}",
-                float(each.sel(by=other)),
-                float(each.sel(by="both parts")),
+                float(each.sel(by=other).mean()),
+                float(each.sel(by="both parts").mean()),
             )
-            for d, each in means.items()
+            for d, each in gaps.items()
             for other in ("margin alone", "one token")
         ),
-        training_number=float(means[4].sel(by="both parts")),
-        note="; ".join(lost),
+        training_number=float(gaps[4].sel(by="both parts").mean()),
+        note="; ".join(
+            f"d = {d}, of the {share(of[d]['kept'])} instances that are kept: "
+            + means({name: gap.sel(by=name) for name in BY})
+            for d, gap in gaps.items()
+        ),
     )
 
 
@@ -176,7 +150,7 @@ def one_hot(values: str, counts: str) -> Simulation:
 @claim(
     "mm-one-hot",
     sources="ours",
-    reading="ours",
+    ours=True,
     relation=EQUAL,
     tolerance=1e-4,
     runs={
@@ -184,9 +158,6 @@ def one_hot(values: str, counts: str) -> Simulation:
         for values in VALUES
         for counts in COUNTS
     },
-    code=("one_hot_margin",),
-    test=TESTS + "test_one_hot_tokens",
-    training_number="1 - cosine of the growth is {:.0e} at most",
 )
 def mm_one_hot(found: Found) -> Measurement:
     """On sequence classes with fixed $Y$ the row of $Z$ grows along the programme's solution,

@@ -21,7 +21,7 @@ from ..model import CrossAttention, normalised, released
 from ..runs import ETA, FROM_ZERO, compared, descent, even_ratios, late_training
 from ..task import TokenSelection
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 HOW = {
     "accurate": (FROM_ZERO, normalised),
     "naive": (CrossAttention(scale=0, arithmetic="usual"), normalised),
@@ -75,10 +75,9 @@ def draw(found: xr.Dataset) -> Figure:
         axes[0].plot(steps, bound, "--", color=style.OUTLINE, label="$t^{-3/4}$")
         axes[1].plot(steps, ETA * steps, ":", color=style.OUTLINE, label=r"$\eta t$")
         for ax in axes:
-            ax.set(xlabel="step", xscale="log", yscale="log")
+            ax.set(xscale="log", yscale="log")
             ax.legend(loc="lower left" if ax is axes[0] else "upper left")
-        style.y_labels(axes, ["error of the direction", r"$\|W\|$"])
-        style.panel_titles(axes, ["direction", "size"])
+        TEXTS.label(axes)
     return figure
 
 

@@ -17,7 +17,7 @@ from attnlab.plots import style
 
 from ..runs import kinds, ranks, wide
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 KINDS = ("global", "local", "neither")
 
 
@@ -93,12 +93,9 @@ def draw(found: xr.Dataset) -> Figure:
         axes[2].set_xticks(places, [str(width) for width in found["width"].values])
         axes[0].legend(loc="upper left")
         axes[2].legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=3, handlelength=1)
-        for ax in axes:
-            ax.set_xlabel("d")
         for ax in axes[:2]:
             ax.set_xticks(d, [str(value) for value in d])
-        style.y_labels(axes, ["mean rank", "share with a solution", "share of runs"])
-        style.panel_titles(axes, ["rank (dotted: nuclear)", "feasible", "optimal, from $W = 0$"])
+        TEXTS.label(axes)
     return figure
 
 

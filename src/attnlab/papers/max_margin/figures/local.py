@@ -18,7 +18,7 @@ from ..model import CrossAttention, released_factors
 from ..runs import EXACT, compared, descent, even_ratios
 from ..task import TokenSelection
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = ("frobenius", "nuclear")
 NAMES = {"W": "$W$", "KQ": "$K, Q$"}
 NEAR = 0.98  # correlation at which a direction is that of a solution
@@ -82,11 +82,10 @@ def draw(found: xr.Dataset) -> Figure:
                 ax, colour = axes[1], style.DISTINCT if norm == "frobenius" else style.GREEN
             ax.plot(row["step"], row["mean"], "o", mfc="none", color=colour)
         for ax in axes:
-            ax.set(xlabel="step", xlim=(0, steps[-1]), ylim=(0, 1.03))
+            ax.set(xlim=(0, steps[-1]), ylim=(0, 1.03))
             ax.set_xscale("symlog", linthresh=1)
             ax.legend(loc="lower right")
-        style.y_labels(axes[:2], ["largest attention weight", "correlation"])
-        style.panel_titles(axes, ["saturation", "$W$ trained", "$K, Q$ trained"])
+        TEXTS.label(axes)
     return figure
 
 

@@ -18,7 +18,7 @@ from attnlab.plots import style
 from ..runs import FROM_ZERO, compared, descent, even_ratios, instances
 from ..task import TokenSelection
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NEAR = 0.1  # error of the direction at the end
 
 
@@ -76,12 +76,9 @@ def draw(found: xr.Dataset) -> Figure:
                 for some, fill in ((chosen, colour), (~chosen, "none")):
                     ax.plot(*(rim * tokens[some].T), "o", mfc=fill, color=colour)
             ax.set(xlim=(-1.1 * rim, 1.1 * rim), ylim=(-1.1 * rim, 1.1 * rim), aspect="equal")
-            ax.set_xlabel("first coordinate")
-        axes[0].set_ylabel("second coordinate")
+        TEXTS.label(axes.tolist())
         style.panel_titles(axes.tolist(), [f"T = {T}" for T in found["T"].values])
-        style.legend_above(
-            figure, axes[0], title="dashed: $W^{mm} z_i$; dots: tokens, filled where selected"
-        )
+        style.legend_above(figure, axes[0], title=TEXTS.legend)
     return figure
 
 

@@ -19,7 +19,7 @@ from attnlab.plots import style
 from ..runs import even_ratios
 from ..several import BY, several_tokens, several_tokens_run
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 COLUMNS = dict(zip(BY, ("several", "several_margin", "one_token"), strict=True))
 
 

@@ -12,7 +12,6 @@ from .margin import several_tokens as several_tokens
 from .margin import stays_selected as stays_selected
 from .margin import sufficient_dimension as sufficient_dimension
 from .margin import support as support
-from .margin import token_scores as token_scores
 from .training import BOUND as BOUND
 from .training import Late as Late
 from .training import ScaledGradient as ScaledGradient
@@ -23,6 +22,5 @@ from .training import late_training as late_training
 from .training import log_attention as log_attention
 from .training import log_excess as log_excess
 from .training import loss_gradient as loss_gradient
-from .training import polyak_step as polyak_step
 from .training import regularisation_path as regularisation_path
 from .training import saturated_gradient as saturated_gradient

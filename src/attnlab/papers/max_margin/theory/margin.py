@@ -73,25 +73,6 @@ class SeveralTokens:
         return self.finite + self.size * self.margin
 
 
-def token_scores(x: ArrayLike, v: ArrayLike, y: ArrayLike) -> FloatArray:
-    """Return the scores gamma_it = y_i v^T x_it, (..., n, T); released code.
-
-    Parameters
-    ----------
-    v : array
-        Values, (..., d): the output is their product with the attended tokens.
-    y : array
-        Labels of +1 and -1, (..., n).
-
-    Examples
-    --------
-    >>> token_scores([[[1.0, 0.0], [0.0, 2.0]]], v=[0.5, 1.0], y=[-1.0])
-    array([[-0.5, -2. ]])
-    """
-    x, v, y = (np.asarray(of, dtype=np.float64) for of in (x, v, y))
-    return np.asarray(y[..., None] * np.einsum("...ntd,...d->...nt", x, v))
-
-
 def max_margin(x: ArrayLike, z: ArrayLike, selected: ArrayLike) -> Margin:
     """Return the shortest W, in the Frobenius norm, that separates the selected tokens (item 1).
 
@@ -105,10 +86,7 @@ def max_margin(x: ArrayLike, z: ArrayLike, selected: ArrayLike) -> Margin:
            [-0.5,  0. ]])
     """
     x, z, selected = _checked(x, z, selected)
-    rows = margin_rows(x, z, selected)
-    w, u = least_distance(rows)
-    gap = abs(w @ w - u.sum()) / max(w @ w, 1.0)
-    return _margin(x, z, selected, w, u, gap)
+    return _shortest(x, z, selected, not_selected(selected, x.shape[1]))
 
 
 def nuclear_margin(
@@ -299,14 +277,10 @@ def pulled_margin(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     """
     x, z, selected = _checked(x, z, selected)
     scores = np.asarray(scores, dtype=np.float64)
-    others = not_selected(selected, x.shape[1])
-    lower = (scores < np.take_along_axis(scores, selected[:, None], axis=1))[others]
+    lower = scores < np.take_along_axis(scores, selected[:, None], axis=1)
     if not lower.any():
         raise InputError("selected: no sequence has a token of lower score; select others")
-    w, pulling = least_distance(margin_rows(x, z, selected)[lower])
-    u = np.zeros(len(lower))
-    u[lower] = pulling
-    return _margin(x, z, selected, w, u, abs(w @ w - u.sum()) / max(w @ w, 1.0))
+    return _shortest(x, z, selected, lower)
 
 
 def stays_selected(scores: ArrayLike, selected: ArrayLike, margin: Margin) -> bool:
@@ -471,6 +445,16 @@ def _checked(
     if x.shape[1] < 2 or np.any(chosen >= x.shape[1]):
         raise InputError(f"selected: expected two tokens or more, and numbers below {x.shape[1]}")
     return x, z, chosen
+
+
+def _shortest(
+    x: FloatArray, z: FloatArray, selected: IntArray, behind: NDArray[np.bool_]
+) -> Margin:
+    """Return the shortest W that separates the selected tokens from those in `behind`, (n, T)."""
+    rows, kept = margin_rows(x, z, selected), behind[not_selected(selected, x.shape[1])]
+    u = np.zeros(len(rows))
+    w, u[kept] = least_distance(rows[kept])
+    return _margin(x, z, selected, w, u, abs(w @ w - u.sum()) / max(w @ w, 1.0))
 
 
 def _margin(

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_choice
 from attnlab.formulas.checks import FloatArray, at_least
 
 from .margin import locally_optimal, margin_rows, max_margin, not_selected, support
@@ -70,16 +70,12 @@ class Late:
     norm: N.
     offset: what is added to R times the direction, in the span of the support vectors, (d, k).
     constant: k.
-    curvature: largest eigenvalue lambda of sum_s u_s c_s c_s^T perpendicular to w_mm. A disturbance
-        of the offset is multiplied by 1 - eta lambda / N in a normalised step, so that the offset
-        is reached if eta < 2 N / lambda; and by 1 - lambda in a step of `polyak_step`.
     """
 
     direction: FloatArray
     norm: float
     offset: FloatArray
     constant: float
-    curvature: float
 
     def size(self, t: ArrayLike, *, eta: float, normalised: bool) -> FloatArray:
         """Return R: eta t for normalised descent, else N ln(1 + e^k eta t)."""
@@ -91,14 +87,6 @@ class Late:
     def weights(self, R: ArrayLike) -> FloatArray:
         """Return W = R direction + offset, (..., d, k)."""
         return np.asarray(R)[..., None, None] * self.direction + self.offset
-
-    def error(self, R: ArrayLike) -> FloatArray:
-        """Return the direction's error |W/|W| - direction| that the offset makes."""
-        return direction_error(self.weights(R), self.direction)
-
-    def log_weight(self, R: ArrayLike) -> FloatArray:
-        """Return the leading term -R/N of the log of the largest non-selected weight."""
-        return -np.asarray(R, dtype=np.float64) / self.norm
 
 
 def log_attention(x: ArrayLike, z: ArrayLike, W: ArrayLike) -> FloatArray:
@@ -212,24 +200,6 @@ def log_excess(x: ArrayLike, z: ArrayLike, scores: ArrayLike, W: ArrayLike) -> F
     return np.asarray(scipy.special.logsumexp(each, axis=-1) - np.log(each.shape[-1]))
 
 
-def polyak_step(x: ArrayLike, z: ArrayLike, scores: ArrayLike, W: ArrayLike) -> FloatArray:
-    """Return the step -(L - L*) g / |g|^2 of gradient descent with Polyak's learning rate.
-
-    V24's, as we know it. Late in training its length is N = |W_mm| (ours), so that every step
-    raises the margin by 1: R = N t. L* is that of the tokens of highest score, so the step is for
-    runs that select those.
-
-    Examples
-    --------
-    >>> polyak_step([[[1.0], [0.0]]], [[1.0]], [[0.5, 0.1]], W=[[5000.0]]).round(6)
-    array([[1.]])
-    """
-    slope = loss_gradient(x, z, scores, W)
-    factor = np.exp(log_excess(x, z, scores, W) - slope.log_scale)
-    squared = np.sum(slope.value**2, axis=(-2, -1))
-    return np.asarray(-(factor / squared)[..., None, None] * slope.value)
-
-
 def regularisation_path(
     x: ArrayLike,
     z: ArrayLike,
@@ -261,8 +231,7 @@ def regularisation_path(
            [-1.4142]])
     """
     x, z, scores = (np.asarray(of, dtype=np.float64) for of in (x, z, scores))
-    if norm not in ("frobenius", "nuclear"):
-        raise InputError(f"norm: expected 'frobenius' or 'nuclear', got {norm!r}")
+    require_choice("norm", norm, get_args(Norm))
     shape = (x.shape[-1], z.shape[-1])
     margin = max_margin(x, z, scores.argmax(axis=-1))
     starts = [-loss_gradient(x, z, scores, np.zeros(shape)).value]
@@ -311,10 +280,7 @@ def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     offset = np.linalg.lstsq(rows, ratios, rcond=None)[0]
     constant = offset @ w / margin.norm**2
     offset = (offset - constant * w).reshape(margin.weights.shape)
-    across = rows - np.outer(rows @ w, w) / margin.norm**2
-    curvature = np.linalg.norm(np.sqrt(u[tight])[:, None] * across, 2) ** 2
-    direction = margin.weights / margin.norm
-    return Late(direction, margin.norm, offset, float(constant), float(curvature))
+    return Late(margin.weights / margin.norm, margin.norm, offset, float(constant))
 
 
 def direction_error(W: ArrayLike, direction: ArrayLike) -> FloatArray:

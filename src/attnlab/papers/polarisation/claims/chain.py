@@ -8,28 +8,24 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, Hypothesis, Trained
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, LEADING
+from attnlab.theory import Check, Trained
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, LEADING
 
 from .. import runs, theory
+from ..predict import DilutionStageOne
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/polarisation/test_focus.py::"
 PAPER = "Focus and dilution"
 PI = (0.75, 0.19, 0.05, 0.01)
 EQUAL_RARE = (0.7, 0.1, 0.1, 0.1)
 STICKINESS = 0.5
 MOVED = 0.1  # of attention, what counts as focus, or as its loss
-
-
-def small_start(found: Found) -> tuple[Hypothesis, ...]:
-    """Ask that the largest scale of the starts is small."""
-    scale = max(Simulation.of(of).model.scale for of in found.values())
-    return (Hypothesis(PAPER, "a small start: its scale", scale, AT_MOST, 0.1),)
 
 
 def to_frequent(result: xr.Dataset) -> NDArray[np.float64]:
@@ -49,7 +45,7 @@ def half_time(t: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np
 
 
 CHAIN = {"chain": runs.chain}
-small_start_claim = partial(claim, sources=PAPER, hypotheses=(small_start,))
+small_start_claim = partial(claim, sources=PAPER, hypotheses=(assumed(DilutionStageOne()),))
 START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_start(1e-3)}
 
 
@@ -58,10 +54,6 @@ START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_sta
     statement=r"First $W_0$ condenses to rank one along $\pi$ while attention stands still",
     relation=ABOVE,
     runs={"start": START["0.01"]},
-    code=("stage_one", "start_gradient"),
-    test=TESTS + "test_stage_one_is_the_flow_with_attention_still",
-    figure="dilution",
-    training_number="share of the first singular value {:.4f} at half of the first drop",
 )
 def condense(found: Found) -> Measurement:
     """Check at half of the first drop of the loss the cosine of W_0's first direction with pi
@@ -78,7 +70,7 @@ def condense(found: Found) -> Measurement:
     share = size[:, 0] ** 2 / (size**2).sum(1)
     still = W_Q[:, 0]
     change = np.linalg.norm(W_Q[rows, at] - still, axis=(1, 2)) / np.linalg.norm(still, axis=(1, 2))
-    said = runs.predicted(Simulation.of(result), "dilution-stage-one")["parameters.embedding"]
+    said = predict(Simulation.of(result), theory="dilution-stage-one")["parameters.embedding"]
     moved = np.abs(W0[rows, at] - W0[:, 0]).max((1, 2))
     off = np.abs(said.values[rows, at] - W0[rows, at]).max((1, 2)) / moved
     return Measurement(
@@ -98,10 +90,6 @@ def condense(found: Found) -> Measurement:
     relation=ABOVE,
     runs=CHAIN,
     in_parts=True,
-    code=("focus_rate", "focused_attention"),
-    test=TESTS + "test_focus_then_dilution",
-    figure="dilution",
-    training_number="the frequent query has {:.4f} at its peak",
 )
 def focus(found: Found) -> Measurement:
     """Check that the attention of each query to the frequent token peaks 0.1 above its frequency,
@@ -131,10 +119,6 @@ def focus(found: Found) -> Measurement:
     statement="Focus is lost again, without any schedule",
     relation=BELOW,
     runs={**CHAIN, "end": runs.chain_end},
-    code=("group_loss", "rank_loss"),
-    test=TESTS + "test_focus_then_dilution",
-    figure="dilution",
-    training_number="query 1 falls to {:.2f} at t = 600",
 )
 def dilute(found: Found) -> Measurement:
     """Check that attention to the frequent token ends 0.1 or more below its peak: query 1 at t =
@@ -157,10 +141,6 @@ def dilute(found: Found) -> Measurement:
     relation=AT_LEAST,
     runs={**CHAIN, "end": runs.chain_end},
     in_parts=True,
-    code=("group_loss",),
-    test=TESTS + "test_the_loss_rests_at_the_levels",
-    figure="dilution",
-    training_number="at t = 10^4 the loss is {:.1g} above that of Bayes",
 )
 def cycles(found: Found) -> Measurement:
     """Check the turns of attention to the frequent token by more than 0.02 up to t = 600, 2 at
@@ -184,9 +164,6 @@ def cycles(found: Found) -> Measurement:
     relation=LEADING,
     tolerance=1e-3,
     runs={"equal": lambda: runs.chain(EQUAL_RARE)},
-    code=("group_loss",),
-    test=TESTS + "test_equal_rare_tokens_get_stuck",
-    training_number="loss {:.4f} at t = 600",
 )
 def degenerate(found: Found) -> Measurement:
     """Compare the loss over the last half decade up to t = 600 with the least loss of a model that
@@ -210,9 +187,6 @@ def degenerate(found: Found) -> Measurement:
     relation=LEADING,
     tolerance=0.01,
     runs=START,
-    code=("condensation_rate", "stage_one"),
-    test=TESTS + "test_stage_one_lasts_longer_by_the_logarithm",
-    training_number="{:.2f} longer for a start ten times as small",
 )
 def log_time(found: Found) -> Measurement:
     """Compare how much later half of the first drop comes from a start ten times as small with

@@ -20,7 +20,6 @@ from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
 from .. import runs, theory
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/polarisation/test_theory.py::"
 TIMES = (1e2, 1e6, 1e10)
 
 
@@ -36,11 +35,6 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
     relation=ABOVE,
     ours=True,
     runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
-    code=("one_direction", "frozen_logits"),
-    test=TESTS + "test_l2_alone_never_moves",
-    figure="switch",
-    number="alone, with the norm, a class keeps the ratio of its distinct tokens at {:.3f}",
-    training_number="without a norm the winner has {:.3f} at t = 10^10",
 )
 def against_snap(found: Found) -> Measurement:
     """Without a norm the winner takes all; with the l2 norm distinct tokens nearly keep their
@@ -76,11 +70,6 @@ STARTS = (0.1, 0.01, 0.001)
     tolerance=0.05,
     ours=True,
     runs={f"{eta:g}": partial(runs.classes, "none", eta) for eta in (1.0, 10.0)},
-    code=("two_token_tau", "tail", "cross_entropy_ratio"),
-    test=TESTS + "test_a_fast_decoder_hides_polarisation",
-    figure="switch",
-    number="two tokens at rho = 0.1 reach 0.9 at u-bar = {:.1f}",
-    training_number="at eta_Y = 10 eta_Z the winner has {:.3f} at t = 10^10",
 )
 def rate_ratio(found: Found) -> Measurement:
     r"""A fast decoder hides polarisation: $1 - \max \sigma \approx 2(n-1)/(n \rho \ln^2 t)$.

@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import linregress
 
+from attnlab import predict
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
 from attnlab.experiments import mean
@@ -21,7 +22,6 @@ from .. import runs, theory
 from ..task import Direction, Distribution, Regression
 
 Found = dict[str, xr.Dataset]
-TESTS = "tests/papers/polarisation/test_theory.py::"
 PAPER = "Polarisation"
 ROUNDING = 1e-6  # of records of a flow solved to 1e-7
 
@@ -47,12 +47,10 @@ toy_claim = partial(claim, sources=PAPER, runs=TOY, hypotheses=(even_start,), fi
 @claim(
     "pol-ntk",
     sources="Polarisation, re-derived",
+    ours=True,
     relation=EQUAL,
     tolerance=1e-12,
     runs={},
-    code=("output_kernel", "velocity"),
-    test=TESTS + "test_the_kernel_moves_the_output",
-    number="error below 1e-12 at 20 random states; with C in place of its square off by {:.2g}",
 )
 def ntk(found: Found) -> Measurement:
     r"""$\dot f = -M g$ with $M = \lvert\sigma\rvert^2 I + \rho V C^2 V^\top$, $C =
@@ -87,9 +85,6 @@ ONE_WAY = {
     tolerance=1e-8,
     runs=ONE_WAY,
     ours=True,
-    code=("one_direction", "logistic_clock", "square_clock", "cross_entropy_clock"),
-    test=TESTS + "test_one_direction_is_the_whole_flow_of_the_logistic_loss",
-    training_number="error of a at most {:.1g} of how far it moves; nothing is fitted",
 )
 def one_clock(found: Found) -> Measurement:
     r"""If $g$ keeps its direction, $u' = \sigma$ and $a' = \rho \sigma (u - \bar u)$ for every
@@ -103,7 +98,7 @@ def one_clock(found: Found) -> Measurement:
         run, a = Simulation.of(result), result["parameters.attention"]
         moved = float(abs(a - a.isel(time=0)).max())
         path, even = (
-            runs.predicted(run, of)["parameters.attention"]
+            predict(run, theory=of)["parameters.attention"]
             for of in ("polarisation", "polarisation-even")
         )
         checks.append(Trained(f"a / {moved:.3g}, {name}", path / moved, a / moved, relative=False))
@@ -118,9 +113,6 @@ def one_clock(found: Found) -> Measurement:
     statement=r"From $a_0 = 0$ the order of $u_0$ is kept by $u$ and taken up by $a$ (logistic "
     "loss)",
     relation=ABOVE,
-    code=("one_direction", "gap_velocities"),
-    test=TESTS + "test_order_is_kept_and_the_largest_score_wins",
-    training_number="the smallest gap of a between neighbours is {:.1g} at t = 0.1",
 )
 def order(found: Found) -> Measurement:
     """Check that all gaps between neighbours in the order of u_0 stay above 0: 20 starts, n = 8."""
@@ -155,9 +147,6 @@ def uneven_winners(seeds: int = 40) -> NDArray[np.float64]:
     "pol-winner",
     statement=r"The winner is $\operatorname{argmax} u_0$ if $a_0$ is uniform",
     relation=EQUAL,
-    code=("predicted_winner", "linear_winner"),
-    test=TESTS + "test_the_fastest_mode_wins_from_uneven_starts",
-    training_number="in {:.0%} of 20 starts",
 )
 def winner(found: Found) -> Measurement:
     """Compare the largest weight at t = 10^5 with the largest u_0. The note has who wins from
@@ -189,10 +178,6 @@ SIZES = (2, 8, 20)
     r"$\tau \approx \ln t$",
     relation=LEADING,
     tolerance=0.01,
-    code=("tail", "one_direction", "remainder"),
-    test=TESTS + "test_the_tail",
-    number="constant to {:.1g} at tau = 10^6",
-    training_number="at t = 10^5, where published training ends, max sigma is {:.3f}",
 )
 def one_hot(found: Found) -> Measurement:
     """Check the slope of ln(1 - max sigma) against ln tau over 10^4 to 10^6 (band 0.02), and its
@@ -225,9 +210,6 @@ def one_hot(found: Found) -> Measurement:
     relation=AT_MOST,
     tolerance=ROUNDING,
     in_parts=True,
-    code=("drawdown", "gap_velocities"),
-    test=TESTS + "test_gaps_of_losers_shrink_and_no_others",
-    training_number="gaps of a between losers shrink again by up to {:.2f}",
 )
 def gaps(found: Found) -> Measurement:
     """Check how far each gap falls below its maximum up to t = 10^5, over all pairs: those of u,
@@ -257,9 +239,6 @@ def gaps(found: Found) -> Measurement:
     "pol-entropy-falls",
     statement="The entropy of attention falls monotonically (logistic loss)",
     relation=BELOW,
-    code=("one_direction",),
-    test=TESTS + "test_order_is_kept_and_the_largest_score_wins",
-    training_number="in {:.0f} of 20 starts",
 )
 def entropy_falls(found: Found) -> Measurement:
     """Check that entropy falls from record to record: 20 starts, 121 records to t = 10^5."""
@@ -282,10 +261,6 @@ MASSIVE = 3.0  # times the median; we know no number of the paper's
         "one-hot": partial(runs.distribution, None),
         **{f"tied {D}": partial(runs.tied, D) for D in (10, 50)},
     },
-    code=("one_direction",),
-    test=TESTS + "test_the_published_toy",
-    figure="tied",
-    training_number="u of the winner is {:.1f} at t = 10^5, where ln t is 11.5",
 )
 def massive(found: Found) -> Measurement:
     """The winner's value grows without bound and the others stay: a massive activation.

@@ -8,18 +8,19 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.simulation import simulate
+from attnlab.simulation import Simulation, simulate
 
-from .. import runs
+from .. import runs, theory
 from ..claims import losses
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +37,24 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return loss, largest weight and norm of the solution along condition, seed and time; and the
-    mean largest weight where the square loss stops, over spread and b."""
+    """Return loss, largest weight, norms of the gradients and range of the logits along condition,
+    seed and time, and the norm of the solution; and the mean largest weight where the square loss
+    stops, over spread and b."""
 
     def one(condition: float, report: Progress) -> xr.Dataset:
         run = runs.regression(condition, recipe.seeds)
         found = simulate(run, progress=report)
-        norm = np.linalg.norm(losses.solution(found), axis=-1)
-        return xr.Dataset({"loss": found["loss"], "top": found["weights"].max("token")}).assign(
-            norm=("seed", norm)
+        a, solution = found["parameters.attention"], losses.solution(found)
+        along = ("seed", "time")
+        slopes = {f"{of}_slope": (along, size) for of, size in gradients(found, solution).items()}
+        return xr.Dataset(
+            {
+                "loss": found["loss"],
+                "top": found["weights"].max("token"),
+                "range": a.max("token") - a.min("token"),
+                "norm": ("seed", np.linalg.norm(solution, axis=-1)),
+                **slopes,
+            }
         )
 
     norms = np.linspace(*recipe.norms, recipe.cells)
@@ -55,6 +65,19 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         map=xr.DataArray(map_, {"spread": spreads, "b": norms}, ("spread", "b")),
         beyond=("start", beyond.mean(0)),
     )
+
+
+def gradients(found: xr.Dataset, solution: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Return norms of the gradients in values and logits, (seed, time), of |X (f - solution)|^2."""
+    V, a = (found[f"parameters.{of}"].values for of in ("value", "attention"))
+    task = Simulation.of(found).task
+    X = np.linspace(1.0, 1.0 / task.condition, task.dim)
+    f = np.einsum("stdn,stn->std", V, found["weights"].values)
+    g = 2 * X**2 * (f - solution[:, None])
+    sizes = np.empty((2, *a.shape[:2]))
+    for at in np.ndindex(a.shape[:2]):
+        sizes[:, *at] = [np.linalg.norm(of) for of in theory.velocity(V[at], a[at], g[at])]
+    return dict(zip(("value", "attention"), sizes, strict=True))
 
 
 def judge(found: xr.Dataset) -> Judgement:
@@ -75,31 +98,33 @@ def judge(found: xr.Dataset) -> Judgement:
 
 
 def draw(found: xr.Dataset) -> Figure:
-    """Draw loss and largest weight in time, the weight against the norm, and the map."""
-    with style.page(4.6) as figure:
-        axes = figure.subplots(2, 2).ravel()
+    """Draw loss, gradients, logits and largest weight in time, the weight against the norm, and the
+    map."""
+    with style.page(4.4) as figure:
+        axes = figure.subplots(2, 3).ravel()
         colours = style.ordered(found.sizes["condition"])
+        in_time = ("loss", "value_slope", "range", "top")
         for k, colour in zip(found["condition"].values, colours, strict=True):
             of = found.sel(condition=k)
-            label = rf"$\kappa$ = {k:g}"
-            axes[0].plot(of["time"], of["loss"].mean("seed"), color=colour, label=label)
-            axes[1].plot(of["time"], of["top"].mean("seed"), color=colour)
-            axes[2].plot(of["norm"], of["top"].isel(time=-1), "o", color=colour, markersize=3)
-        axes[0].set(xscale="log", yscale="log", xlabel="flow time", ylim=(1e-6, None))
-        axes[1].set(xscale="log", xlabel="flow time")
-        axes[2].set(xlabel="norm of the solution")
+            means = of.isel(time=slice(1, None)).mean("seed")
+            for ax, name in zip(axes, in_time, strict=False):
+                ax.plot(means["time"], means[name], color=colour, label=rf"$\kappa$ = {k:g}")
+            axes[1].plot(means["time"], means["attention_slope"], ":", color=colour)
+            axes[4].plot(of["norm"], of["top"].isel(time=-1), "o", color=colour, markersize=3)
+        for ax in axes[:4]:
+            ax.set_xscale("log")
+        for ax, least in zip(axes, (1e-6, 1e-4, 1e-3), strict=False):
+            ax.set(yscale="log", ylim=(least, None))
         grid = found["map"]
-        shown = axes[3].pcolormesh(
+        shown = axes[5].pcolormesh(
             grid["b"], grid["spread"], grid, cmap="viridis", vmin=0, vmax=1, rasterized=True
         )
-        figure.colorbar(shown, ax=axes[3], label=r"mean $\max\sigma$ where it stops")
-        line = grid["b"] - float(found["beyond"].mean())
-        axes[3].plot(grid["b"], np.exp(-line), color="white", linestyle="--")
-        limits = [float(of) for of in (grid["spread"].min(), grid["spread"].max())]
-        axes[3].set(yscale="log", xlabel=r"$b=|\beta|$", ylabel="spread of $a_0$", ylim=limits)
-        axes[3].set_xlim(float(grid["b"].min()), float(grid["b"].max()))
-        style.y_labels(axes[:3], ["square loss", r"$\max\sigma$", r"$\max\sigma$ at the end"])
-        style.panel_titles(axes, ["loss", "largest weight", "at the end", "where it polarises"])
+        figure.colorbar(shown, ax=axes[5], label=r"mean $\max\sigma$")
+        line = np.exp(float(found["beyond"].mean()) - grid["b"])
+        axes[5].plot(grid["b"], line, color="white", linestyle="--")
+        axes[5].set(yscale="log", xlim=grid["b"].values[[0, -1]])
+        axes[5].set_ylim(grid["spread"].values[[0, -1]])
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0])
     return figure
 

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from attnlab import predict
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
@@ -18,7 +19,7 @@ from attnlab.simulation import simulate
 from .. import runs, theory
 from ..claims.chain import PI, STICKINESS
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         del dims["sequence"]
         found |= {f"{name}attention": attention, f"{name}loss": result["loss"].rename(dims)}
     first = runs.chain(time=recipe.time, seeds=1)
-    found["stage_one"] = runs.predicted(first, "dilution-stage-one")["loss"].isel(seed=0, drop=True)
+    found["stage_one"] = predict(first, theory="dilution-stage-one")["loss"].isel(seed=0, drop=True)
     levels = {
         r"$\ln d$": np.log(len(PI)),
         r"$H(\pi)$": theory.group_loss(PI, STICKINESS, [0] * 4),
@@ -103,10 +104,9 @@ def draw(found: xr.Dataset) -> Figure:
             axes[1].axhline(level, color=style.OUTLINE, linewidth=0.6)
             axes[1].annotate(str(name), (1.2, level + 0.008), fontsize=7)
         for ax in axes:
-            ax.set(xscale="log", xlabel="flow time", xlim=(1, float(found["late_time"][-1])))
-        style.y_labels(axes, ["attention to the frequent token", "loss"])
-        style.panel_titles(axes, ["attention", "loss and its levels"])
-        style.legend_above(figure, axes[0], title="dotted: width 4, to the end")
+            ax.set(xscale="log", xlim=(1, float(found["late_time"][-1])))
+        TEXTS.label(axes)
+        style.legend_above(figure, axes[0], title=TEXTS.legend)
     return figure
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from attnlab import predict
 from attnlab.auditing.fit import slope
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
@@ -17,8 +18,9 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs, theory
+from ..claims.path import in_order
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +40,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     seed; and what is left, 1 - max sigma, over its law, along tau for each number of tokens."""
     run = runs.toy(recipe.seeds, recipe.time, recipe.records)
     result, first = simulate(run, progress=progress), runs.toy(1, recipe.time, recipe.records)
-    u = result["scores"].values[:, :, 0, 0]
-    order = np.argsort(-u[:, :1])
-    path = runs.predicted(first, "polarisation")["weights"].isel(seed=0)
+    u, _, sigma = in_order(result)
+    order = np.argsort(-result["scores"].values[0, 0, 0, 0])
+    path = predict(first, theory="polarisation")["weights"].isel(seed=0)
     tau = np.geomspace(1.0, recipe.tau, recipe.records)
     left = []
     for n in recipe.tokens:
@@ -50,9 +52,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     dims = ("seed", "time", "token")
     return xr.Dataset(
         {
-            "weights": (dims, np.take_along_axis(result["weights"].values, order, -1)),
-            "scores": (dims, np.take_along_axis(u, order, -1)),
-            "predicted": (("time", "token"), path.values[:, order[0, 0]]),
+            "weights": (dims, sigma),
+            "scores": (dims, u),
+            "predicted": (("time", "token"), path.values[:, order]),
             "left": (("tokens", "tau"), left),
         },
         {"time": result["time"].values, "tokens": list(recipe.tokens), "tau": tau},
@@ -108,12 +110,7 @@ def draw(found: xr.Dataset) -> Figure:
         axes[2].set_ylim(0, 4)
         for ax in axes:
             ax.set_xscale("log")
-        for ax, label in zip(axes, ["flow time $t$", "flow time $t$", r"$\tau$"], strict=True):
-            ax.set_xlabel(label)
-        style.y_labels(
-            axes, [r"$\sigma_i$", r"$u_i=\beta\cdot v_i$", r"$(1-\max\sigma)\, n\tau^2/(2(n-1))$"]
-        )
-        style.panel_titles(axes, ["attention; dots: the path", "scores", "what is left, by law"])
+        TEXTS.label(axes)
     return figure
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import xarray as xr
 from matplotlib.figure import Figure
 
+from attnlab import predict
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
@@ -17,7 +18,7 @@ from attnlab.simulation import simulate
 
 from .. import runs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = {"none": "no norm", "l2": r"$\ell_2$ norm (Scan and Snap)"}
 TOKENS = ("common", "common", "distinct, 0.4", "distinct, 0.2")
 COLOURS = (style.COMMON, style.COMMON, style.DISTINCT, style.GREEN)
@@ -41,7 +42,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         found = simulate(run, progress=report)["attention"]
         free = norm == "none"
         alone = (
-            runs.predicted(run, "polarisation-class")["attention"] if free else found * float("nan")
+            predict(run, theory="polarisation-class")["attention"] if free else found * float("nan")
         )
         both = xr.Dataset({"attention": found, "alone": alone})
         return both.isel(seed=0, sequence_class=0, token=slice(4), drop=True)[

@@ -17,7 +17,7 @@ from attnlab.simulation import simulate
 
 from .. import runs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MASSIVE = 3.0  # times the median norm
 
 
@@ -77,10 +77,9 @@ def draw(found: xr.Dataset) -> Figure:
                 ax.plot(of["step"], one[name], color=colour, label=f"D = {D}")
             axes[2].plot(of["step"], one["median"], color=colour, linestyle=":")
         for ax in axes:
-            ax.set(xlabel="step", xscale="log")
+            ax.set_xscale("log")
         axes[0].set_yscale("log")
-        style.y_labels(axes, ["logistic loss", r"$\max\sigma$", "norm of a column of $U$"])
-        style.panel_titles(axes, ["loss", "largest weight", "largest; dotted: median"])
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0])
     return figure
 

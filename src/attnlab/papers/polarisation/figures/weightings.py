@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from .. import runs
 from ..model import WEIGHTINGS, ValueAttention
 from ..task import Direction, Regression
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 DASHED = {"relu": (0, (3, 2))}  # on top of l1, which it equals while logits are positive
 RECORDS = 30
 TASKS = {"logistic": Direction(10), "square": Regression(10)}
@@ -55,15 +55,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     def one(loss: str, weighting: str, report: Progress) -> xr.Dataset:
         training: Training = getattr(recipe, loss)
         model = ValueAttention(10, weighting, logit_mean=1.0, logit_scale=0.1)
+        record = _records(training.steps)
         run = runs.descent(
-            TASKS[loss],
-            model,
-            training.steps,
-            training.rate,
-            what=("weights", "parameters"),
-            seeds=recipe.seeds,
+            TASKS[loss], model, training.steps, training.rate, record=record, seeds=recipe.seeds
         )
-        found = simulate(replace(run, record=_records(training.steps)), progress=report)
+        found = simulate(run, progress=report)
         size, a = abs(found["weights"]), found["parameters.attention"]
         kept = {
             "share": size.max("token") / size.sum("token"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Check, Relation
-from attnlab.theory.comparison import Form
+from attnlab.theory.relation import Form
 
 FORMS: tuple[Form, Form] = ("printed", "corrected")
 

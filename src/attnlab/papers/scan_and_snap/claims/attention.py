@@ -43,16 +43,12 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
 
 @claim(
     "lemma-4",
+    EQUAL,
     sources="Lemma 4, Eqs. 10, 94-96",
-    relation=EQUAL,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     tolerance=1e-13,
     general=True,
-    number="as printed, {:.3g} times too fast when t counts steps",
-    training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
-    code=("attention_velocity", "attention_flow"),
-    test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
 )
 def lemma_4(s: Case) -> Measurement:
     r"""Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)}
@@ -109,16 +105,11 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
 
 @claim(
     "theorem-2",
+    ABOVE,
     sources="Theorem 2, Eqs. 97-100",
-    relation=ABOVE,
     case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     general=True,
-    number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
-    training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
-    code=("token_fates", "attention_velocity", "gradient_coefficients"),
-    test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
-    figure="fig2",
 )
 def theorem_2(s: Case) -> Measurement:
     r"""Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;
@@ -174,15 +165,11 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
 
 @claim(
     "corollary-2",
+    BELOW,
     sources=["Corollary 2", "poster and slides, (a)"],
-    relation=BELOW,
     case=SYMMETRIC,
     hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
     general=True,
-    number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
-    training_number="in training the common token that loses least ends at z = {:.2g}",
-    code=("corollary_2", "attention_velocity"),
-    test="test_attention.py::test_corollary_2_along_the_flow",
 )
 def corollary_2(s: Case) -> Measurement:
     r"""In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any $l
@@ -206,16 +193,12 @@ def corollary_2(s: Case) -> Measurement:
 
 @claim(
     "theorem-3",
+    EQUAL,
     sources="Theorem 3, Eqs. 11, 108-111",
-    relation=EQUAL,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     tolerance=1e-8,
     general=True,
-    training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
-    code=("relative_gain", "growth_factor", "gain_invariant"),
-    test="test_attention.py::test_eq_11_along_the_flow",
-    figure="fig4",
 )
 def theorem_3(s: Case) -> Measurement:
     r"""$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct tokens
@@ -246,18 +229,7 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-12",
-    sources="Theorem 3, Eq. 12",
-    relation=AT_MOST,
-    case=WEAK,
-    hypotheses=(*EQ_10,),
-    tolerance=1e-9,
-    number="ln chi ends at {:.3g} of the upper bound 2 B_n",
-    code=("growth_bounds", "attention_flow"),
-    test="test_attention.py::test_eq_12_and_monotone_dominance",
-    figure="fig3",
-)
+@claim("eq-12", AT_MOST, sources="Theorem 3, Eq. 12", case=WEAK, hypotheses=EQ_10, tolerance=1e-9)
 def eq_12(s: Case) -> Measurement:
     r"""$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z
     \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases.

@@ -26,16 +26,11 @@ from .attention import TIMES
 
 @claim(
     "frequency-bias",
+    ABOVE,
     sources="Sections 1, 5 (frequency bias, token scanning)",
-    relation=ABOVE,
     case=SYN_SMALL,
-    hypotheses=(*ASSUMPTION_1,),
+    hypotheses=ASSUMPTION_1,
     general=True,
-    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
-    training_number="in training it keeps {:.2g} of it",
-    code=("attention_flow", "relative_gain"),
-    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
-    figure="fig4",
 )
 def frequency_bias(s: Case) -> Measurement:
     """Attention favours the tokens that co-occur often, and drops the rare ones first.
@@ -68,15 +63,10 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
 
 @claim(
     "distinct-attention",
+    ABOVE,
     sources="Abstract, Section 5",
-    relation=ABOVE,
     case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
-    training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
-    code=("attention_weights", "attention_flow"),
-    test="test_attention.py::test_eq_12_and_monotone_dominance",
-    figure="fig2",
 )
 def distinct_attention(s: Case) -> Measurement:
     """Over training distinct tokens gain attention (of each class the dominant one).
@@ -112,15 +102,10 @@ def distinct_attention(s: Case) -> Measurement:
 
 @claim(
     "discriminative-bias",
+    BELOW,
     sources="Abstract, Section 1; Section 5 after Theorem 2",
-    relation=BELOW,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    number="it keeps {:.2g} of its attention to t = 10^7",
-    training_number="in training it keeps {:.2g} to t = 10^10",
-    code=("attention_weights", "attention_flow"),
-    test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
-    figure="fig2",
 )
 def discriminative_bias(s: Case) -> Measurement:
     """A common token loses attention (for several it "can be a bit involved").
@@ -160,15 +145,10 @@ def random_pairs(M: int) -> FloatArray:
 
 @claim(
     "several-common-tokens",
+    EQUAL,
     sources='Section 5, "the condition can be a bit involved"',
-    relation=EQUAL,
     case=TURNING,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
-    number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
-    training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
-    code=("common_token_margin", "attention_velocity"),
-    test="test_attention.py::test_criterion_for_two_classes_decides_every_common_token",
-    figure="fig2",
     ours=True,
 )
 def several_common_tokens(s: Case) -> Measurement:
@@ -215,15 +195,10 @@ def several_common_tokens(s: Case) -> Measurement:
 
 @claim(
     "no-winner-takes-all",
+    ABOVE,
     sources="Abstract, Sections 1, 6",
-    relation=ABOVE,
     case=SYN_SMALL,
-    hypotheses=(*ASSUMPTION_1,),
-    number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
-    training_number="{:.3g} of 10 are left at t = 10^6 in training",
-    code=("attention_flow", "snapping"),
-    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
-    figure="fig4",
+    hypotheses=ASSUMPTION_1,
 )
 def no_winner_takes_all(s: Case) -> Measurement:
     """Attention "will not collapse to one-hot": it slows down and looks frozen.
@@ -254,15 +229,10 @@ def no_winner_takes_all(s: Case) -> Measurement:
 
 @claim(
     "scan-and-snap",
+    SETTLES,
     sources="Theorem 4 (scanning, snapping)",
-    relation=SETTLES,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
-    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
-    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
-    code=("growth_factor", "attention_flow"),
-    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
-    figure="fig3",
 )
 def scan_and_snap(s: Case) -> Measurement:
     r"""$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ from

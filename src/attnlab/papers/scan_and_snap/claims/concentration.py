@@ -36,14 +36,11 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
 
 @claim(
     "lemma-10",
+    AT_MOST,
     sources="Lemma 10, Eqs. 58, 59",
-    relation=AT_MOST,
     case=WEAK,
     hypotheses=(uniform_classes,),
     tolerance=1e-9,
-    number="the least room above 1 - delta is {:.2g}",
-    code=("visits_radius",),
-    test="test_concentration.py::test_lemma_10_covers",
 )
 def lemma_10(s: Case) -> Measurement:
     r"""$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln
@@ -60,16 +57,7 @@ def lemma_10(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-58",
-    sources="Eq. 58, last inequality",
-    relation=BELOW,
-    case=WEAK,
-    hypotheses=(many_steps,),
-    number="right minus left is at least {:.2g}",
-    code=("visits_radius",),
-    test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
-)
+@claim("eq-58", BELOW, sources="Eq. 58, last inequality", case=WEAK, hypotheses=(many_steps,))
 def eq_58(s: Case) -> Measurement:
     r"""$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$.
 
@@ -90,14 +78,11 @@ def eq_58(s: Case) -> Measurement:
 
 @claim(
     "remark-4",
+    up_to(1.0),
     sources="Remark 4, Eq. 60",
-    relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, many_steps),
     tolerance=1e-9,
-    number="the least room above 1 - delta is {:.2g}",
-    code=("visits_radius",),
-    test="test_concentration.py::test_lemma_10_covers",
 )
 def remark_4(s: Case) -> Measurement:
     r"""$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 -
@@ -159,14 +144,11 @@ def strayed(stray: float) -> Strayed:
 
 @claim(
     "lemma-11",
+    up_to(3.0),
     sources="Lemma 11, Eqs. 61-65",
-    relation=up_to(3.0),
     case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
     tolerance=1e-12,
-    number="sigma' is at most {:.3g} times eta_Y Delta/3",
-    code=("decoder_deviations", "h"),
-    test="test_concentration.py::test_lemma_11_below_the_mean",
 )
 def lemma_11(s: Case) -> Measurement:
     r"""With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim h(\bar N)
@@ -193,13 +175,10 @@ def lemma_11(s: Case) -> Measurement:
 
 @claim(
     "eq-62",
+    much_smaller(MUCH),
     sources="Lemma 11 (after Eq. 62), Theorem 1's sigma",
-    relation=much_smaller(MUCH),
     case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
-    number="sigma' is at most {:.2g} ln M",
-    code=("h",),
-    test="test_concentration.py::test_lemma_11_below_the_mean",
 )
 def eq_62(s: Case) -> Measurement:
     r"""$\sigma' \ll \ln M$.
@@ -214,13 +193,10 @@ def eq_62(s: Case) -> Measurement:
 
 @claim(
     "lemma-12",
+    up_to(1.0),
     sources="Lemma 12, Eqs. 66-69",
-    relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, many_steps),
-    number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
-    code=("visit_deviations", "h"),
-    test="test_concentration.py::test_lemma_11_corrected_bounds_every_count",
 )
 def lemma_12(s: Case) -> Measurement:
     r"""$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ $\lvert
@@ -246,14 +222,11 @@ def lemma_12(s: Case) -> Measurement:
 
 @claim(
     "corollary-1-sigma",
+    up_to(1.0),
     sources="Corollary 1, after Eq. 71",
-    relation=up_to(1.0),
     case=WEAK,
     hypotheses=(uniform_classes, large_vocabulary),
     tolerance=1e-9,
-    number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
-    code=("h", "visit_deviations"),
-    test="test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
 )
 def corollary_1_sigma(s: Case) -> Measurement:
     r"""$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert \lesssim

@@ -60,14 +60,10 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
 
 @claim(
     "assumption-2",
+    ABOVE,
     sources="Assumption 2",
-    relation=ABOVE,
     case=FIG3,
     hypotheses=(weak_correlations,),
-    number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
-    code=("assumption_2", "correlation"),
-    test="test_decoder.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
-    figure="fig3",
     ours=True,
 )
 def assumption_2(s: Case) -> Measurement:
@@ -92,13 +88,10 @@ def assumption_2(s: Case) -> Measurement:
 
 @claim(
     "full-rank",
+    ABOVE,
     sources="Section 4, after Assumption 2",
-    relation=ABOVE,
     case=WEAK,
     hypotheses=(weak_correlations,),
-    number="in 200 random sets the smallest singular value is {:.3g}",
-    code=("gram", "unit_attention"),
-    test="test_decoder.py::test_f_has_full_column_rank",
 )
 def full_rank(s: Case) -> Measurement:
     r"""By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank.
@@ -120,14 +113,10 @@ def full_rank(s: Case) -> Measurement:
 
 @claim(
     "assumption-2-floor",
+    AT_LEAST,
     sources="Assumption 2, Theorem 1(a)",
-    relation=AT_LEAST,
     case=WEAK,
     hypotheses=(weak_correlations, fast_decoder),
-    number="under Eq. 10 overlaps pass below it at t = {:.3g}",
-    training_number="in training they are still {:.2f} times the floor at t = 10^10",
-    code=("assumption_2", "correlation"),
-    test="test_decoder.py::test_overlaps_pass_below_the_floor_along_eq_10",
     ours=True,
 )
 def assumption_2_floor(s: Case) -> Measurement:
@@ -158,14 +147,11 @@ def assumption_2_floor(s: Case) -> Measurement:
 
 @claim(
     "e-prime",
+    EQUAL,
     sources="Appendix D.1 against Lemma 14",
-    relation=EQUAL,
     case=WEAK,
     hypotheses=(weak_correlations,),
     tolerance=1e-13,
-    number="if D.1 has a minus, as we infer, Eq. 30 is off by {:.3g} (twice f_1.f_2)",
-    code=("e_prime",),
-    test="test_decoder.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
 )
 def e_prime(s: Case) -> Measurement:
     r"""With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) =
@@ -195,16 +181,7 @@ def e_prime(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "lemma-13",
-    sources="Lemma 13",
-    relation=AT_MOST,
-    case=WEAK,
-    tolerance=1e-13,
-    number="the left side is at most {:.3g} times the right (two classes: equal)",
-    code=("e_prime", "spectrum_bounds"),
-    test="test_decoder.py::test_lemmas_13_to_17",
-)
+@claim("lemma-13", AT_MOST, sources="Lemma 13", case=WEAK, tolerance=1e-13)
 def lemma_13(s: Case) -> Measurement:
     r"""$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$.
 
@@ -215,15 +192,7 @@ def lemma_13(s: Case) -> Measurement:
     return _below("max |E_ij|", bound, [float(np.abs(E).max()) for E in random_correlations()])
 
 
-@claim(
-    "lemma-14",
-    sources="Lemma 14, Eqs. 75-77",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"),
-    test="test_decoder.py::test_lemmas_13_to_17",
-)
+@claim("lemma-14", EQUAL, sources="Lemma 14, Eqs. 75-77", case=WEAK, tolerance=1e-13)
 def lemma_14(s: Case) -> Measurement:
     r"""If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues
     $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$.
@@ -241,16 +210,7 @@ def lemma_14(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "lemma-15",
-    sources="Lemma 15, Eq. 78",
-    relation=AT_MOST,
-    case=WEAK,
-    tolerance=1e-13,
-    number="the left side is at most {:.3g} times the right (two classes: equal)",
-    code=("e_prime", "spectrum_bounds"),
-    test="test_decoder.py::test_lemmas_13_to_17",
-)
+@claim("lemma-15", AT_MOST, sources="Lemma 15, Eq. 78", case=WEAK, tolerance=1e-13)
 def lemma_15(s: Case) -> Measurement:
     r"""If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le \frac{\lvert
     \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$.
@@ -262,16 +222,7 @@ def lemma_15(s: Case) -> Measurement:
     return _below("radius of E'", bound, [radius(theory.e_prime(E)) for E in random_correlations()])
 
 
-@claim(
-    "lemma-16",
-    sources="Lemma 16, Eq. 79",
-    relation=AT_MOST,
-    case=WEAK,
-    tolerance=1e-13,
-    number="the largest E'_ii of a class with overlap is {:.1e}",
-    code=("e_prime", "spectrum_bounds"),
-    test="test_decoder.py::test_lemmas_13_to_17",
-)
+@claim("lemma-16", AT_MOST, sources="Lemma 16, Eq. 79", case=WEAK, tolerance=1e-13)
 def lemma_16(s: Case) -> Measurement:
     r"""$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$.
 
@@ -290,19 +241,7 @@ def lemma_16(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "lemma-17",
-    sources="Lemma 17, Eq. 80",
-    relation=AT_MOST,
-    case=WEAK,
-    tolerance=1e-13,
-    number=(
-        "the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not lambda_1 < "
-        "1)"
-    ),
-    code=("e_prime", "spectrum_bounds"),
-    test="test_decoder.py::test_lemmas_13_to_17",
-)
+@claim("lemma-17", AT_MOST, sources="Lemma 17, Eq. 80", case=WEAK, tolerance=1e-13)
 def lemma_17(s: Case) -> Measurement:
     r"""If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 \rvert^2}{1
     - \lvert \lambda_1 \rvert}$.
@@ -326,14 +265,11 @@ def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
 
 @claim(
     "eq-90",
+    AT_MOST,
     sources="Eq. 90 (proof of Theorem 1)",
-    relation=AT_MOST,
     case=WEAK,
     hypotheses=(weak_correlations,),
     tolerance=1e-13,
-    number="in 200 random sets the largest |E'_kn| is {:.3g} times 1/(K-1)",
-    code=("e_prime", "gram"),
-    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def eq_90(s: Case) -> Measurement:
     r"""$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} \lvert
@@ -355,16 +291,7 @@ def eq_90(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-88",
-    sources="Eq. 88",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=1e-12,
-    number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
-    code=("beta", "iota", "xi", "back_gradient"),
-    test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
-)
+@claim("eq-88", EQUAL, sources="Eq. 88", case=WEAK, tolerance=1e-12)
 def eq_88(s: Case) -> Measurement:
     r"""$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + \sum_{k \ne
     n} (1+\theta_k) E'_{kn'})]$.

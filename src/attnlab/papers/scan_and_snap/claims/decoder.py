@@ -39,14 +39,11 @@ def modified_update(f: FloatArray, visits: IntArray, *, M: int, eta_y: float) ->
 
 @claim(
     "lemma-3",
+    EQUAL,
     sources="Lemma 3, Eqs. 8, 26-30",
-    relation=EQUAL,
     case=WEAK,
     hypotheses=(weak_correlations,),
     tolerance=1e-13,
-    number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
-    code=("e_prime", "unit_attention"),
-    test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
 )
 def lemma_3(s: Case) -> Measurement:
     r"""Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n -
@@ -69,13 +66,10 @@ def lemma_3(s: Case) -> Measurement:
 
 @claim(
     "small-modification",
+    up_to(2.0),
     sources="Lemma 3, after Eq. 8",
-    relation=up_to(2.0),
     case=WEAK,
     hypotheses=(weak_correlations,),
-    number="it is below 2/sqrt(3) = {:.4g} times |lambda_1| (beta changes by far more: theorem-1)",
-    code=("e_prime", "gram", "plain_coefficients"),
-    test="test_decoder.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
 )
 def small_modification(s: Case) -> Measurement:
     r"""If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as well.
@@ -106,15 +100,7 @@ def small_modification(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "after-eq-30",
-    sources="after Eq. 30 (proof of Lemma 3)",
-    relation=BELOW,
-    case=WEAK,
-    number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
-    code=("plain_decoder", "h", "h_inverse"),
-    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
-)
+@claim("after-eq-30", BELOW, sources="after Eq. 30 (proof of Lemma 3)", case=WEAK)
 def after_eq_30(s: Case) -> Measurement:
     """The additional term $-F E' e_n$ effectively reduces the learning rate.
 
@@ -156,15 +142,7 @@ def plain_flow(E: FloatArray, t: FloatArray, *, M: int, eta_y: float) -> FloatAr
 
 
 @claim(
-    "y-star",
-    sources="Section 4, before Lemma 3",
-    relation=ABOVE,
-    case=WEAK,
-    hypotheses=(uniform_classes,),
-    number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
-    training_number="in training the loss is {:.1e} at t = 10^10",
-    code=("h", "decoder_error"),
-    test="test_growth.py::test_h_obeys_its_differential_equation",
+    "y-star", ABOVE, sources="Section 4, before Lemma 3", case=WEAK, hypotheses=(uniform_classes,)
 )
 def y_star(s: Case) -> Measurement:
     r"""The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite entries and is
@@ -188,14 +166,7 @@ def y_star(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-5",
-    sources="Theorem 5, Eq. 70",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*DECODER,),
-    tolerance=1e-12,
-    code=("decoder_weights",),
-    test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
+    "theorem-5", EQUAL, sources="Theorem 5, Eq. 70", case=WEAK, hypotheses=DECODER, tolerance=1e-12
 )
 def theorem_5(s: Case) -> Measurement:
     r"""$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, \ldots,
@@ -215,15 +186,11 @@ def theorem_5(s: Case) -> Measurement:
 
 @claim(
     "corollary-1",
+    up_to(1.0),
     sources="Corollary 1, Eqs. 71-73",
-    relation=up_to(1.0),
     case=WEAK,
     hypotheses=(*DECODER, large_vocabulary, rate_window),
     tolerance=1e-8,
-    number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
-    training_number="the loss falls as t^{:.2f}",
-    code=("decoder_error", "steps_to_error"),
-    test="test_decoder.py::test_corollary_1_steps",
 )
 def corollary_1(s: Case) -> Measurement:
     r"""$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71);
@@ -253,18 +220,7 @@ def corollary_1(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-1",
-    sources="Remark 1, Eqs. 40-43",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*DECODER,),
-    tolerance=1e-6,
-    number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
-    training_number=(
-        "loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate"
-    ),
-    code=("plain_decoder",),
-    test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
+    "remark-1", EQUAL, sources="Remark 1, Eqs. 40-43", case=WEAK, hypotheses=DECODER, tolerance=1e-6
 )
 def remark_1(s: Case) -> Measurement:
     r"""Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) =

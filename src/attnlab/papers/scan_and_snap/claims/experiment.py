@@ -1,4 +1,4 @@
-"""Section 8 and Appendix G: what is said of the experiments, on synthetic data and on WikiText."""
+"""Section 8 and Appendix G: statements about the experiments, on synthetic data and on WikiText."""
 
 from __future__ import annotations
 
@@ -67,16 +67,7 @@ def recall_falls() -> xr.DataArray:
     return measures.recall_fall(recall, upper=UPPER, lower=LOWER).transpose("ratio", "eta_z")
 
 
-@claim(
-    "fig4-eta-y",
-    sources="Section 8, Fig. 4",
-    relation=BELOW,
-    case=SYN_SMALL_AS_PRINTED,
-    training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
-    code=("attention_flow",),
-    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
-    figure="fig4",
-)
+@claim("fig4-eta-y", BELOW, sources="Section 8, Fig. 4", case=SYN_SMALL_AS_PRINTED)
 def fig4_eta_y(s: Case) -> Measurement:
     r"""On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse.
 
@@ -98,17 +89,7 @@ def fig4_eta_y(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "fig6-threshold",
-    sources="Section 8, Fig. 6",
-    relation=ABOVE,
-    case=SYN_MEDIUM,
-    number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
-    training_number="training has {:.3f} there, its lowest",
-    code=("attention_flow",),
-    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
-    figure="fig6",
-)
+@claim("fig6-threshold", ABOVE, sources="Section 8, Fig. 6", case=SYN_MEDIUM)
 def fig6_threshold(s: Case) -> Measurement:
     r"""Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$.
 
@@ -140,16 +121,7 @@ def syn_small_runs() -> xr.Dataset:
     return cases.train_steps(s, steps, **PROTOCOL, **settings)
 
 
-@claim(
-    "fig6-eta-z",
-    sources="Section 8, Fig. 6",
-    relation=BELOW,
-    case=SYN_MEDIUM,
-    training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
-    code=("attention_flow",),
-    test="test_growth.py::test_both_rates_up_is_a_rescaling_of_time",
-    figure="fig6",
-)
+@claim("fig6-eta-z", BELOW, sources="Section 8, Fig. 6", case=SYN_MEDIUM)
 def fig6_eta_z(s: Case) -> Measurement:
     r"""Attention over distinct tokens gets sparser with a larger $\eta_Z$.
 
@@ -164,16 +136,7 @@ def fig6_eta_z(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "fig11-recall",
-    sources="Appendix G, Fig. 11",
-    relation=BELOW,
-    case=SYN_MEDIUM,
-    training_number="the factor at ratio 2 is {:.2f} times that at 10",
-    code=("attention_flow",),
-    test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
-    figure="fig11",
-)
+@claim("fig11-recall", BELOW, sources="Appendix G, Fig. 11", case=SYN_MEDIUM)
 def fig11_recall(s: Case) -> Measurement:
     r"""A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold.
 
@@ -188,16 +151,7 @@ def fig11_recall(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "fig12-recall",
-    sources="Appendix G, Fig. 12",
-    relation=ABOVE,
-    case=SYN_MEDIUM,
-    training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
-    code=("attention_flow",),
-    test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
-    figure="fig12",
-)
+@claim("fig12-recall", ABOVE, sources="Appendix G, Fig. 12", case=SYN_MEDIUM)
 def fig12_recall(s: Case) -> Measurement:
     r"""A larger $\eta_Z$ gives a slower descent of recall with the threshold.
 
@@ -211,16 +165,7 @@ def fig12_recall(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "recall-sparsity",
-    sources="Appendix G",
-    relation=AT_LEAST,
-    case=SYN_MEDIUM,
-    training_number="rank correlation {:.2f} over twelve runs, not for every pair",
-    code=("attention_flow",),
-    test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
-    figure="fig11",
-)
+@claim("recall-sparsity", AT_LEAST, sources="Appendix G", case=SYN_MEDIUM)
 def recall_sparsity(s: Case) -> Measurement:
     """A sparser attention map gives a slower descent of the recall-threshold line.
 
@@ -239,18 +184,7 @@ def recall_sparsity(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "fig7-freezes",
-    sources="Section 8, Fig. 7; abstract",
-    relation=BELOW,
-    case=WEAK,
-    number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
-    code=("attention_flow",),
-    test=(
-        "tests/papers/scan_and_snap/test_text_figures.py::test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds"
-    ),
-    figure="fig7",
-)
+@claim("fig7-freezes", BELOW, sources="Section 8, Fig. 7; abstract", case=WEAK)
 def fig7_freezes(s: Case) -> Measurement:
     """On WikiText the first layer's attention becomes sparse and freezes at some point.
 
@@ -261,18 +195,7 @@ def fig7_freezes(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim(
-    "fig10-rate",
-    sources="Appendix G, Fig. 10",
-    relation=BELOW,
-    case=WEAK,
-    number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
-    code=("attention_flow",),
-    test=(
-        "tests/papers/scan_and_snap/test_text_figures.py::test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise"
-    ),
-    figure="fig10",
-)
+@claim("fig10-rate", BELOW, sources="Appendix G, Fig. 10", case=WEAK)
 def fig10_rate(s: Case) -> Measurement:
     """On WikiText a larger learning rate gives lower entropy of attention after training.
 
@@ -283,18 +206,7 @@ def fig10_rate(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim(
-    "fig10-wikitext-103",
-    sources="Appendix G, Fig. 10",
-    relation=BELOW,
-    case=WEAK,
-    number="open: not tried on WikiText-103",
-    code=("attention_flow",),
-    test=(
-        "tests/papers/scan_and_snap/test_text_figures.py::test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise"
-    ),
-    figure="fig10",
-)
+@claim("fig10-wikitext-103", BELOW, sources="Appendix G, Fig. 10", case=WEAK)
 def fig10_wikitext_103(s: Case) -> Measurement:
     """On WikiText-103, too, a larger learning rate gives lower entropy of attention.
 

@@ -16,8 +16,7 @@ from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
-from attnlab.theory.comparison import Form
-from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, within
+from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, Form, within
 
 from .. import cases, theory
 from ..cases import RATES, SYN_SMALL, WEAK
@@ -68,12 +67,10 @@ def _angles(s: Case, form: Form) -> FloatArray:
 
 @claim(
     "residual-exact",
+    EQUAL,
     sources="Section 7, residue connection",
-    relation=EQUAL,
     case=TWO_QUERIES,
     tolerance=1e-12,
-    code=("residual_beta", "residual_velocity", "residual_correlation"),
-    test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
     ours=True,
 )
 def residual_exact(s: Case) -> Measurement:
@@ -105,14 +102,10 @@ def residual_exact(s: Case) -> Measurement:
 
 @claim(
     "residual-beta",
+    within(4.0),
     sources="Section 7, residue connection",
-    relation=within(4.0),
     case=TWO_QUERIES,
-    hypotheses=(*WITH_RESIDUAL,),
-    number="as an order of magnitude: it is {:.2g} times the right one",
-    training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
-    code=("residual_beta", "residual_velocity"),
-    test="test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    hypotheses=WITH_RESIDUAL,
 )
 def residual_beta(s: Case) -> Measurement:
     r"""With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) =
@@ -153,14 +146,10 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
 
 @claim(
     "residual-local-roles",
+    ABOVE,
     sources="Section 7, residue connection",
-    relation=ABOVE,
     case=TWO_QUERIES,
-    hypotheses=(*WITH_RESIDUAL,),
-    number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
-    training_number="trained, no locally distinct token ends below z = {:+.3g}",
-    code=("local_roles", "residual_velocity"),
-    test="test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
+    hypotheses=WITH_RESIDUAL,
 )
 def residual_local_roles(s: Case) -> Measurement:
     r"""With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a
@@ -196,13 +185,10 @@ def residual_local_roles(s: Case) -> Measurement:
 
 @claim(
     "position-bias",
+    EQUAL,
     sources="Section 7, positional encoding; Section 5, initial value as prior",
-    relation=EQUAL,
     case=WEAK,
     tolerance=3e-3,
-    number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
-    code=("logit_prior", "position_prior"),
-    test="test_extensions.py::test_position_bias_needs_tokens_that_depend_on_position",
 )
 def position_bias(s: Case) -> Measurement:
     r"""A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, is a
@@ -263,16 +249,10 @@ def position_bias(s: Case) -> Measurement:
 
 @claim(
     "heads-as-starts",
+    EQUAL,
     sources="Section 5, initial value as prior; Section 3",
-    relation=EQUAL,
     case=WEAK,
     tolerance=0.5,
-    number=(
-        "three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)"
-    ),
-    training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
-    code=("dominant_tokens", "head_flows"),
-    test="test_extensions.py::test_heads_are_flows_from_different_starts",
 )
 def heads_as_starts(s: Case) -> Measurement:
     """Heads are different $Z_h(0)$, which decide which token wins.
@@ -322,13 +302,10 @@ def heads_as_starts(s: Case) -> Measurement:
 
 @claim(
     "multilayer-remark",
+    BELOW,
     sources="Section 7, possible future extension to multi-layer cases",
-    relation=BELOW,
     case=SYN_SMALL,
-    hypotheses=(*ASSUMPTION_1,),
-    number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
-    code=("attention_flow",),
-    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+    hypotheses=ASSUMPTION_1,
 )
 def multilayer_remark(s: Case) -> Measurement:
     """Of 10 relevant tokens self-attention may only pick 1-2 to combine first.

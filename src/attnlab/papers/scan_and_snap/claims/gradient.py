@@ -11,8 +11,7 @@ from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Case, Check
-from attnlab.theory.comparison import Form
-from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, within
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, Form, within
 
 from .. import cases, theory
 from ..cases import FIG3, WEAK
@@ -24,16 +23,7 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
 
 
 @claim(
-    "theorem-1",
-    sources="Theorem 1, Eq. 9",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*THEOREM_1,),
-    tolerance=1e-12,
-    number="with the printed beta, g_n is off by {:.2g} gamma (two classes, M = 1000)",
-    training_number="at t_0, ratio 1000, Eq. 10 has {:.3g} times the dominant logit of training",
-    code=("back_gradient", "beta", "plain_coefficients"),
-    test="test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
+    "theorem-1", EQUAL, sources="Theorem 1, Eq. 9", case=WEAK, hypotheses=THEOREM_1, tolerance=1e-12
 )
 def theorem_1(s: Case) -> Measurement:
     r"""Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' \ne
@@ -95,15 +85,7 @@ def plain_growth(s: Case, times: FloatArray, token: int) -> FloatArray:
     return np.interp(times, fine, scipy.integrate.cumulative_simpson(speed, x=fine, initial=0.0))
 
 
-@claim(
-    "eq-86",
-    sources="Eq. 86",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=1e-11,
-    code=("iota",),
-    test="test_decoder.py::test_eq_88_corrected_is_the_linear_algebra",
-)
+@claim("eq-86", EQUAL, sources="Eq. 86", case=WEAK, tolerance=1e-11)
 def eq_86(s: Case) -> Measurement:
     r"""$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} (1+\theta_k)
     E'_{kn}\right]$.
@@ -143,13 +125,10 @@ def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
 
 @claim(
     "eq-87",
+    BELOW,
     sources="Eq. 87 and the line after Eq. 89",
-    relation=BELOW,
     case=WEAK,
     hypotheses=(*DECODER, large_vocabulary),
-    number="in 200 random sets the remainder is at most {:.3g}/M",
-    code=("iota", "beta"),
-    test="test_decoder.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
 )
 def eq_87(s: Case) -> Measurement:
     r"""$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert \delta_2 \rvert
@@ -164,13 +143,10 @@ def eq_87(s: Case) -> Measurement:
 
 @claim(
     "eq-89",
+    BELOW,
     sources="Eq. 89 and the line after Eq. 89",
-    relation=BELOW,
     case=WEAK,
     hypotheses=(*DECODER, large_vocabulary),
-    number="in 200 random sets the remainder is at most {:.3g}/M",
-    code=("iota", "beta"),
-    test="test_decoder.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
 )
 def eq_89(s: Case) -> Measurement:
     r"""$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert \delta_3 \rvert <
@@ -193,16 +169,7 @@ def overlapping() -> list[tuple[FloatArray, FloatArray]]:
     return [(E, size) for E, size in sets if size.min() > 0.01]
 
 
-@claim(
-    "theorem-1a",
-    sources="Theorem 1(a), Eqs. 91-93",
-    relation=ABOVE,
-    case=WEAK,
-    hypotheses=(*THEOREM_1,),
-    number="above 0: with the printed beta the least xi_n/gamma is {:.4g} times min lambda^2",
-    code=("xi",),
-    test="test_decoder.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
-)
+@claim("theorem-1a", ABOVE, sources="Theorem 1(a), Eqs. 91-93", case=WEAK, hypotheses=THEOREM_1)
 def theorem_1a(s: Case) -> Measurement:
     r"""$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for every
     class $n$ and all $t$.
@@ -226,13 +193,10 @@ def theorem_1a(s: Case) -> Measurement:
 
 @claim(
     "eq-93",
+    AT_LEAST,
     sources="Eq. 93, first inequality (proof of Theorem 1a)",
-    relation=AT_LEAST,
     case=WEAK,
     tolerance=1e-12,
-    number="two classes, f_1.f_2 = 0.276: the printed bound is {:.2g} too large (harmless)",
-    code=("e_prime", "gram"),
-    test="test_decoder.py::test_lemmas_13_to_17",
 )
 def eq_93(s: Case) -> Measurement:
     r"""$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert \lambda_i(E)
@@ -254,15 +218,7 @@ def eq_93(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "theorem-1b",
-    sources="Theorem 1(b), Theorem 4",
-    relation=SETTLES,
-    case=FIG3,
-    number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
-    code=("gamma_stages",),
-    test="test_growth.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
-)
+@claim("theorem-1b", SETTLES, sources="Theorem 1(b), Theorem 4", case=FIG3)
 def theorem_1b(s: Case) -> Measurement:
     r"""$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge \frac{2(1+\delta')
     K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$.
@@ -291,14 +247,11 @@ def theorem_1b(s: Case) -> Measurement:
 
 @claim(
     "theorem-1-plain",
+    LEADING,
     sources="after Theorem 1 (Section 4), Remark 1",
-    relation=LEADING,
     case=WEAK,
-    hypotheses=(*THEOREM_1,),
+    hypotheses=THEOREM_1,
     tolerance=0.1,
-    number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
-    code=("plain_coefficients", "beta", "gradient_coefficients"),
-    test="test_decoder.py::test_plain_beta_early_near_t0_and_in_the_limit",
 )
 def theorem_1_plain(s: Case) -> Measurement:
     r"""Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 still

@@ -19,16 +19,7 @@ from ..cases import FIG3
 from . import in_training
 
 
-@claim(
-    "lemma-5",
-    sources="Lemma 5, Eqs. 31-33",
-    relation=EQUAL,
-    case=FIG3,
-    tolerance=1e-11,
-    code=("h_star", "class_logits"),
-    test="test_growth.py::test_h_star_is_the_recursion_of_eq_33_in_any_order",
-    figure="fig8",
-)
+@claim("lemma-5", EQUAL, sources="Lemma 5, Eqs. 31-33", case=FIG3, tolerance=1e-11)
 def lemma_5(case: Case) -> Measurement:
     r"""If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with $h^*(0) =
     0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$.
@@ -71,16 +62,7 @@ def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
     return np.asarray(solution.y[0] / M)
 
 
-@claim(
-    "lemma-6",
-    sources="Lemma 6, Eqs. 44, 45",
-    relation=EQUAL,
-    case=FIG3,
-    tolerance=1e-9,
-    code=("h", "h_inverse"),
-    test="test_growth.py::test_h_obeys_its_differential_equation",
-    figure="fig8",
-)
+@claim("lemma-6", EQUAL, sources="Lemma 6, Eqs. 44, 45", case=FIG3, tolerance=1e-9)
 def lemma_6(s: Case) -> Measurement:
     r"""The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has
     $\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$.
@@ -99,17 +81,7 @@ def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
     return np.asarray(theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y))
 
 
-@claim(
-    "lemma-7",
-    sources="Lemma 7",
-    relation=AT_MOST,
-    case=FIG3,
-    tolerance=1e-15,
-    number="the gap is at most {:.3g} eta_Y/M (so eta_Y/M does, and the proof's cases give it)",
-    code=("h_gap_bound", "h_lead"),
-    test="test_growth.py::test_lemma_7_and_its_tighter_bound",
-    figure="fig8",
-)
+@claim("lemma-7", AT_MOST, sources="Lemma 7", case=FIG3, tolerance=1e-15)
 def lemma_7(s: Case) -> Measurement:
     r"""$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge h^*(s)
     \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$.
@@ -132,16 +104,7 @@ def lemma_7(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "lemma-7-proof",
-    sources="Lemma 7(b), proof",
-    relation=AT_MOST,
-    case=FIG3,
-    number="the right side is negative, {:.2g}/M, and h rises; the result is true",
-    code=("h", "h_star"),
-    test="test_growth.py::test_lemma_7_and_its_tighter_bound",
-    figure="fig8",
-)
+@claim("lemma-7-proof", AT_MOST, sources="Lemma 7(b), proof", case=FIG3)
 def lemma_7_proof(s: Case) -> Measurement:
     r"""From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to
     0$).
@@ -164,17 +127,7 @@ def lemma_7_proof(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "remark-2",
-    sources="Remark 2",
-    relation=SETTLES,
-    case=FIG3,
-    tolerance=0.01,
-    number="M = 1000, eta_Y = 0.99: c = {:.3g} at s = 10^6 (ln M = 6.91), 1.15 more each decade",
-    code=("h_lead",),
-    test="test_growth.py::test_remark_2_fails_the_lead_grows_without_bound",
-    figure="fig8",
-)
+@claim("remark-2", SETTLES, sources="Remark 2", case=FIG3, tolerance=0.01)
 def remark_2(s: Case) -> Measurement:
     r"""If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all $s
     > s_1$.

@@ -61,13 +61,11 @@ def complex_slope(
 
 @claim(
     "lemma-1",
+    EQUAL,
     sources="Lemma 1, Eqs. 3, 4",
-    relation=EQUAL,
     case=WEAK,
     hypotheses=(query_from_next,),
     tolerance=1e-12,
-    code=("sample_gradient", "logit_gradient"),
-    test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
 )
 def lemma_1(s: Case) -> Measurement:
     r"""The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T)
@@ -106,21 +104,10 @@ def lemma_1(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "assumption-1",
-    sources="Assumption 1",
-    relation=LEADING,
-    case=SYN_SMALL,
-    tolerance=0.05,
-    number="100 even tokens at T = 129: E|q|^2 is {:.3g} |p|^2, so T must be long against 1/|p|^2",
-    training_number="Eq. 11's error goes as (eta_Y/eta_Z)^{:.2f}",
-    code=("expected_squared_norm", "relative_gain"),
-    test="test_concentration.py::test_squared_norm_is_biased_at_finite_length",
-    ours=True,
-)
+@claim("assumption-1", LEADING, sources="Assumption 1", case=SYN_SMALL, tolerance=0.05, ours=True)
 def assumption_1(s: Case) -> Measurement:
-    r"""No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and
-    $\eta_Y/\eta_Z$.
+    r"""Assumption 1 (no positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$) neglects terms of the
+    order of $\frac{1}{T \lVert p \rVert_2^2}$ and of $\eta_Z/\eta_Y$.
 
     Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c) the
     error of Eq. 11, expected to go as eta_Z/eta_Y, with the joint flow at ratios 10 to 1000. The
@@ -146,15 +133,10 @@ def assumption_1(s: Case) -> Measurement:
 
 @claim(
     "finite-length",
+    AT_MOST,
     sources="Assumption 1(b), Section 8",
-    relation=AT_MOST,
     case=SHORT,
     hypotheses=(query_from_next, *ASSUMPTION_1, weak_correlations),
-    number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
-    training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
-    code=("expected_squared_norm", "token_fates", "losing_length"),
-    test="test_concentration.py::test_losing_length_balances_sampled_drift",
-    figure="fig4",
     ours=True,
 )
 def finite_length(s: Case) -> Measurement:
@@ -190,16 +172,7 @@ def finite_length(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "lemma-2",
-    sources="Lemma 2, Eq. 6",
-    relation=LEADING,
-    case=WEAK,
-    tolerance=0.03,
-    number="the error goes as T^{:.2f}",
-    code=("attention_weights",),
-    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-)
+@claim("lemma-2", LEADING, sources="Lemma 2, Eq. 6", case=WEAK, tolerance=0.03)
 def lemma_2(s: Case) -> Measurement:
     r"""Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top
     \operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$.
@@ -223,16 +196,7 @@ def lemma_2(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "lemma-18",
-    sources="Lemma 18, Eqs. 134-136",
-    relation=AT_MOST,
-    case=WEAK,
-    tolerance=1e-12,
-    number="the least room above 1 - delta is {:.2g}",
-    code=("frequency_interval",),
-    test="test_concentration.py::test_lemma_18_covers",
-)
+@claim("lemma-18", AT_MOST, sources="Lemma 18, Eqs. 134-136", case=WEAK, tolerance=1e-12)
 def lemma_18(s: Case) -> Measurement:
     r"""With probability at least $1 - \delta$ a token's frequency has $\max\left(0, \mathbb{P}(l
     \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le \mathbb{P}(l \mid
@@ -258,15 +222,7 @@ def lemma_18(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "row-sums",
-    sources="Section 3.1, after Lemma 1",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=1e-9,
-    code=("sample_gradient",),
-    test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
-)
+@claim("row-sums", EQUAL, sources="Section 3.1, after Lemma 1", case=WEAK, tolerance=1e-9)
 def row_sums(s: Case) -> Measurement:
     r"""The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$.
 
@@ -288,16 +244,7 @@ def row_sums(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "embedding-norm",
-    sources="Section 3, l2-normalization",
-    relation=LEADING,
-    case=WEAK,
-    tolerance=0.1,
-    number="the error goes as d^{:.2f}",
-    code=("unit_attention",),
-    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-)
+@claim("embedding-norm", LEADING, sources="Section 3, l2-normalization", case=WEAK, tolerance=0.1)
 def embedding_norm(s: Case) -> Measurement:
     r"""$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly
     orthogonal.
@@ -325,15 +272,11 @@ def embedding_norm(s: Case) -> Measurement:
 
 @claim(
     "layer-norm",
+    LEADING,
     sources="Section 3, l2-normalization",
-    relation=LEADING,
     case=WEAK,
     hypotheses=(long_sequences, *EQ_10, single_common_token),
     tolerance=0.05,
-    number="subtracting the mean changes velocities by {:.2g} at M = 1000",
-    training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
-    code=("centred_attention", "centred_velocity"),
-    test="test_extensions.py::test_layer_norm_velocity_is_the_gradient",
 )
 def layer_norm(s: Case) -> Measurement:
     """The analysis can be extended to standard LayerNorm, which also subtracts the mean.

@@ -1,4 +1,4 @@
-"""Sections 8 and 9: what is said of Adam, and of spurious tokens in small training sets.
+"""Sections 8 and 9: statements about Adam, and about spurious tokens in small training sets.
 
 The studies `optimizers` and `spurious` (docs/studies/) go further; here is what decides a verdict.
 """
@@ -36,13 +36,9 @@ PRIOR = 1.0
 
 @claim(
     "adam-subsets",
+    BELOW,
     sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
-    relation=BELOW,
     case=SYN_SMALL,
-    training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
-    code=("sign_fates",),
-    test="test_attention.py::test_sign_descent_moves_rare_tokens_up",
-    figure="fig5",
 )
 def adam_subsets(s: Case) -> Measurement:
     """With Adam, different learning rates focus on different subsets of distinct tokens.
@@ -86,18 +82,7 @@ def adam_subsets(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "spurious-tokens",
-    sources="Section 9",
-    relation=BELOW,
-    case=MANY_COMMON,
-    number="8 sequences let {:.2g} times as many common tokens gain as 128",
-    training_number="in training the excess attention to those seen is {:.2g} times as large",
-    code=("attention_velocity", "token_roles"),
-    test=(
-        "tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set"
-    ),
-)
+@claim("spurious-tokens", BELOW, sources="Section 9", case=MANY_COMMON)
 def spurious_tokens(s: Case) -> Measurement:
     """Much data or prior knowledge suppresses common tokens that seem distinct in little.
 

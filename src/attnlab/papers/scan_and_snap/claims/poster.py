@@ -21,15 +21,10 @@ from .snapping import constant, growth_setting, integrate_theorem_4
 
 @claim(
     "poster-quarter",
+    within(10.0),
     sources="poster and slides, Theorem 4",
-    relation=within(10.0),
     case=FIG3,
-    hypotheses=(*SECTION_6,),
-    number=(
-        "as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4"
-    ),
-    code=("growth_bound", "snapping"),
-    test="test_growth.py::test_regimes_of_eq_14",
+    hypotheses=SECTION_6,
 )
 def poster_quarter(s: Case) -> Measurement:
     r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
@@ -47,17 +42,9 @@ def poster_quarter(s: Case) -> Measurement:
     return Measurement(Check("B_n(t)", poster, B), number=float(grown))
 
 
-@claim(
-    "poster-start",
-    sources="poster and slides, Theorem 3",
-    relation=EQUAL,
-    case=FIG3,
-    tolerance=1e-12,
-    code=("growth_bound",),
-    test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
-)
+@claim("poster-start", EQUAL, sources="poster and slides, Theorem 3", case=FIG3, tolerance=1e-12)
 def poster_start(s: Case) -> Measurement:
-    r"""$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$).
+    r"""$B_n(0) = 0$, where Eq. 14 has $\frac{1}{4} \ln C_0$.
 
     Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The tolerance
     is rounding.
@@ -73,14 +60,10 @@ def poster_start(s: Case) -> Measurement:
 
 @claim(
     "poster-faster",
+    ABOVE,
     sources="poster and slides, (c)",
-    relation=ABOVE,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    number="a token ten times as frequent starts {:.3g} times as fast",
-    training_number="in training it gains {:.3g} times as much",
-    code=("attention_velocity", "distinct_growth"),
-    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def poster_faster(s: Case) -> Measurement:
     r"""$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens.
@@ -103,13 +86,10 @@ def poster_faster(s: Case) -> Measurement:
 
 @claim(
     "poster-slightly",
+    BELOW,
     sources="poster and slides, (2)",
-    relation=BELOW,
     case=WEAK.at(eta_y=0.225, eta_z=0.001),
     hypotheses=(rate_window, weak_correlations),
-    number="smaller, but not slightly: {:.2g} of it at four times eta_Y (10^6 t_0)",
-    code=("growth_bound", "attention_flow"),
-    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
 )
 def poster_slightly(s: Case) -> Measurement:
     r"""Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$.
@@ -134,14 +114,7 @@ def poster_slightly(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-z",
-    sources="poster and slides, reparameterization",
-    relation=EQUAL,
-    case=WEAK,
-    tolerance=1e-12,
-    number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
-    code=("attention_weights",),
-    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
+    "poster-z", EQUAL, sources="poster and slides, reparameterization", case=WEAK, tolerance=1e-12
 )
 def poster_z(s: Case) -> Measurement:
     r"""$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1.
@@ -167,14 +140,10 @@ def poster_z(s: Case) -> Measurement:
 
 @claim(
     "slides-suppressed",
+    BELOW,
     sources="slides, take-home message",
-    relation=BELOW,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    number="the rarest distinct token keeps {:.2g} of its share against the dominant one",
-    training_number="in training it keeps {:.2g} (its logit rises all the same)",
-    code=("attention_flow", "relative_gain"),
-    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def slides_suppressed(s: Case) -> Measurement:
     """Key tokens that do not co-occur a lot with the query token are suppressed.
@@ -199,14 +168,10 @@ def slides_suppressed(s: Case) -> Measurement:
 
 @claim(
     "slides-tf-idf",
+    AT_LEAST,
     sources="slides, winners-emergence",
-    relation=AT_LEAST,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    number="rank correlation {:.2f}",
-    training_number="rank correlation {:.2f} in training",
-    code=("attention_flow",),
-    test="test_attention.py::test_theorem_2a_distinct_tokens_gain",
 )
 def slides_tf_idf(s: Case) -> Measurement:
     """Attention is a learnable TF-IDF: frequent in the class, rare across classes.

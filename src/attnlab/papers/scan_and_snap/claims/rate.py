@@ -25,15 +25,10 @@ SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
 
 @claim(
     "snap-time",
+    within(5.0),
     sources=["Section 6 (a), Theorem 4", "slides"],
-    relation=within(5.0),
     case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
-    hypotheses=(*SNAPPING,),
-    number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 slows to a tenth at {:.2f} x 2 K ln M/eta_Y",
-    training_number="training slows to a tenth at {:.2f} x",
-    code=("transition_times", "omega_1"),
-    test="test_growth.py::test_lemma_9_stages",
-    figure="fig3",
+    hypotheses=SNAPPING,
 )
 def snap_time(s: Case) -> Measurement:
     r"""Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier.
@@ -74,15 +69,10 @@ def snap_time(s: Case) -> Measurement:
 
 @claim(
     "both-rates-sparser",
+    ABOVE,
     sources=["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"],
-    relation=ABOVE,
     case=SLOWER,
-    hypotheses=(*RATES_CHANGED,),
-    number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
-    training_number="in training the entropy moves by {:.2g}",
-    code=("growth_bound", "reduced_time"),
-    test="test_growth.py::test_both_rates_up_is_a_rescaling_of_time",
-    figure="fig9",
+    hypotheses=RATES_CHANGED,
 )
 def both_rates_sparser(s: Case) -> Measurement:
     r"""Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence
@@ -114,15 +104,10 @@ def both_rates_sparser(s: Case) -> Measurement:
 
 @claim(
     "eta-y-denser",
+    BELOW,
     sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
-    relation=BELOW,
     case=WEAK.at(eta_y=0.25, eta_z=0.001),
-    hypotheses=(*RATES_CHANGED,),
-    number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
-    training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
-    code=("density_threshold", "growth_bound"),
-    test="test_growth.py::test_larger_eta_y_is_denser_only_after_a_threshold",
-    figure="fig6",
+    hypotheses=RATES_CHANGED,
 )
 def eta_y_denser(s: Case) -> Measurement:
     r"""At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser

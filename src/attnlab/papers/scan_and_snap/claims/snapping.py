@@ -54,15 +54,11 @@ RARE_COMMON = Case(
 
 @claim(
     "eq-13",
+    LEADING,
     sources="Eq. 13, Section 6",
-    relation=LEADING,
     case=RARE_COMMON,
     hypotheses=(rate_window, *SECTION_6),
     tolerance=0.12,
-    number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
-    code=("common_token_path",),
-    test="test_growth.py::test_eq_13_factors_of_k",
-    figure="fig3",
 )
 def eq_13(s: Case) -> Measurement:
     r"""$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx C_0^{-1}
@@ -89,16 +85,11 @@ def eq_13(s: Case) -> Measurement:
 
 @claim(
     "theorem-4",
+    LEADING,
     sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
-    relation=LEADING,
     case=FIG3,
     hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
     tolerance=0.045,
-    number="as printed B_n(0) = {:.3g}, not 0",
-    training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
-    code=("snapping", "growth_bound"),
-    test="test_growth.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
-    figure="fig9",
 )
 def theorem_4(s: Case) -> Measurement:
     r"""If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y
@@ -142,17 +133,7 @@ def theorem_4(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-124",
-    sources="Eqs. 124, 129",
-    relation=EQUAL,
-    case=FIG3,
-    tolerance=1e-8,
-    number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
-    code=("growth_bound",),
-    test="test_growth.py::test_b_n_starts_at_zero_only_when_corrected",
-    figure="fig9",
-)
+@claim("eq-124", EQUAL, sources="Eqs. 124, 129", case=FIG3, tolerance=1e-8)
 def eq_124(s: Case) -> Measurement:
     r"""$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$.
 
@@ -169,15 +150,7 @@ def eq_124(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-128",
-    sources="Eqs. 125-128",
-    relation=EQUAL,
-    case=FIG3,
-    tolerance=1e-10,
-    code=("reduced_time",),
-    test="test_growth.py::test_eq_128_is_the_integral_of_gamma",
-)
+@claim("eq-128", EQUAL, sources="Eqs. 125-128", case=FIG3, tolerance=1e-10)
 def eq_128(s: Case) -> Measurement:
     r"""$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot
     \frac{K(M-1)^2}{2} h^2(t/K)$.
@@ -198,17 +171,7 @@ def eq_128(s: Case) -> Measurement:
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
-@claim(
-    "eq-132",
-    sources="Eq. 132",
-    relation=LEADING,
-    case=FIG3,
-    hypotheses=(*SECTION_6,),
-    tolerance=0.02,
-    number="as a limit only: {:.0%} off at t = 10^12, as its constant lacks -(1/4) ln C_0",
-    code=("snapping", "growth_bound"),
-    test="test_growth.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
-)
+@claim("eq-132", LEADING, sources="Eq. 132", case=FIG3, hypotheses=SECTION_6, tolerance=0.02)
 def eq_132(s: Case) -> Measurement:
     r"""$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2
     M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -240,13 +203,10 @@ def eq_132(s: Case) -> Measurement:
 
 @claim(
     "eq-132-condition",
+    ABOVE,
     sources="Appendix F (3), before Eq. 132",
-    relation=ABOVE,
     case=FIG3,
-    hypotheses=(*SECTION_6,),
-    number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
-    code=("reduced_time", "snapping"),
-    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
+    hypotheses=SECTION_6,
 )
 def eq_132_condition(s: Case) -> Measurement:
     r"""Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$.
@@ -276,16 +236,7 @@ def eq_132_condition(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-133",
-    sources="Eq. 133",
-    relation=within(2.0),
-    case=FIG3,
-    hypotheses=(*SECTION_6,),
-    number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
-    code=("growth_bound",),
-    test="test_growth.py::test_growth_is_ln_t_then_ln_ln_t",
-)
+@claim("eq-133", within(2.0), sources="Eq. 133", case=FIG3, hypotheses=SECTION_6)
 def eq_133(s: Case) -> Measurement:
     r"""$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) -
     \ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -308,16 +259,11 @@ def eq_133(s: Case) -> Measurement:
 
 @claim(
     "b-at-t0",
+    EQUAL,
     sources="Appendix F (2), Fig. 9",
-    relation=EQUAL,
     case=SLOWER,
     hypotheses=(single_query, rate_window),
     tolerance=1e-12,
-    number="the same for every eta_Z, exactly; but the formula gives {:.3f} where B_n is 0.247",
-    training_number="the dominant logit is {:.2g} at all four: it is a rescaling of time",
-    code=("growth_bound", "transition_times"),
-    test="test_growth.py::test_b_n_at_t0_needs_the_corrected_constant",
-    figure="fig9",
 )
 def b_at_t0(s: Case) -> Measurement:
     r"""$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln M))$
@@ -373,15 +319,7 @@ def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
     return np.array([share(z) for z in path.y.T])
 
 
-@claim(
-    "two-fates",
-    sources="Section 6, first paragraph",
-    relation=ABOVE,
-    case=WEAK,
-    number="Theorem 4's own B_n is {:.2g} at t = 10^300",
-    code=("growth_bound", "growth_bounds"),
-    test="test_attention.py::test_eq_12_and_monotone_dominance",
-)
+@claim("two-fates", ABOVE, sources="Section 6, first paragraph", case=WEAK)
 def two_fates(s: Case) -> Measurement:
     r"""If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays bounded
     they snap.
@@ -405,15 +343,11 @@ def two_fates(s: Case) -> Measurement:
 
 @claim(
     "theorem-4-chi",
+    AT_LEAST,
     sources="Theorem 4, attention scanning",
-    relation=AT_LEAST,
     case=FIG3,
     hypotheses=(rate_window, *SECTION_6),
     tolerance=0.01,
-    number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
-    code=("growth_bound", "growth_bounds"),
-    test="test_growth.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
-    figure="fig3",
 )
 def theorem_4_chi(s: Case) -> Measurement:
     r"""$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y \eta_Z

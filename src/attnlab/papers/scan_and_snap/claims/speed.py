@@ -19,14 +19,11 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 @claim(
     "lemma-8",
+    AT_MOST,
     sources="Lemma 8, Eqs. 50, 51",
-    relation=AT_MOST,
     case=FIG3,
     hypotheses=(large_vocabulary,),
     tolerance=1e-9,
-    number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
-    code=("omega_0", "omega_1"),
-    test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
 )
 def lemma_8(s: Case) -> Measurement:
     r"""$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le \frac{(1+\omega_1)
@@ -59,13 +56,10 @@ def lemma_8(s: Case) -> Measurement:
 
 @claim(
     "remark-3",
+    much_greater(MUCH),
     sources="Remark 3",
-    relation=much_greater(MUCH),
     case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
-    number="h(1) is at least {:.3g} times the smaller zero",
-    code=("omega_0", "h"),
-    test="test_growth.py::test_omegas_are_the_zeros_of_lemma_8",
 )
 def remark_3(s: Case) -> Measurement:
     r"""For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg
@@ -84,14 +78,11 @@ def remark_3(s: Case) -> Measurement:
 
 @claim(
     "lemma-9",
+    up_to(2.0),
     sources="Lemma 9, Eqs. 53-57",
-    relation=up_to(2.0),
     case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
     tolerance=1e-12,
-    number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
-    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
-    test="test_growth.py::test_lemma_9_stages",
 )
 def lemma_9(s: Case) -> Measurement:
     r"""$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) =
@@ -134,14 +125,7 @@ def lemma_9(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-52",
-    sources="Eq. 52, proof of Lemma 9",
-    relation=ABOVE,
-    case=FIG3,
-    hypotheses=(large_vocabulary,),
-    number="left minus right is at least {:.2g} for M above 100",
-    code=("transition_times",),
-    test="test_growth.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
+    "eq-52", ABOVE, sources="Eq. 52, proof of Lemma 9", case=FIG3, hypotheses=(large_vocabulary,)
 )
 def eq_52(s: Case) -> Measurement:
     r"""$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$.

@@ -19,14 +19,10 @@ from . import in_training
 
 @claim(
     "summary-frequency",
+    ABOVE,
     sources="summary, Key Results and Mechanism 2",
-    relation=ABOVE,
     case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
-    number="the most frequent distinct token is {:.3g} times as fast as the rarest",
-    training_number="in training it gains {:.3g} times as much",
-    code=("attention_velocity", "distinct_growth"),
-    test="test_attention.py::test_speed_of_a_distinct_token_is_its_squared_weight",
 )
 def summary_frequency(s: Case) -> Measurement:
     """Among distinct tokens, lower-frequency tokens gain attention faster.
@@ -50,15 +46,7 @@ def summary_frequency(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "summary-theorem-2b",
-    sources="summary, Mechanism 1",
-    relation=BELOW,
-    case=WEAK,
-    number="where the condition fails the token moves at {:.0g}",
-    code=("token_fates", "attention_velocity"),
-    test="test_attention.py::test_theorem_2b_the_single_common_token_loses",
-)
+@claim("summary-theorem-2b", BELOW, sources="summary, Mechanism 1", case=WEAK)
 def summary_theorem_2b(s: Case) -> Measurement:
     r"""If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a distinct
     token.
@@ -82,14 +70,7 @@ def summary_theorem_2b(s: Case) -> Measurement:
 
 
 @claim(
-    "summary-slow-decoder",
-    sources="summary, Mechanism 1, break condition",
-    relation=BELOW,
-    case=SYN_SMALL,
-    number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
-    training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
-    code=("attention_flow",),
-    test="test_attention.py::test_path_is_the_same_whatever_the_rates",
+    "summary-slow-decoder", BELOW, sources="summary, Mechanism 1, break condition", case=SYN_SMALL
 )
 def summary_slow_decoder(s: Case) -> Measurement:
     r"""If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge.

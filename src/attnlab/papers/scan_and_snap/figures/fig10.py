@@ -17,7 +17,7 @@ from attnlab.plots import style
 from . import text_runs
 from .text_runs import TextRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 MEASURED = ("entropy", "loss", "best_loss")
 COLUMNS = (*(f"{of}_{end}" for of in MEASURED for end in ("mean", "std")), "best_step", "finite")
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
@@ -75,16 +75,8 @@ def draw(cells: xr.Dataset) -> Figure:
                 if name == "entropy":
                     ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
             style.log_ticks(ax, cells["rate"].values)
-            ax.set_xlabel(r"learning rate $\eta$")
-        axes[0].set_ylabel("entropy of attention,\nfirst layer (nats)")
-        axes[1].set_ylabel("lowest validation loss\n(nats per token)")
-        style.panel_titles(axes, ["attention", "what was learnt"])
-        style.legend_above(
-            figure,
-            axes[0],
-            title=f"{cells.attrs['steps']} iterations, {cells.attrs['seeds']} seeds, bars: one "
-            "s.d., not below 0; dotted: before training",
-        )
+        TEXTS.label(axes)
+        style.legend_above(figure, axes[0], title=TEXTS.legend.format(**cells.attrs))
     return figure
 
 

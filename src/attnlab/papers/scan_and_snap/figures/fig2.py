@@ -1,7 +1,7 @@
 """Fig. 2: the four stages of training, found in real simulations.
 
 The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
-Here they are moments of a run, found by measures, at rates where all can be seen and at
+Here they are steps of a run, found by measures, at rates where all can be seen and at
 eta_Y >> eta_Z.
 """
 
@@ -16,15 +16,16 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
+from attnlab.auditing.fit import listed
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.measures import roles
+from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
 
@@ -51,15 +52,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
     suppressed_step, winner_step: when each threshold is passed; half_suppressed, half_won: when
-    half of all that common tokens lose, and the winner gains, has come. A moment that does not come
-    is NaN, and so is what is shown of it.
+    half of all that common tokens lose, and the winner gains, has come. A stage that is not
+    reached is NaN, and so is its attention.
     """
     (both,) = run_apart(recipe, progress=progress, keep=keep)
     single = {dim: 0 for dim in both["loss"].dims if dim not in ("step", "eta_z")}
     result = both.isel(single, drop=True)
     in_play = roles.in_play(result).values
     is_common = roles.is_common(result).values[in_play]
-    runs = [_moments(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
+    runs = [_stages(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
     frames = xr.concat(runs, "eta_z").isel(token=np.flatnonzero(in_play))
     return frames.assign_coords(
         stage=list(STAGES),
@@ -69,7 +70,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     ).assign_attrs(eta_y=float(both["eta_y"].values.flat[0]))
 
 
-def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
+def _stages(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     own = run.isel(sequence_class=recipe.sequence_class)
     attention = own["attention"].transpose("step", "token")
     common = measures.common_mass(run).isel(sequence_class=recipe.sequence_class)
@@ -79,16 +80,16 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     emerged = [_first(won > times * won[0]) for times in recipe.winner]
     snap = measures.snap_time(run)
     snapped = float(snap.isel(sequence_class=recipe.sequence_class))
-    moments = [0.0, suppressed[0], emerged[0], snapped]
+    stage_steps = [0.0, suppressed[0], emerged[0], snapped]
     logits = own["attention_logits"].sel(query=int(own["query_token"]))
     unnormalised = own["probability"] * np.exp(logits.astype(np.float64))
     frames = xr.Dataset({"unnormalised": unnormalised, "attention": attention})
-    frames = frames.reindex(step=moments).rename(step="stage").drop_vars("stage")
+    frames = frames.reindex(step=stage_steps).rename(step="stage").drop_vars("stage")
     kept = frames.transpose("stage", "token").assign(
         probability=own["probability"],
         common_mass=common,
         winner_attention=won,
-        moment=("stage", moments),
+        stage_step=("stage", stage_steps),
         suppressed_step=("suppressed", suppressed),
         winner_step=("times", emerged),
         winner=winner,
@@ -112,8 +113,8 @@ def draw(frames: xr.Dataset) -> Figure:
         for i, ax in enumerate(below):
             _course(ax, frames.isel(eta_z=i))
         titles = [
-            f"{stage}\n{'not reached' if np.isnan(moment) else f'step {moment:g}'}"
-            for stage, moment in zip(STAGES, first["moment"].values, strict=True)
+            f"{stage}\n{'not reached' if np.isnan(stage_step) else f'step {stage_step:g}'}"
+            for stage, stage_step in zip(STAGES, first["stage_step"].values, strict=True)
         ]
         titles += [rf"$\eta_Y/\eta_Z$ = {ratio:g}" for ratio in _ratios(frames)]
         style.panel_titles([*above, *below], titles)
@@ -144,11 +145,11 @@ def _course(ax: Any, run: xr.Dataset) -> None:
     ax.plot(step, run["common_mass"], color=style.COMMON, label="all common tokens")
     winner: Any = {"label": f"the winner (token {int(run['winner'])})", "color": style.DISTINCT}
     ax.plot(step, run["winner_attention"], linestyle=style.DASHES[1], **winner)
-    for letter, moment in zip("abcd", run["moment"].values, strict=True):
-        if np.isfinite(moment):
-            ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
-            style.letter_at(ax, moment, letter, shift=3)
-    # what happens, happens early
+    for letter, stage_step in zip("abcd", run["stage_step"].values, strict=True):
+        if np.isfinite(stage_step):
+            ax.axvline(stage_step, color=style.OUTLINE, linewidth=0.7, linestyle=":")
+            style.letter_at(ax, stage_step, letter, shift=3)
+    # all that happens is early
     ax.set_xscale("symlog", linthresh=10, linscale=1.5)
     ticks = [tick for tick in (0, 5, 10, 20, 50, 100, 200) if tick <= step[-1]]
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -162,7 +163,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     start, end = (frames.isel(step=step) for step in (0, -1))
     lose = end["common_mass"] < start["common_mass"]
     wins = (frames["token"].isel(token=likeliest) == frames["winner"]).values
-    passed = frames["moment"].notnull().all("stage")
+    passed = frames["stage_step"].notnull().all("stage")
     first = frames["suppressed_step"] < frames["winner_step"]
     reached = frames["suppressed_step"].notnull() & frames["winner_step"].notnull()
     numbers: dict[str, float] = {}
@@ -179,33 +180,28 @@ def judge(frames: xr.Dataset) -> Judgement:
             "half_won": run["half_won"],
             "suppressed_first": first.isel(eta_z=i).sum(),
             "pairs_reached": reached.isel(eta_z=i).sum(),
-            "snap_step": run["moment"][-1],
+            "snap_step": run["stage_step"][-1],
         }
         values = {name: float(value) for name, value in found.items()}
         numbers |= {f"{name}_{i + 1}": value for name, value in values.items()}
+        at = zip(STAGES, run["stage_step"].values, strict=True)
         stages = [
-            f"{stage} ({moment:.0f})"
-            for stage, moment in zip(STAGES, run["moment"].values, strict=True)
-            if np.isfinite(moment)
+            f"{stage} ({stage_step:.0f})" for stage, stage_step in at if np.isfinite(stage_step)
         ]
-        short.append(
-            f"at eta_Y/eta_Z = {ratio:g} {'all' if passed[i] else f'{len(stages)} of'} "
-            f"{len(STAGES)} stages are passed (at step): {', '.join(stages)}"
-        )
         others: dict[str, Any] = {
             "ratio": ratio,
+            "passed": "all" if passed[i] else f"{len(stages)} of",
+            "stages": ", ".join(stages),
             "wins": "the largest" if wins[i] else "another",
             "pairs": first.size // frames.sizes["eta_z"],
             "after": _after(run),
         }
+        short.append(TEXTS.part("stages", count=len(STAGES), **others))
         runs.append(TEXTS.part("run", **values, **others))
     in_order = not bool((reached & ~first).any())
+    order = TEXTS.part("in_order" if reached.any() else "none_reached")
     if not in_order:
-        order = "suppression and winning go together: which is first depends on the thresholds"
-    elif bool(reached.any()):
-        order = "suppression comes first at all thresholds that are reached"
-    else:
-        order = "no pair of thresholds is reached"
+        order = TEXTS.part("together")
     as_drawn = bool(lose.all()) and wins.all()
     stages_of_each = "; ".join(short)
     return TEXTS.judgement(
@@ -215,30 +211,23 @@ def judge(frames: xr.Dataset) -> Judgement:
         stages_of_each=stages_of_each,
         order=order,
         runs=" ".join(runs),
-        suppressed=_list(frames["suppressed"].values),
-        times=_list(frames["times"].values),
+        suppressed=listed(frames["suppressed"].values, "g"),
+        times=listed(frames["times"].values, "g"),
     )
 
 
 def _after(run: xr.Dataset) -> str:
     """Say what attention does once it has snapped."""
-    snap, end = float(run["moment"][-1]), float(run["step"][-1])
+    snap, end = float(run["stage_step"][-1]), float(run["step"][-1])
     if np.isnan(snap):
-        return f"Attention does not snap in {end:.0f} steps."
+        return TEXTS.part("no_snap", end=end)
     won = run["winner_attention"]
     moved = float(won[-1]) - float(won.sel(step=snap))
-    return (
-        f"Attention snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves by "
-        f"{moved:+.3f}."
-    )
+    return TEXTS.part("snap", snap=snap, end=end, moved=moved)
 
 
 def _ratios(frames: xr.Dataset) -> list[float]:
     return [frames.attrs["eta_y"] / float(z) for z in frames["eta_z"].values]
-
-
-def _list(values: Any) -> str:
-    return ", ".join(f"{value:g}" for value in values)
 
 
 def _first(passed: xr.DataArray) -> float:

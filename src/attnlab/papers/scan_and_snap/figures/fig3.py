@@ -20,7 +20,7 @@ from attnlab.plots import style
 from .. import theory
 from . import joint_runs as joint
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 ROUTES = {
     "printed": "Theorem 4 as printed: $e^{2B_n}$",
     "corrected": "Theorem 4 corrected: $e^{2B_n}$",

@@ -13,19 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table, published
 from attnlab.experiments.estimate import count_of
-from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-from . import published
+from .panels import FEWEST_SEEDS, Agreement, agreement
 from .recall import by_size, size_titles
 
-TEXTS = Texts.beside(__file__)
-AXES = tuple(published.FIG6_AXES)
+TEXTS = Texts.read(__file__)
+AXES = ("num_last", "eta_z", "ratio")
+PUBLISHED_SEEDS, ROUNDING = 10, 1e-3  # of the published means; the last digit that is given
 # Marks of our cells, and open ones of the published cells.
 OPEN: dict[str, Any] = {"color": "black", "markerfacecolor": "none", "linestyle": "none"}
 OURS = {"capsize": 2, "linewidth": 1.2, "elinewidth": 0.8}
@@ -56,6 +56,17 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     return compared(entropy.transpose(*AXES, "seed"))
 
 
+def published_cells() -> xr.Dataset:
+    """Return the paper's `entropy_mean` and `entropy_std`, of all 64 cells.
+
+    Cells of one panel (num_last) share their seeds, so that they deviate together.
+    """
+    import pandas as pd  # type: ignore[import-untyped]
+
+    found: xr.Dataset = pd.DataFrame(published(__file__, "fig6")).set_index(list(AXES)).to_xarray()
+    return found
+
+
 def compared(entropy: xr.DataArray) -> xr.Dataset:
     """Compare our runs (num_last, eta_z, ratio, seed) with the published cells."""
     seeds = entropy.sizes["seed"]
@@ -67,11 +78,11 @@ def compared(entropy: xr.DataArray) -> xr.Dataset:
             "entropy_std": entropy.std("seed", ddof=1) if seeds > 1 else np.nan * entropy[..., 0],
         }
     )
-    theirs = published.fig6().reindex({axis: cells[axis] for axis in AXES})
+    theirs = published_cells().reindex({axis: cells[axis] for axis in AXES})
     cells["published_mean"], cells["published_std"] = theirs["entropy_mean"], theirs["entropy_std"]
     # of one seed the spread is unknown; the published one is that of the same simulation
     ours = cells["entropy_std"] if seeds > 1 else cells["published_std"]
-    variance = ours**2 / seeds + cells["published_std"] ** 2 / published.FIG6_SEEDS
+    variance = ours**2 / seeds + cells["published_std"] ** 2 / PUBLISHED_SEEDS
     cells["deviation"] = (cells["entropy_mean"] - cells["published_mean"]) / np.sqrt(variance)
     return cells.assign_attrs(seeds=seeds)
 
@@ -92,8 +103,8 @@ def _agreement(cells: xr.Dataset) -> Agreement | None:
         flat["entropy"].transpose("cell", "seed").values,
         flat["published_mean"].values,
         flat["published_std"].values,
-        seeds=published.FIG6_SEEDS,
-        rounding=published.FIG6_ROUNDING,
+        seeds=PUBLISHED_SEEDS,
+        rounding=ROUNDING,
     )
 
 
@@ -106,14 +117,16 @@ def table(cells: xr.Dataset) -> Table:
     queries, rates, ratios = axes.values()
     shown = [
         [f"{n:.4g}", f"{eta_z:.4g}"]
-        + [_beside(cells.sel(num_last=n, eta_z=eta_z, ratio=ratio)) for ratio in ratios]
+        + [_cell(cells.sel(num_last=n, eta_z=eta_z, ratio=ratio)) for ratio in ratios]
         for n, eta_z in product(queries, rates)
     ]
     heading = ["queries", "eta_Z", *(f"ratio {ratio:.4g}" for ratio in ratios)]
     return Table(frame.to_dict("records"), TEXTS.caption, [heading, *shown] if shown else ())
 
 
-def _beside(cell: xr.Dataset) -> str:
+def _cell(cell: xr.Dataset) -> str:
+    """Return our value and the published one, where there is one, with their deviation."""
+
     def one(name: str) -> str:
         mean, std = (float(cell[f"{name}_{what}"]) for what in ("mean", "std"))
         return f"{mean:.3f}" + (f" ± {std:.3f}" if np.isfinite(std) else "")
@@ -216,8 +229,7 @@ def _match(
         "chances": ", ".join(f"{100 * of.shift_chance:.2g}" for of in each),
         "rests": ", ".join(f"{of.rest:.1f}" for of in each),
         "seeds": cells.attrs["seeds"],
-        "their_seeds": published.FIG6_SEEDS,
-        "file": published.FIG6_FILE,
+        "their_seeds": PUBLISHED_SEEDS,
     }
     headline = TEXTS.part("agreement", **values)
     return headline, TEXTS.part("match", **values, agreement=headline)

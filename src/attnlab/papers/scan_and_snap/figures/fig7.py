@@ -14,45 +14,47 @@ from attnlab.experiments import Judgement, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
-from attnlab.plots import style, words
+from attnlab.plots import style
 
 from . import text_runs
 from .text_runs import SLOWED, TextRecipe
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(TextRecipe):
-    """moments: the steps to show. words: how many of the probe's first words to show."""
+    """shown_steps: the steps to show. words: how many of the probe's first words to show."""
 
-    moments: tuple[int, ...]
+    shown_steps: tuple[int, ...]
     words: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
         run = self.run(self.corpus)
-        missing = set(self.moments) - set(run.record.clock(run.last, whole=True).tolist())
+        missing = set(self.shown_steps) - set(run.record.clock(run.last, whole=True).tolist())
         if missing:
-            raise InputError(f"moments: step {min(missing)} is not recorded (see training.every)")
+            raise InputError(
+                f"shown_steps: step {min(missing)} is not recorded (see training.every)"
+            )
         if not 1 <= self.words <= run.task.length:
             raise InputError(f"words: expected 1 to {run.task.length}")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return the first layer's maps over (layers, moment, query, key); `word` along key.
+    """Return the first layer's maps over (layers, shown_step, query, key); `word` along key.
 
     entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
-    over (layers, seed, moment), how far the maps of all probes have moved since the moment before,
-    as the share of a query's attention that has gone elsewhere (total variation). Of several rates
-    and heads, the first is taken; of several seeds, its maps are shown.
+    over (layers, seed, shown_step), how far the maps of all probes have moved since the previous
+    one, as the share of a query's attention that has gone elsewhere (total variation). Of several
+    learning rates and heads, the first is taken; of several seeds, its maps are shown.
     """
 
     def measure(result: xr.Dataset) -> xr.Dataset:
         first = result.isel(rate=0, layer=0, head=0, drop=True)
-        maps = first["attention"].sel(step=list(recipe.moments)).rename(step="moment")
-        moved = abs(maps.diff("moment")).sum("key").mean(["probe", "query"]) / 2
+        maps = first["attention"].sel(step=list(recipe.shown_steps)).rename(step="shown_step")
+        moved = abs(maps.diff("shown_step")).sum("key").mean(["probe", "query"]) / 2
         shown = {"probe": 0, "query": slice(recipe.words), "key": slice(recipe.words)}
         maps = maps.isel(shown).isel(seed=0, drop=True).rename(probe_word="word")
         part = {"attention": maps, "entropy": first["entropy"], "change": moved}
@@ -63,22 +65,22 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """Draw a row for each depth, a column for each moment; a query's row holds its attention."""
-    rows, columns = frames.sizes["layers"], frames.sizes["moment"]
-    families = words.fonts()
-    labels = words.visible(frames["word"].values, families)
+    """Draw a row for each depth, a column for each step; a query's row holds its attention."""
+    rows, columns = frames.sizes["layers"], frames.sizes["shown_step"]
+    families = style.fonts()
+    labels = style.visible(frames["word"].values, families)
     given: Any = {"fontfamily": families, "parse_math": False}  # a word may be $a$ as well
     hidden = np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)  # the causal mask
     with style.page(1.45 * rows + 1.1) as figure:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for (i, j), ax in np.ndenumerate(axes):
-            one = frames["attention"].isel(layers=i, moment=j).values
+            one = frames["attention"].isel(layers=i, shown_step=j).values
             seen = np.ma.masked_where(hidden, one)
             image = ax.imshow(seen, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
             ax.spines[:].set_visible(False)
             ax.tick_params(length=0)
-        for ax, moment in zip(axes[0], frames["moment"].values, strict=True):
-            ax.set_title(f"iteration {int(moment)}")
+        for ax, shown_step in zip(axes[0], frames["shown_step"].values, strict=True):
+            ax.set_title(f"iteration {int(shown_step)}")
         for ax in axes[-1]:
             ax.set_xticks(range(len(labels)), labels, rotation=90, **given)
             ax.set_xlabel("attending to")
@@ -93,9 +95,9 @@ def judge(frames: xr.Dataset) -> Judgement:
     """Judge in how many runs the first layer's attention becomes sparse, and slows to a quarter."""
     depths, seeds = frames["layers"].values, frames.sizes["seed"]
     entropy = frames["entropy"].isel(step=[0, -1])
-    change = frames["change"].dropna("moment", how="all")
+    change = frames["change"].dropna("shown_step", how="all")
     sparse = entropy.isel(step=-1) < entropy.isel(step=0)
-    slowed = change.isel(moment=-1) < SLOWED * change.max("moment")
+    slowed = change.isel(shown_step=-1) < SLOWED * change.max("shown_step")
     numbers: dict[str, float] = {}
     each = []
     for depth in depths:
@@ -103,8 +105,8 @@ def judge(frames: xr.Dataset) -> Judgement:
         found = {
             "entropy_start": ends.isel(step=0).mean(),
             "entropy_end": ends.isel(step=-1).mean(),
-            "first_change": changes.isel(moment=0).mean() / 100,
-            "last_change": changes.isel(moment=-1).mean() / 100,
+            "first_change": changes.isel(shown_step=0).mean() / 100,
+            "last_change": changes.isel(shown_step=-1).mean() / 100,
             "sparse": sparse.sel(layers=depth).sum(),
             "slowed": slowed.sel(layers=depth).sum(),
         }
@@ -113,8 +115,8 @@ def judge(frames: xr.Dataset) -> Judgement:
             "depth": text_runs.depth_name(depth),
             "first_entropy": _over_seeds(ends.isel(step=0), ".2f"),
             "last_entropy": _over_seeds(ends.isel(step=-1), ".2f"),
-            "first_change": _over_seeds(changes.isel(moment=0), ".0f"),
-            "last_change": _over_seeds(changes.isel(moment=-1), ".0f"),
+            "first_change": _over_seeds(changes.isel(shown_step=0), ".0f"),
+            "last_change": _over_seeds(changes.isel(shown_step=-1), ".0f"),
         }
         each.append(TEXTS.part("depth", **values))
     trained = " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
@@ -131,7 +133,7 @@ def judge(frames: xr.Dataset) -> Judgement:
         rate=frames.attrs["rate"],
         corpus=frames.attrs["corpus"],
         each="; ".join(each),
-        moments=", ".join(str(int(moment)) for moment in frames["moment"].values),
+        iterations=", ".join(str(int(shown_step)) for shown_step in frames["shown_step"].values),
         in_brackets="; in brackets the range over seeds" if seeds > 1 else "",
         share=100 * SLOWED,
         words=" ".join(map(str, frames["word"].values)),

@@ -19,7 +19,7 @@ from attnlab.plots import style
 from .. import theory
 from . import joint_runs as joint
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
 
 
@@ -88,13 +88,8 @@ def draw(curves: xr.Dataset) -> Figure:
         for name, bound, dashes in bounds:
             axes[1].axhline(bound, color=style.OUTLINE, linewidth=1, linestyle=dashes)
             axes[1].annotate(name, (last, bound), ha="right", va="bottom", fontsize=7)
-        axes[0].set(xlabel="visits of one class", ylabel="logit gap $M h$")
-        axes[1].set(xlabel="visits of one class", ylabel=r"gap $(h^* - h)\,M/\eta_Y$")
         axes[1].set_ylim(0, 2.3)
-        axes[2].set(xlabel="time $t$ in steps", ylabel="logit gap $M h$")
-        style.panel_titles(
-            axes, ["$h^*$ steps, $h$ smooth", "their gap", "$h(t/K)$; marks: training"]
-        )
+        TEXTS.label(axes)
         for ax in axes:
             ax.margins(x=0.02)
         axes[0].set_xlim(0, min(CLOSE, last))
@@ -110,10 +105,10 @@ def judge(curves: xr.Dataset) -> Judgement:
     numbers = {
         "largest_gap": peak,
         "last_gap": last,
-        "largest_training_error": float(error.max()),
-        "last_training_error": float(error.isel(time=-1).max()),
+        "largest_training_error": error.max(),
+        "last_training_error": error.isel(time=-1).max(),
     }
-    within = bool((gap <= 1).all()) and bool((gap >= 0).all())
+    within = bool(((gap >= 0) & (gap <= 1)).all())
     return TEXTS.judgement(
         Standing.HOLDS if within and last < peak else Standing.FAILS,
         numbers,

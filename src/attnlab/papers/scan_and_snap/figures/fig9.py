@@ -18,12 +18,8 @@ from attnlab.plots import style
 from .. import theory
 from . import joint_runs as joint
 
-TEXTS = Texts.beside(__file__)
-ROUTES = {
-    "printed": "Theorem 4 as printed",
-    "corrected": "Theorem 4 corrected",
-    "training": "training (joint flow)",
-}
+TEXTS = Texts.read(__file__)
+ROUTES = ("printed", "corrected", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +80,8 @@ def draw(curves: xr.Dataset) -> Figure:
         axes = figure.subplots(1, 3, sharex=True)
         for ax, name in zip(axes, ROUTES, strict=True):
             joint.draw_curves(ax, curves, name, swept="eta_z", label=r"$\eta_Z$")
-            ax.set_xlabel("time $t$ in steps")
-        axes[0].set_ylabel("growth bound $B_n(t)$")
-        style.panel_titles(axes, list(ROUTES.values()))
-        style.legend_above(
-            figure,
-            axes[0],
-            title=rf"$\eta_Y/\eta_Z$ = {curves.attrs['ratio']:g}, K = {curves.attrs['K']}, "
-            rf"M = {curves.attrs['M']}; dotted: $t_0$; dots: $B_n(t_0)$; each panel has its scale",
-        )
+        TEXTS.label(axes)
+        style.legend_above(figure, axes[0], title=TEXTS.legend.format(**curves.attrs))
     return figure
 
 
@@ -106,7 +95,7 @@ def judge(curves: xr.Dataset) -> Judgement:
     numbers["printed_start"] = float(curves["printed"][0, 0])
     numbers["dominant_at_t0"] = float(curves["dominant_at_t0"].mean())
     end = curves.isel(time=-1)
-    rise = all(np.all(np.diff(end[name]) > 0) for name in ROUTES)
+    rise = all((end[name].diff("eta_z") > 0).all() for name in ROUTES)
     spread = max(numbers[f"{name}_spread_at_t0"] for name in ROUTES)
     alike = spread < 1e-3
     ends = [f"{name} {float(end[name][0]):.3g} and {float(end[name][-1]):.3g}" for name in ROUTES]

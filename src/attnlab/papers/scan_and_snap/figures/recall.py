@@ -22,11 +22,11 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.formulas.checks import FloatArray
-from attnlab.measures.roles import in_play
+from attnlab.measures.attention import in_play
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
-RATIO_TEXTS, ETA_Z_TEXTS = (Texts.beside(__file__, name) for name in ("fig11", "fig12"))
+RATIO_TEXTS, ETA_Z_TEXTS = (Texts.read(__file__, name) for name in ("fig11", "fig12"))
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
 RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
@@ -82,7 +82,7 @@ class RecallRecipe(ExperimentRecipe):
                 raise InputError(f"select.{name}: {value:g} is not in the grid of the runs")
 
     def inputs(self) -> list[str]:
-        """Those of the runs."""
+        """Return the digests of the classes of the runs."""
         return self.runs.inputs()
 
     def with_seeds(self, seeds: int) -> Self:

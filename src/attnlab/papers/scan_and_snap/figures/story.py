@@ -18,13 +18,13 @@ from attnlab import measures
 from attnlab.experiments import Judgement, SimulationRecipe, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
-from attnlab.measures import roles
+from attnlab.measures import attention as roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
 from attnlab.simulation import as_simulation, simulate
 from attnlab.theory import predict
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
 
@@ -41,7 +41,7 @@ def data(
 ) -> xr.Dataset:
     """attention of one class over (step, token), of its own tokens, and P(l|m,n) where it starts.
 
-    moment: the start, the step by which shared words have lost half of what they lose, and the
+    stage_step: the start, the step by which shared words have lost half of what they lose, and the
     snap; t0_prime, t0: when theory has scanning end and snapping begin.
     """
     simulation = as_simulation(recipe.base, classes=recipe.base.sets[0])
@@ -60,7 +60,7 @@ def data(
                 "attention": own["attention"].isel(token=drawn).transpose("step", "token"),
                 "probability": own["probability"].isel(token=drawn),
                 "common_mass": ("step", common),
-                "moment": ("stage", [0.0, float(half), float(snap.isel(place))]),
+                "stage_step": ("stage", [0.0, float(half), float(snap.isel(place))]),
                 "moved_since_snap": since,
                 "t0_prime": float(said["t0_prime"].isel(place)),
                 "t0": float(said["t0"].isel(place)),
@@ -77,17 +77,18 @@ def data(
 
 
 def draw(frames: xr.Dataset) -> Figure:
-    """Bars at three moments, above the course of attention with theory's clock."""
-    moments = [m for m in frames["moment"].values if np.isfinite(m)]
+    """Draw bars at three stages, above the course of attention with theory's clock."""
+    stage_steps = [m for m in frames["stage_step"].values if np.isfinite(m)]
     with style.page(3.9) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.1, 1])
-        above: Any = rows[0].subgridspec(1, len(moments)).subplots(sharex=True, sharey=True)
-        for ax, moment in zip(above, moments, strict=True):
-            _bars(ax, frames, float(moment))
+        above: Any = rows[0].subgridspec(1, len(stage_steps)).subplots(sharex=True, sharey=True)
+        for ax, stage_step in zip(above, stage_steps, strict=True):
+            _bars(ax, frames, float(stage_step))
         course = figure.add_subplot(rows[1])
-        _course(course, frames, moments)
+        _course(course, frames, stage_steps)
         titles = [
-            f"step {moment:g}: {stage}" for stage, moment in zip(STAGES, moments, strict=False)
+            f"step {stage_step:g}: {stage}"
+            for stage, stage_step in zip(STAGES, stage_steps, strict=False)
         ]
         style.panel_titles([*above, course], [*titles, "the whole run"])
         last_words = f"“… {frames.attrs['query']}” → “{frames.attrs['next']}”"
@@ -95,25 +96,25 @@ def draw(frames: xr.Dataset) -> Figure:
     return figure
 
 
-def _bars(ax: Any, frames: xr.Dataset, moment: float) -> None:
+def _bars(ax: Any, frames: xr.Dataset, stage_step: float) -> None:
     position = np.arange(frames.sizes["token"])
     colours, start = style.by_role(frames["common"].values), frames["probability"]
-    ax.barh(position, frames["attention"].sel(step=moment), height=0.8, color=colours)
+    ax.barh(position, frames["attention"].sel(step=stage_step), height=0.8, color=colours)
     ax.vlines(start, position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0)
     ax.set_yticks(position, frames["token"].values)
     ax.set_ylim(position[-1] + 0.6, -0.6)
     ax.tick_params(axis="y", length=0)
 
 
-def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
+def _course(ax: Any, frames: xr.Dataset, stage_steps: list[Any]) -> None:
     step = frames["step"].values
     ax.plot(step, frames["common_mass"], color=style.COMMON, label="all shared words")
     distinct = frames.isel(token=np.flatnonzero(~frames["common"].values))
     for i, word in enumerate(distinct["token"].values):
         styles: Any = {"color": style.DISTINCT, "linestyle": style.DASHES[i % len(style.DASHES)]}
         ax.plot(step, distinct["attention"].isel(token=i), label=str(word), **styles)
-    for letter, moment in zip("abc", moments, strict=False):
-        _mark(ax, float(moment), letter, style.OUTLINE, ":")
+    for letter, stage_step in zip("abc", stage_steps, strict=False):
+        _mark(ax, float(stage_step), letter, style.OUTLINE, ":")
     for letter, name in (("$t_0'$", "t0_prime"), ("$t_0$", "t0")):
         _mark(ax, float(frames[name]), letter, style.GREEN, "-")
     time_axis(ax, step, "step")
@@ -131,7 +132,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     attention, common = frames["attention"], frames["common_mass"].values
     winner = int(attention.isel(step=-1).argmax("token"))
     won = attention.isel(token=winner).values
-    _, half, snap = frames["moment"].values
+    _, half, snap = frames["stage_step"].values
     numbers = {
         "common_start": common[0],
         "common_end": common[-1],

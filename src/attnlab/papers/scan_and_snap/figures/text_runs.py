@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import xarray as xr
 
 from attnlab.experiments import ExperimentRecipe
-from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
+from attnlab.files.provenance import digest_of
 from attnlab.simulation import Diverged, Simulation, simulate, text_run
 from attnlab.tasks.text import Corpus, open_corpus
 

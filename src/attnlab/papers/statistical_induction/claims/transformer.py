@@ -1,4 +1,4 @@
-"""Stages of the transformer, from the shipped survey: ten seeds, 600 or 900 steps."""
+"""Stages of the transformer: ten seeds on file, 600, 900 or 6,000 steps (see `evidence`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW
 from .. import runs
 from ..distances import STAGES, HeldOut, nearest
 from ..evidence import EVIDENCE
+from .minimal import SOURCE, Found
 
-Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/statistical_induction/test_evidence.py::"
-SOURCE = "Statistical induction"
 PLATEAU = 0.155  # KL at k = 3 between the bigram rule's 0.049 and the unigram rule's 0.174
 LIT, RISEN = 1.15, 0.1  # induction score, and lag-1 attention (0.07 at the start), that have risen
 MOST, NEAR = 60, 0.25  # steps of a sharp transition; share of the way that may be left at the end
@@ -47,20 +46,22 @@ def transition(found: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float
     return np.array(leaves, float), np.array(takes, float)
 
 
-def told(values: NDArray[np.float64]) -> str:
+def interval(values: NDArray[np.float64]) -> str:
     """Return the median over seeds with its interval."""
     return median(xr.DataArray(values, dims="seed")).told(".0f")
 
 
 @filed_claim(
     "si-transformer-stages",
-    statement="The transformer passes uniform, unigram and bigram",
     relation=AT_LEAST,
     training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
-    """Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600,
-    are these three in this order in each of 10 seeds."""
+    """The transformer passes uniform, unigram and bigram.
+
+    Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600, are
+    these three in this order in each of 10 seeds.
+    """
     at = nearest(EVIDENCE.read("dirichlet")).transpose("seed", "step")
     rising = (at.diff("step") >= 0).all("step").values
     seen = np.array([len(set(of)) for of in at.values])
@@ -68,44 +69,44 @@ def stages(found: Found) -> Measurement:
     return Measurement(
         Trained("stages", 3.0, np.where(rising, seen, 0)),
         training_number=float(bigram.mean()),
-        note=f"unigram from step 30 on; bigram from {told(bigram)} on (median of 10 seeds)",
+        note=f"unigram from step 30 on; bigram from {interval(bigram)} on (median of 10 seeds)",
     )
 
 
 @filed_claim(
     "si-transition",
-    statement="A plateau at unigram, then a sharp transition",
     relation=AT_MOST,
     training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
 )
 def sharp(found: Found) -> Measurement:
-    """Check that KL leaves the plateau after step 120 in each of 10 seeds (k = 3), and that 3/4 of
-    what is left then falls within 60 steps, two records."""
+    """A plateau at unigram, then a sharp transition.
+
+    Check that KL leaves the plateau after step 120 in each of 10 seeds (k = 3), and that 3/4 of
+    what is left then falls within 60 steps, two records.
+    """
     leaves, takes = transition(EVIDENCE.read("dirichlet"))
     return Measurement(
         Trained("plateau", 120.0, leaves, AT_LEAST),
         Trained("transition", float(MOST), takes),
         training_number=float(takes.mean()),
-        note=f"left at step {told(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
-        f"{told(takes)} steps",
+        note=f"left at step {interval(leaves)} ({leaves.min():.0f} to {leaves.max():.0f}); takes "
+        f"{interval(takes)} steps",
     )
 
 
-@claim(
+@filed_claim(
     "si-transformer-order",
-    sources=SOURCE,
-    statement="The second layer moves first in the transformer, too",
     relation=BELOW,
-    runs={},
     in_parts=True,
     code=("first_step", "first_signal"),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
-    figure="stages",
     training_number="{:.0f} steps before layer 1 (mean of 10 seeds)",
 )
 def order(found: Found) -> Measurement:
-    """Compare the first record with an induction score above 1.15 with the first that has lag-1
-    attention above 0.1 (0.07 at the start), in each of 10 seeds (k = 3)."""
+    """The second layer moves first in the transformer, too.
+
+    Compare the first record with an induction score above 1.15 with the first that has lag-1
+    attention above 0.1 (0.07 at the start), in each of 10 seeds (k = 3).
+    """
     of = EVIDENCE.read("dirichlet")
     score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
     return Measurement(
@@ -114,21 +115,23 @@ def order(found: Found) -> Measurement:
             for seed, pair in enumerate(zip(previous, score, strict=True))
         ),
         training_number=float((previous - score).mean()),
-        note=f"score at {told(score)}, lag-1 attention at {told(previous)}; first in "
+        note=f"score at {interval(score)}, lag-1 attention at {interval(previous)}; first in "
         f"{(score < previous).sum()} of 10 seeds",
     )
 
 
 @filed_claim(
     "si-induction-head",
-    statement="It ends as a statistical induction head, near Bayes",
     relation=AT_MOST,
     training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
 )
 def induction_head(found: Found) -> Measurement:
-    """Check at step 600, k = 3, in each of 10 seeds: lag-1 attention of layer 1 at least 0.5, a
-    score of layer 2 at least 2, and at most a quarter of the way left from the unigram rule's KL to
-    the bigram rule's."""
+    """It ends as a statistical induction head, near Bayes.
+
+    Check at step 600, k = 3, in each of 10 seeds: lag-1 attention of layer 1 at least 0.5, a score
+    of layer 2 at least 2, and at most a quarter of the way left from the unigram rule's KL to the
+    bigram rule's.
+    """
     end = EVIDENCE.read("dirichlet").isel(step=-1)
     rule = HeldOut.of(3, runs.T, "dirichlet").kl
     kl = end["kl"].values
@@ -144,21 +147,22 @@ def induction_head(found: Found) -> Measurement:
     )
 
 
-@claim(
+@filed_claim(
     "si-avoids",
     sources="Statistical induction, our runs",
-    statement="With two symbols layer 1 attends to the previous one, as with three",
     relation=AT_LEAST,
-    runs={},
     in_parts=True,
     ours=True,
     code=("first_signal",),
-    test=TESTS + "test_a_recorded_seed_is_trained_again",
+    figure=None,
     training_number="lag-1 attention rises in {:.0%} of 10 seeds",
 )
 def avoids(found: Found) -> Measurement:
-    """Check lag-1 attention at step 900 at k = 2 in each of 10 seeds, 0.5 at least. Elsewhere layer
-    1 avoids lag 1, and tells the previous symbol by that."""
+    """With two symbols layer 1 attends to the previous one, as with three.
+
+    Check lag-1 attention at step 900 at k = 2 in each of 10 seeds, 0.5 at least. Elsewhere layer 1
+    avoids lag 1, and tells the previous symbol by that.
+    """
     end = EVIDENCE.read("two_symbols").isel(step=-1)
     previous, kl, score = (end[name].values for name in ("previous", "kl", "score"))
     rises = previous > 0.5
@@ -175,15 +179,15 @@ def avoids(found: Found) -> Measurement:
 @filed_claim(
     "si-eight-symbols",
     sources="Statistical induction, our runs",
-    statement="With eight symbols the transformer skips the unigram stage",
     relation=AT_MOST,
     tolerance=0.0,
     ours=True,
-    code=("last_rules", "divergence"),
     training_number="KL {:.3f} at step 6,000 (mean of 10 seeds)",
 )
 def eight_symbols(found: Found) -> Measurement:
-    """Check that of the three rules unigram is nearest at no record, k = 8, T = 100, at every
+    """With eight symbols the transformer skips the unigram stage.
+
+    Check that of the three rules unigram is nearest at no record, k = 8, T = 100, at every
     100th step to 6,000 in each of 10 seeds, and that bigram is nearest at the end.
 
     The add-one unigram rule is hardly nearer to the true row than uniform is: a context of 100
@@ -199,6 +203,6 @@ def eight_symbols(found: Found) -> Measurement:
         Trained("records at unigram", 0.0, (at == STAGES.index("unigram")).sum(1)),
         Trained("bigram at the end", 1.0, at[:, -1] == bigram, AT_LEAST),
         training_number=float(kl.mean()),
-        note=f"bigram from step {told(first)} on; KL {mean(kl)} at the end (bigram "
+        note=f"bigram from step {interval(first)} on; KL {mean(kl)} at the end (bigram "
         f"{rule['bigram']:.3f}, unigram {rule['unigram']:.3f}, uniform {rule['uniform']:.3f})",
     )

@@ -1,1 +1,1 @@
-"""The figures: those of the paper worth making again, and what is ours beside them."""
+"""Figures of the paper, with what is ours beside them."""

@@ -17,7 +17,7 @@ from attnlab.simulation import simulate
 
 from .. import runs, theory
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 LAGS = 7
 SYMBOLS = (2, 3)
@@ -95,30 +95,16 @@ def draw(found: xr.Dataset) -> Figure:
                 ("dirichlet", style.DISTINCT, -0.2),
                 ("doubly", style.COMMON, 0.2),
             ):
-                of = found.sel(prior=prior, symbols=k)
-                name = "doubly stochastic" if prior == "doubly" else "Dirichlet"
-                ax.bar(
-                    lag + shift,
-                    of["exact"] / of["exact"][1],
-                    0.4,
-                    color=colour,
-                    label=f"{name} signal",
-                )
+                of = found["exact"].sel(prior=prior, symbols=k)
+                label = f"{'doubly stochastic' if prior == 'doubly' else 'Dirichlet'} signal"
+                ax.bar(lag + shift, of / of[1], 0.4, color=colour, label=label)
             v = found["trained"].sel(symbols=k).mean("seed")
-            ax.plot(
-                lag - 0.2, v / v[1], "D", color="black", markersize=4, label="trained (Dirichlet)"
-            )
+            look = {"markersize": 4, "color": "black", "label": "trained (Dirichlet)"}
+            ax.plot(lag - 0.2, v / v[1], "D", **look)
             if k == 2:
-                released = found["published"]
-                ax.plot(
-                    lag,
-                    released / released[1],
-                    "o",
-                    markersize=4,
-                    markerfacecolor="none",
-                    color=style.ACCENT,
-                    label="released, an earlier model",
-                )
+                look |= {"color": style.ACCENT, "label": "released, an earlier model"}
+                released = found["published"] / found["published"][1]
+                ax.plot(lag, released, "o", fillstyle="none", **look)
             ax.set(xlabel="lag", xticks=lag)
         style.y_labels(axes, ["over that of lag 1", ""])
         style.panel_titles(axes, [f"{k} symbols" for k in SYMBOLS])

@@ -10,6 +10,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
+from attnlab.experiments.drawing import draw_seeds
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
@@ -20,7 +21,7 @@ from .. import runs
 from ..model import First, MinimalInduction
 from ..predict import end_weight
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +53,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         return found.assign_coords(quantity=list(SHOWN))
 
     right = run("softmax")
-    said = predict(right, theory="induction-descent")
+    predicted = predict(right, theory="induction-descent")
     ends = [row["diagonal"] for row in published(__file__, "end")]
     return xr.Dataset(
         {
             "trained": shown(simulate(right, progress=progress)),
-            "predicted": shown(said).isel(seed=0, drop=True),
+            "predicted": shown(predicted).isel(seed=0, drop=True),
             "released_mask": shown(simulate(run("released"), progress=progress)),
             "end": ("length", [end_weight(runs.chains(k, n)) for n in recipe.lengths]),
             "published": ("run", ends),
@@ -68,10 +69,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of layers and the prediction."""
-    lag, said, mask = (
+    lag, predicted, mask = (
         found[name].sel(quantity="lag_one") for name in ("trained", "predicted", "released_mask")
     )
-    error = float(abs(lag - said).max("step").mean())
+    error = float(abs(lag - predicted).max("step").mean())
     moved = float(abs(lag - lag.isel(step=0)).max("step").mean())
     return TEXTS.judgement(
         Standing.of(error < 0.1 * moved, error < moved),
@@ -90,43 +91,26 @@ def draw(found: xr.Dataset) -> Figure:
     with style.page(2.6) as figure:
         axes = figure.subplots(1, 3)
         step = found["step"].values
-        looks = {
-            "diagonal": (0, style.DISTINCT),
-            "off_diagonal": (0, style.COMMON),
-            "lag_one": (1, style.DISTINCT),
-        }
-        for name, (panel, colour) in looks.items():
-            ax = axes[panel]
-            ax.plot(step, found["trained"].sel(quantity=name).T, color=colour, linewidth=0.7)
-            ax.plot(step, found["predicted"].sel(quantity=name), "--", color="black", linewidth=1)
-        mask = found["released_mask"].sel(quantity="lag_one").mean("seed")
-        axes[1].plot(step, mask, ":", color=style.ACCENT)
-        top = found["trained"].sel(quantity="diagonal").values.max()
-        axes[0].annotate(
-            "diagonal", (step[-1], 0.86 * top), ha="right", fontsize=7, color=style.DISTINCT
-        )
-        axes[0].annotate(
-            "off the diagonal", (step[-1], 0.12 * top), ha="right", fontsize=7, color=style.COMMON
-        )
-        for x, y, words, colour in (
-            (0.03, 0.92, "trained", style.DISTINCT),
-            (0.03, 0.83, "-- mean descent", "black"),
-            (0.03, 0.74, "$\\cdots$ released mask", style.ACCENT),
+        for name, panel, colour, label in (
+            ("diagonal", 0, style.DISTINCT, "diagonal"),
+            ("off_diagonal", 0, style.COMMON, "off the diagonal"),
+            ("lag_one", 1, style.DISTINCT, "trained"),
         ):
-            axes[1].annotate(words, (x, y), xycoords="axes fraction", fontsize=7, color=colour)
+            trained = found["trained"].sel(quantity=name)
+            draw_seeds(axes[panel], step, trained, color=colour, linewidth=0.7, label=label)
+            predicted = found["predicted"].sel(quantity=name)
+            axes[panel].plot(
+                step, predicted, "--", color="black", label="mean descent" if panel else None
+            )
+        mask = found["released_mask"].sel(quantity="lag_one").mean("seed")
+        axes[1].plot(step, mask, ":", color=style.ACCENT, label="released mask")
         axes[2].plot(found["length"], found["end"], "--", color="black", label="best w")
-        axes[2].plot(
-            np.full(found.sizes["run"], 100),
-            found["published"],
-            "o",
-            markersize=4,
-            markerfacecolor="none",
-            color=style.ACCENT,
-            label="released",
-        )
+        look = {"color": style.ACCENT, "fillstyle": "none", "label": "released"}
+        axes[2].plot(np.full(found.sizes["run"], 100), found["published"], "o", **look)
         axes[2].set(xscale="log", xlabel="T", ylim=(0, None))
         style.log_ticks(axes[2], found["length"].values)
-        axes[2].legend()
+        for ax in axes:
+            ax.legend()
         for ax in axes[:2]:
             ax.set(xlabel="step", xlim=(0, step[-1]))
         style.y_labels(axes, ["entries of W", "attention to lag 1", "w at the end"])

@@ -19,7 +19,7 @@ from attnlab.simulation import simulate
 from .. import runs
 from ..evidence import EVIDENCE
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 COLOURS: dict[runs.Prior, str] = {
     "dirichlet": style.DISTINCT,
@@ -27,12 +27,12 @@ COLOURS: dict[runs.Prior, str] = {
     "unigram": "0.45",
 }
 NAMES = {"dirichlet": "Dirichlet", "doubly": "doubly stochastic", "unigram": "unigram"}
-SURVEYED: tuple[runs.Prior, ...] = ("dirichlet", "doubly")  # of the transformer
+FILED: tuple[runs.Prior, ...] = ("dirichlet", "doubly")  # of the transformer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """symbols, length, seeds, steps: of the minimal model; the transformer is the survey's."""
+    """symbols, length, seeds, steps: of the minimal model; the transformer's runs are on file."""
 
     symbols: int
     length: int
@@ -42,24 +42,24 @@ class Recipe(ExperimentRecipe):
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return lag-1 attention of the minimal model by prior, seed and step, and lag-1 attention and
-    KL of the surveyed transformer."""
+    KL of the transformer on file."""
     at = (*(step for step in (*runs.EARLY, 150, 200, 400) if step < recipe.steps), recipe.steps)
     lag = []
     for prior, report in in_turn(list(COLOURS), progress):
         run = runs.minimal(recipe.symbols, prior, at=at, seeds=recipe.seeds, length=recipe.length)
         lag.append(simulate(run, progress=report)["lag_mass"].isel(lag=1))
-    surveyed = [EVIDENCE.read(name) for name in SURVEYED]
+    filed = [EVIDENCE.read(name) for name in FILED]
     found = xr.Dataset({"minimal": xr.concat(lag, xr.Variable("prior", list(COLOURS)))})
     for name in ("previous", "kl"):
-        of = [each[name].rename(seed="run", step="transformer_step") for each in surveyed]
-        found[name] = xr.concat(of, xr.Variable("shown", list(SURVEYED)))
+        of = [each[name].rename(seed="run", step="transformer_step") for each in filed]
+        found[name] = xr.concat(of, xr.Variable("shown", list(FILED)))
     return found
 
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether doubly stochastic chains are quicker, in layer 1 and at the end."""
     of = found[["previous", "kl"]].rename(run="seed", transformer_step="step")
-    rises = {name: runs.first_step(of["previous"].sel(shown=name) > 0.1) for name in SURVEYED}
+    rises = {name: runs.first_step(of["previous"].sel(shown=name) > 0.1) for name in FILED}
     through = (of["kl"].isel(step=-1) < 0.1).mean("seed")
     end = found["minimal"].isel(step=-1).mean("seed")
     earlier = rises["doubly"].max() < rises["dirichlet"].min()
@@ -68,7 +68,7 @@ def judge(found: xr.Dataset) -> Judgement:
         Standing.of(earlier and share == 1, earlier),
         {
             **{f"rises_{name}": float(np.median(steps)) for name, steps in rises.items()},
-            **{f"through_{name}": float(through.sel(shown=name)) for name in SURVEYED},
+            **{f"through_{name}": float(through.sel(shown=name)) for name in FILED},
             **{f"minimal_{prior}": float(end.sel(prior=prior)) for prior in COLOURS},
         },
         stuck=1 - share,
@@ -83,7 +83,7 @@ def draw(found: xr.Dataset) -> Figure:
             of = found["minimal"].sel(prior=drawn)
             draw_seeds(axes[0], found["step"], of, label=NAMES[drawn], color=colour, linewidth=0.9)
         for ax, name in zip(axes[1:], ("previous", "kl"), strict=True):
-            for prior in SURVEYED:
+            for prior in FILED:
                 of = found[name].sel(shown=prior).transpose("transformer_step", "run")
                 ax.plot(found["transformer_step"], of, color=COLOURS[prior], linewidth=0.9)
             ax.set(xlabel="step", ylim=(0, None))

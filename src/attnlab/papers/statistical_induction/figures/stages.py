@@ -20,7 +20,7 @@ from .. import runs
 from ..claims.transformer import LIT, RISEN
 from ..distances import STAGES, distances, nearest
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 COLOURS = dict(zip(STAGES, ("0.55", style.COMMON, style.DISTINCT), strict=True))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import lgamma
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table, published
 from attnlab.experiments.estimate import Median, Share, coverage, median, power, share
 from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
@@ -31,27 +32,17 @@ from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
 from attnlab.simulation import Simulation
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
 RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
-# JoMA's released runs on WikiText-2, rate 1e-4, means of 3 seeds, recorded every 1,000 steps on one
-# window: the lowest entropy, at which step, and that after 58,000 steps; by depth and layer.
+# Learning rate, distance of records and steps of JoMA's released runs (published/dip.csv).
 PUBLISHED_RATE, PUBLISHED_EVERY, PUBLISHED_STEPS = 1e-4, 1000, 58_000
-PUBLISHED: Mapping[tuple[int, int], tuple[float, int, float]] = {
-    (1, 0): (1.554, 2000, 2.213),
-    (5, 0): (1.286, 2000, 1.429),
-    (5, 1): (1.156, 2000, 1.504),
-    (5, 2): (1.254, 1000, 1.957),
-    (5, 3): (1.809, 2000, 2.068),
-    (5, 4): (2.161, 6000, 2.428),
-}
-# and where its one-layer runs at small rates dip and are back, read off their curves.
-CYCLE_RATE, CYCLE = 1e-5, ("0.005 to 0.01", "0.015 to 0.035")
+CYCLE_RATE = 1e-5  # up to which its one-layer runs dip and come back
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train. layers: depths. The others are fields of the training and its model."""
+    """Settings of one training. layers: depths. The others are fields of training and model."""
 
     layers: tuple[int, ...]
     reset_moments: bool = False
@@ -60,8 +51,8 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe, CorpusRecipe):
-    """arms: ways to train by name, the first of which is judged. turn: nats by which entropy must
-    come back for it to have turned."""
+    """arms: settings of training by name, the first of which is judged. turn: nats by which entropy
+    must come back for it to have turned."""
 
     arms: dict[str, Arm]
     turn: float
@@ -243,11 +234,11 @@ def draw(runs: xr.Dataset) -> Figure:
             shallow = runs.sel(arm=main, layers=depths[0], rate=rate).isel(layer=0)
             _line(lower[1], shallow["frequent_mass"], rate, color=colour)
             for (name, label), dashes in zip(ranks.items(), style.DASHES, strict=False):
-                look = {"linestyle": dashes, "label": label if rate == rates[-1] else None}
-                _line(lower[2], shallow[name], rate, color=colour, **look)
+                styles = {"linestyle": dashes, "label": label if rate == rates[-1] else None}
+                _line(lower[2], shallow[name], rate, color=colour, **styles)
         spread = runs.attrs["frequent_share"]
         lower[1].axhline(spread, color=style.OUTLINE, linewidth=0.6, linestyle=":")
-        style.y_labels(lower, ["entropy (nats)", "attention to frequent words", "stable rank"])
+        style.y_labels(lower, TEXTS.ylabels)
         lower[2].legend(fontsize=6.5)
         for ax in (*upper, *lower):
             ax.set(xscale="log", xlabel="rate x steps")
@@ -255,8 +246,8 @@ def draw(runs: xr.Dataset) -> Figure:
         names = [text_runs.depth_name(depth) for depth in depths]
         below_names = [f"{names[-1]}, rate {middle:g}", f"{names[0]}: where", names[0]]
         style.panel_titles([*upper, *lower], [*names, *below_names])
-        ways = zip(("solid", "dashed", "dash-dot"), arms, strict=False)
-        dashed = ", ".join(f"{how}: {arm}" for how, arm in ways)
+        lines = zip(("solid", "dashed", "dash-dot"), arms, strict=False)
+        dashed = ", ".join(f"{how}: {arm}" for how, arm in lines)
         style.legend_above(above, upper[0], title=TEXTS.legend.format(arms=dashed, runs=runs))
     return figure
 
@@ -267,8 +258,7 @@ def _line(ax: Any, values: xr.DataArray, rate: float, **how: Any) -> None:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """In how many runs does the first layer's entropy dip, bounce and cycle, and where does it
-    turn?"""
+    """Judge in how many runs the first layer's entropy dips, bounces and cycles, and where."""
     arms = [str(name) for name in runs["arm"].values]
     found = {what: turns(runs, what).isel(layer=0) for what in PLACES}
     numbers: dict[str, float | Share | Median] = {}
@@ -283,26 +273,20 @@ def judge(runs: xr.Dataset) -> Judgement:
                 numbers[f"{shape}_{key}"] = hits
                 shares.setdefault((shape, depth), hits)  # of the first arm
             for name in TURNS:
-                numbers |= {
-                    f"{name}_{key}": median(text[name]),
-                    f"{name}_at_{key}": _at(text, name),
-                }
+                numbers[f"{name}_{key}"] = median(text[name])
+                numbers[f"{name}_at_{key}"] = _at(text, name)
             steps = text["first_at"].mean("seed").dropna("rate")
             # -1 where rate x steps decides
             numbers[f"slope_{key}"] = power(steps["rate"], steps) if steps.size > 1 else np.nan
             told.append(_in_words(arm, depth, text, window))
     main = _depths(runs, arms[0])
+    each = {depth: (shares["returns", depth], shares["cycles", depth]) for depth in main}
     counted = "; ".join(
-        TEXTS.part(
-            "counted",
-            depth=text_runs.depth_name(depth),
-            returns=shares["returns", depth],
-            cycles=shares["cycles", depth],
-        )
-        for depth in main
+        TEXTS.part("counted", depth=text_runs.depth_name(depth), found=found)
+        for depth, found in each.items()
     )
     return TEXTS.judgement(
-        _standing([(shares["returns", depth], shares["cycles", depth]) for depth in main]),
+        _standing(list(each.values())),
         numbers,
         runs=runs,
         arm=arms[0],
@@ -331,25 +315,20 @@ def _in_words(arm: str, depth: int, text: xr.Dataset, window: xr.Dataset) -> str
 
 
 def _meanwhile(runs: xr.Dataset, arm: str, depth: int) -> str:
-    """Say what else is so at the start, where entropy turns, and at the end."""
+    """Return other measures at the start, where entropy turns, and at the end, in words."""
     one = runs.sel(arm=arm, layers=depth).isel(layer=0)
-    found = turns(one, "entropy")
-    parts = []
-    for name, words, digits in (
-        ("frequent_mass", "attention to the frequent words, half of the text", ".2f"),
-        ("mlp_stable_rank", "the stable rank of the MLP's lower matrix", ".1f"),
-        ("qk_stable_rank", "that of W_Q^T W_K", ".1f"),
+    found, share = turns(one, "entropy"), runs.attrs["frequent_share"]
+    told = {}
+    for name, digits in (
+        ("frequent_mass", ".2f"),
+        ("mlp_stable_rank", ".1f"),
+        ("qk_stable_rank", ".1f"),
     ):
-        places = [one[name].where(one["step"] == found[f"{turn}_at"]).max("step") for turn in TURNS]
-        moments = [one[name].isel(step=0), *places, one[name].isel(step=-1)]
-        parts.append(f"{words} is {', '.join(_told(values, digits) for values in moments)}")
-    return TEXTS.part(
-        "meanwhile",
-        depth=text_runs.depth_name(depth),
-        arm=arm,
-        parts="; ".join(parts),
-        share=runs.attrs["frequent_share"],
-    )
+        at = [one[name].where(one["step"] == found[f"{turn}_at"]).max("step") for turn in TURNS]
+        every = [one[name].isel(step=0), *at, one[name].isel(step=-1)]
+        told[name] = ", ".join(_told(values, digits) for values in every)
+    depth_name = text_runs.depth_name(depth)
+    return TEXTS.part("meanwhile", depth=depth_name, arm=arm, share=share, **told)
 
 
 def _published(runs: xr.Dataset, arms: list[str]) -> str:
@@ -359,25 +338,22 @@ def _published(runs: xr.Dataset, arms: list[str]) -> str:
     lines = []
     late = runs["window_entropy"].sel(rate=PUBLISHED_RATE)
     late = late.where(late["step"] >= PUBLISHED_EVERY, drop=True)
-    for (depth, layer), (lowest, at, end) in PUBLISHED.items():
-        for arm in arms:
-            if depth in _depths(runs, arm):
-                one = late.sel(arm=arm, layers=depth, layer=layer)
-                lines.append(
-                    f"layer {layer + 1} of {depth}, {arm}: {_told(one.min('step'))} at "
-                    f"{_told(one['step'][one.argmin('step')], ',.0f')} steps, "
-                    f"{_told(one.isel(step=-1))} at the end (published {lowest} at {at:,}, {end})"
-                )
+    for theirs, arm in product(published(__file__, "dip"), arms):
+        if theirs["layers"] in _depths(runs, arm):
+            one = late.sel(arm=arm, layers=theirs["layers"], layer=theirs["layer"] - 1)
+            ours = {
+                "least": _told(one.min("step")),
+                "at": _told(one["step"][one.argmin("step")], ",.0f"),
+                "last": _told(one.isel(step=-1)),
+            }
+            lines.append(TEXTS.part("published_layer", arm=arm, ours=ours, **theirs))
     if not lines:
         return ""
     slow = runs["rate"].values[runs["rate"].values <= CYCLE_RATE]
     if slow.size and 1 in _depths(runs, arms[0]):
         own = turns(runs.sel(arm=arms[0], layers=1, rate=slow).isel(layer=0), "entropy")
         first, back = (_told(own["rate"] * own[f"{name}_at"], ".2g") for name in TURNS[:2])
-        lines.append(
-            f"first minimum and return with 1 layer at rates up to {CYCLE_RATE:g} at rate x steps "
-            f"{first} and {back} (seen in JoMA's: {' and '.join(CYCLE)})"
-        )
+        lines.append(TEXTS.part("published_cycle", rate=CYCLE_RATE, first=first, back=back))
     return " " + TEXTS.part(
         "published",
         rate=PUBLISHED_RATE,

@@ -4,7 +4,7 @@ Section 8 says that it "freezes" and becomes sparse. Here it has *slowed to a qu
 changes by less than a quarter of its fastest change (docs/measures.md, "Snap, slowed, settled").
 What slows attention down may be its own dynamics, or that the text is learnt by heart: gradients
 vanish then, and with them all motion. Each training is therefore also judged where its validation
-loss is lowest (early stopping). That does not tell the two causes apart.
+loss is lowest (early stopping). That does not separate the two causes.
 """
 
 from __future__ import annotations
@@ -28,77 +28,74 @@ from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
 from attnlab.plots import style
 
-TEXTS = Texts.beside(__file__)
-LAST = 3  # moments that are the end
+TEXTS = Texts.read(__file__)
+LAST = 3  # measured steps that count as the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe, TextRecipe):
-    """moments: steps at which the speed is measured, over the `gap` steps that follow each."""
+    """measured_steps: at which the speed is measured, over the `gap` steps that follow each."""
 
-    moments: tuple[int, ...]
+    measured_steps: tuple[int, ...]
     gap: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.moments) <= LAST or list(self.moments) != sorted(set(self.moments)):
-            raise InputError(f"moments: expected more than {LAST} rising steps")
-        if not self.gap or min(np.diff(self.moments)) <= self.gap:
-            raise InputError("gap: expected at least 1, and less than between two moments")
+        steps = self.measured_steps
+        if len(steps) <= LAST or list(steps) != sorted(set(steps)):
+            raise InputError(f"measured_steps: expected more than {LAST} rising steps")
+        if not self.gap or min(np.diff(steps)) <= self.gap:
+            raise InputError("gap: expected at least 1, and less than between two measured steps")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Over (layers, rate, seed, moment), of the first layer: `change`, the share of a query's
-    attention that goes elsewhere within `gap` steps; `entropy` (nats) and `top`, attention to the
-    strongest token; of the model `train_loss`, since the record before, and `validation_loss`."""
-    moments = list(recipe.moments)
-    later = [moment + recipe.gap for moment in moments]
-    measured = sorted({*moments, *later})
-    training = {
-        **recipe.training,
-        "seeds": recipe.seeds,
-        "steps": measured[-1],
-        "at": (0, *measured),
-    }
+    """Return over (layers, rate, seed, measured_step), of the first layer: `change`, the share of a
+    query's attention that goes elsewhere within `gap` steps; `entropy` (nats) and `top`,
+    attention to the strongest token; of the model `train_loss`, since the previous record, and
+    `validation_loss`.
+    """
+    steps = list(recipe.measured_steps)
+    later = [step + recipe.gap for step in steps]
+    measured = sorted({*steps, *later})
+    own = {"seeds": recipe.seeds, "steps": measured[-1], "at": (0, *measured)}
 
     def measure(result: xr.Dataset) -> xr.Dataset:
         first = result.isel(layer=0, drop=True)
         maps = first["attention"]
-        after = maps.sel(step=later).assign_coords(step=moments)
-        moved = abs(after - maps.sel(step=moments)).sum("key", skipna=False) / 2
+        after = maps.sel(step=later).assign_coords(step=steps)
+        moved = abs(after - maps.sel(step=steps)).sum("key", skipna=False) / 2
         part = {
             "change": moved.mean(["head", "probe", "query"], skipna=False),
             "entropy": first["entropy"].mean("head"),
             "top": first["top_mass"].isel(k=0, drop=True).mean("head"),
-            "train_loss": first["train_loss"],
-            "validation_loss": first["validation_loss"],
+            **{name: first[name] for name in ("train_loss", "validation_loss")},
         }
-        return xr.Dataset(part).sel(step=moments).rename(step="moment")
+        return xr.Dataset(part).sel(step=steps).rename(step="measured_step")
 
-    changed = replace(recipe, training=training)
+    changed = replace(recipe, training={**recipe.training, **own})
     runs = text_runs.by_depth(changed, measure, progress=progress, keep=keep)
-    return runs.transpose("layers", "rate", "seed", "moment").assign_attrs(gap=recipe.gap)
+    return runs.transpose("layers", "rate", "seed", "measured_step").assign_attrs(gap=recipe.gap)
 
 
 def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
-    """Return the share of the fastest change that is left at the end, or at each run's `best`.
+    """Return the share of the fastest change that remains at the end, or at each run's `best`.
 
     The fastest change is that of the mean over seeds; its own error counts in that of the ratio.
     """
 
     def ratio(kept: xr.DataArray) -> float:
         if best is None:
-            own = kept.isel(moment=slice(-LAST, None)).mean("moment", skipna=False)
+            own = kept.isel(measured_step=slice(-LAST, None)).mean("measured_step", skipna=False)
         else:
-            own = kept.sel(moment=best.sel(seed=kept["seed"]))
-        return float(own.mean("seed", skipna=False) / kept.mean("seed").max("moment"))
+            own = kept.sel(measured_step=best.sel(seed=kept["seed"]))
+        return float(own.mean("seed", skipna=False) / kept.mean("seed").max("measured_step"))
 
     return jackknife(ratio, change)
 
 
-def best_moment(losses: xr.DataArray) -> xr.DataArray:
+def best_step(losses: xr.DataArray) -> xr.DataArray:
     """Return the step at which each run's validation loss is lowest."""
-    return losses["moment"][losses.argmin("moment")]
+    return losses["measured_step"][losses.argmin("measured_step")]
 
 
 def verdict(estimate: Estimate) -> str:
@@ -114,11 +111,11 @@ def _cells(runs: xr.Dataset) -> list[tuple[xr.Dataset, dict[str, Any], dict[str,
     cells = []
     for layers, rate in product(runs["layers"].values.tolist(), runs["rate"].values.tolist()):
         one = runs.sel(layers=layers, rate=rate)
-        end = one["entropy"].isel(moment=slice(-LAST, None)).mean("moment")
-        lower = (end - one["entropy"].isel(moment=0)).drop_vars("moment")
+        end = one["entropy"].isel(measured_step=slice(-LAST, None)).mean("measured_step")
+        lower = (end - one["entropy"].isel(measured_step=0)).drop_vars("measured_step")
         found = {
             "left": left(one["change"]),
-            "left_at_best": left(one["change"], best=best_moment(one["validation_loss"])),
+            "left_at_best": left(one["change"], best=best_step(one["validation_loss"])),
             "entropy_change": jackknife(lambda of: float(of.mean()), lower),
         }
         cells.append((one, {"layers": layers, "rate": rate}, found))
@@ -130,14 +127,14 @@ def table(runs: xr.Dataset) -> Table:
     rows, cells = [], []
     for one, place, found in _cells(runs):
         shares = {name: found[name] for name in ("left", "left_at_best")}
-        best = best_moment(one["validation_loss"])
-        last = one.isel(moment=slice(-LAST, None)).mean("moment")
+        best = best_step(one["validation_loss"])
+        last = one.isel(measured_step=slice(-LAST, None)).mean("measured_step")
         row = {
             **place,
-            "entropy_start": float(one["entropy"].isel(moment=0).mean()),
+            "entropy_start": float(one["entropy"].isel(measured_step=0).mean()),
             "entropy_end": float(last["entropy"].mean()),
             "top_end": float(last["top"].mean()),
-            "fastest": float(one["change"].mean("seed").max("moment")),
+            "fastest": float(one["change"].mean("seed").max("measured_step")),
             **numbers_of(shares),
             "best": float(best.mean()),
         }
@@ -170,18 +167,15 @@ def draw(runs: xr.Dataset) -> Figure:
         for row, depth in zip(axes, depths, strict=True):
             for rate, colour in zip(rates, style.ordered(rates.size), strict=True):
                 one = runs.sel(layers=depth, rate=rate)
-                steps, look = one["moment"], {"color": colour, "label": f"rate {rate:g}"}
+                steps, styles = one["measured_step"], {"color": colour, "label": f"rate {rate:g}"}
                 for ax, name in zip(row, ("change", "entropy", "validation_loss"), strict=True):
-                    draw_range(ax, steps, one[name], linewidth=1.1, **look)
+                    draw_range(ax, steps, one[name], linewidth=1.1, **styles)
                 train, dashed = one["train_loss"].mean("seed"), {"linestyle": style.DASHES[1]}
                 row[2].plot(steps, train, color=colour, linewidth=0.9, **dashed)
-            row[0].set_ylabel(text_runs.depth_name(int(depth)))
-            row[0].set_yscale("log")
+            row[0].set(ylabel=text_runs.depth_name(int(depth)), yscale="log")
         for ax in axes[-1]:
-            ax.set_xlabel("step")
-        for ax in axes.flat:
-            ax.set_xscale("log")
-        style.panel_titles(axes[0], [title.format(runs=runs) for title in TEXTS.panels])
+            ax.set(xscale="log", xlabel="step")
+        TEXTS.label(axes[0], runs=runs)
         style.legend_above(figure, axes[0][0], title=TEXTS.legend.format(runs=runs))
     return figure
 
@@ -196,11 +190,9 @@ def judge(runs: xr.Dataset) -> Judgement:
         ends.append(verdict(end))
         earlies.append(verdict(early))
         sparse.append(lower.interval()[1] < 0)
-        told.append(
-            f"{text_runs.depth_name(place['layers'])}, rate {place['rate']:g}: {_range(end)} of "
-            f"the fastest change is left at the end ({verdict(end)}), {_range(early)} where the "
-            f"validation loss is lowest ({verdict(early)})"
-        )
+        shown = {"end": (_range(end), ends[-1]), "early": (_range(early), earlies[-1])}
+        depth = text_runs.depth_name(place["layers"])
+        told.append(TEXTS.part("setting", depth=depth, rate=place["rate"], **shown))
     unsure = ends.count("cannot tell")
     return TEXTS.judgement(
         _standing(ends, earlies, sparse),
@@ -211,7 +203,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         slowed_early=earlies.count("slowed"),
         unsure=TEXTS.part("unsure", unsure=unsure, count=len(ends)) + " " if unsure else "",
         sparse=sum(sparse),
-        last=int(runs["moment"][-1]),
+        last=int(runs["measured_step"][-1]),
         limit=SLOWED,
         seeds=runs.sizes["seed"],
         rates=", ".join(f"{rate:g}" for rate in runs["rate"].values),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from attnlab.simulation import Flow, Record, simulate
 
 from ..two_outputs import ScoreAttention, TwoOutputs
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NORMS = ("none", "l2")
 RULES = ("score", "frequency")
 MOST = 0.8  # a rule is right where it names the winner in more than this share of the classes
@@ -116,62 +117,49 @@ def right(runs: xr.Dataset, rule: str) -> Estimate:
 def table(runs: xr.Dataset) -> Table:
     """One row for each norm, start and ratio."""
     rows, cells = [], []
-    stacked = runs.stack(cell=("norm", "start", "ratio"))
-    for i in range(stacked.sizes["cell"]):
-        one = stacked.isel(cell=i)
-        norm, start, ratio = one["cell"].item()
-        each = [right(one, rule) for rule in RULES]
+    for norm, start, ratio in product(*(runs[dim].values for dim in ("norm", "start", "ratio"))):
+        one = runs.sel(norm=norm, start=start, ratio=ratio)
+        each = {rule: right(one, rule) for rule in RULES}
         top, cosine = float(one["top"].mean()), float(one["cosine"].median("seed"))
-        rows.append(
-            {
-                "start": start,
-                "ratio": ratio,
-                **dict(zip(RULES, (of.value for of in each), strict=True)),
-            }
-            | {"top": top, "cosine": cosine}
-        )
-        shown = [f"{of.value:.2f} ± {of.error:.2f}" for of in each]
+        values = {rule: of.value for rule, of in each.items()}
+        rows.append({"start": start, "ratio": ratio, **values, "top": top, "cosine": cosine})
+        shown = [f"{of.value:.2f} ± {of.error:.2f}" for of in each.values()]
         cells.append([norm, f"{start:g}", f"{ratio:g}", *shown, f"{top:.2f}", f"{cosine:.4f}"])
     return TEXTS.table(rows, cells, seeds=runs.sizes["seed"])
 
 
 def draw(runs: xr.Dataset) -> Figure:
-    """How often each rule names the winner against the ratio, a panel for each start."""
+    """Draw how often each rule names the winner against the ratio, a panel for each start."""
     places = np.arange(runs.sizes["ratio"])
+    looks = {"score": (style.DISTINCT, "o"), "frequency": (style.ACCENT, "s")}
     with style.page(3.0) as figure:
         axes = figure.subplots(1, runs.sizes["start"], sharey=True, squeeze=False)[0]
         for ax, start in zip(axes, runs["start"].values, strict=True):
             for norm, dash in zip(NORMS, ("-", ":"), strict=True):
                 cell = runs.sel(norm=norm, start=start)
-                for rule, colour, mark in zip(
-                    RULES, (style.DISTINCT, style.ACCENT), "os", strict=True
-                ):
+                for rule, (colour, mark) in looks.items():
                     each = [right(cell.isel(ratio=i), rule) for i in places]
-                    label = TEXTS.part(rule) + (", $\\ell_2$ norm" if norm == "l2" else ", no norm")
-                    look = {"color": colour, "linestyle": dash, "marker": mark, "label": label}
-                    draw_estimates(ax, places, each, **look)
+                    label = f"{TEXTS.part(rule)}, {TEXTS.part(norm)}"
+                    styles = {"color": colour, "linestyle": dash, "marker": mark, "label": label}
+                    draw_estimates(ax, places, each, **styles)
             ax.axhline(float(runs["alike"].sel(start=start).mean()), color="0.6", linewidth=0.8)
             ax.set_xticks(places, [f"{ratio:g}" for ratio in runs["ratio"].values])
             ax.set(xlabel=r"$\eta_Y/\eta_Z$ (0: fixed decoder)", ylim=(0, 1.05))
         axes[0].set_ylabel("share of the winners it names")
-        titles = [f"decoder starts at {start:g} N(0, 1)" for start in runs["start"].values]
-        style.panel_titles(axes, titles)
+        style.panel_titles(axes, [TEXTS.part("start", start=of) for of in runs["start"].values])
         style.legend_above(figure, axes[0], ncols=2, title=TEXTS.legend)
     return figure
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Which rule names the winner, with a fixed and with a trained decoder?"""
-    starts = runs["start"].values
-    found: dict[str, Any] = {}
-    for norm in NORMS:
-        for where, ratio in (("fixed", 0), ("fast", -1)):
-            for size, start in (("small", starts.min()), ("large", starts.max())):
-                cell = runs.sel(norm=norm, start=start).isel(ratio=ratio)
-                for rule in RULES:
-                    found[f"{rule}_{norm}_{where}_{size}"] = right(cell, rule)
-    free = runs.sel(norm="none", start=starts.max())
-    fixed = free["cosine"].isel(ratio=0)
+    """Judge which rule names the winner, with a fixed and with a trained decoder."""
+    starts = {"small": float(runs["start"].min()), "large": float(runs["start"].max())}
+    cells = product(NORMS, {"fixed": 0, "fast": -1}.items(), starts.items(), RULES)
+    found: dict[str, Any] = {
+        f"{rule}_{norm}_{where}_{size}": right(runs.sel(norm=norm, start=start).isel(ratio=i), rule)
+        for norm, (where, i), (size, start), rule in cells
+    }
+    fixed = runs["cosine"].sel(norm="none", start=starts["large"]).isel(ratio=0)
     found["aligned"] = share((fixed > 1 - 1e-3).where(fixed.notnull()))
     alike = runs["alike"].isel(norm=0, start=0, ratio=0)
     found["alike"] = jackknife(lambda kept: float(kept.mean()), alike)
@@ -181,8 +169,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         Standing.of(both, in_part=score.value > MOST or fast.value > MOST),
         found,
         ratio=float(runs["ratio"][-1]),
-        small=float(starts.min()),
-        large=float(starts.max()),
+        **starts,
     )
 
 

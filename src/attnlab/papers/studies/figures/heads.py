@@ -33,15 +33,15 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 KEPT = 0.9  # favourites are called kept where more than this share of them wins
-TOGETHER = {"alone": "each head alone", "concatenate": "concatenated", "average": "averaged"}
+COMBINE = {"alone": "each head alone", "concatenate": "concatenated", "average": "averaged"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe):
     """heads: how many, in increasing order. spread: standard deviation of z(0). ratios: eta_y /
-    eta_z, the larger of the two being 1. records: steps at which growth is told; the last of them
+    eta_z, the larger of the two being 1. records: steps at which growth is recorded; the last
     is the end."""
 
     classes: str
@@ -52,7 +52,7 @@ class Recipe(StudyRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """kept over (together, heads, ratio, seed, head, sequence_class): 1 where the favourite wins at
+    """kept over (combine, heads, ratio, seed, head, sequence_class): 1 where the favourite wins at
     the end, 0 where not, NaN where there is no such head. covered: different winners of a class,
     mean over classes; covered_start, of the favourites, over (heads, seed). grown: z of the
     favourite minus its start at each step, mean over heads and classes.
@@ -72,10 +72,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     P, psi = classes.probs, classes.query_index
     whole = Setting(P, psi=psi)  # tokens as they are numbered in the results
 
-    def one(seed: int, together: str, count: int, report: Progress) -> xr.Dataset:
+    def one(seed: int, combine: str, count: int, report: Progress) -> xr.Dataset:
         first = starts[seed, :count]
         own = theory.dominant_tokens(whole, first)  # the favourites, (head, class)
-        if together == "alone" or count == 1:
+        if combine == "alone" or count == 1:
             z = alone[seed][:, :, :count]
         else:
             z = _logits(
@@ -83,7 +83,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
                 classes,
                 init=first,
                 progress=report,
-                model=Extended(heads=count, combine=together),  # type: ignore[arg-type]
+                model=Extended(heads=count, combine=combine),  # type: ignore[arg-type]
             )
         winner = [theory.dominant_tokens(whole, of_ratio[-1]) for of_ratio in z]
         missing = np.full((most - count, len(P)), np.nan)
@@ -101,11 +101,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             {"ratio": list(recipe.ratios), "step": list(recipe.records)},
         )
 
-    axes = {"seed": range(recipe.seeds), "together": TOGETHER, "heads": recipe.heads}
+    axes = {"seed": range(recipe.seeds), "combine": COMBINE, "heads": recipe.heads}
     runs = over_cells(one, progress, **axes)
-    return runs.assign(
-        covered_start=runs["covered_start"].isel(together=0, drop=True)
-    ).assign_attrs(distinct=classes.distinct_tokens(0).size)
+    return runs.assign(covered_start=runs["covered_start"].isel(combine=0, drop=True)).assign_attrs(
+        distinct=classes.distinct_tokens(0).size
+    )
 
 
 def _alone(
@@ -168,7 +168,7 @@ def by_chance(tokens: int, heads: NDArray[np.int64]) -> NDArray[np.float64]:
 def growth(runs: xr.Dataset) -> xr.DataArray:
     """Return how far the favourite has grown, over that of a head alone, by seed."""
     of_seeds = runs["grown"].isel(heads=-1)
-    return (of_seeds / of_seeds.sel(together="alone")).drop_sel(together="alone")
+    return (of_seeds / of_seeds.sel(combine="alone")).drop_sel(combine="alone")
 
 
 def draw(runs: xr.Dataset) -> Figure:
@@ -181,50 +181,47 @@ def draw(runs: xr.Dataset) -> Figure:
     colours = (style.GREEN, style.DISTINCT, style.ACCENT)
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
-        for i, (together, label) in enumerate(TOGETHER.items()):
-            look = {"color": colours[i], "marker": style.MARKERS[i]}
+        for i, (combine, label) in enumerate(COMBINE.items()):
+            styles = {"color": colours[i], "marker": style.MARKERS[i]}
             beside = heads * 1.06 ** (i - 1)
             for ax, values in zip(axes, at_first, strict=False):
-                values, dashes = values.sel(together=together), style.DASHES[i]
-                draw_mean(ax, beside, values, label=label, linestyle=dashes, **look)
-            if together == "alone":
+                values, dashes = values.sel(combine=combine), style.DASHES[i]
+                draw_mean(ax, beside, values, label=label, linestyle=dashes, **styles)
+            if combine == "alone":
                 continue
-            of_ratios = growth(runs).sel(together=together).transpose("ratio", ...)
+            of_ratios = growth(runs).sel(combine=combine).transpose("ratio", ...)
             for values, dashes in zip(of_ratios, style.DASHES, strict=False):
                 ratio = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
-                shown = ratio if together == "average" else None
-                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **look)
+                shown = ratio if combine == "average" else None
+                draw_mean(axes[2], values["step"], values, linestyle=dashes, label=shown, **styles)
         axes[1].plot(heads, chance, color="black", linestyle=":", label="picked by chance")
-        axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
-        axes[1].set_ylabel("different winners of a class")
+        axes[0].set_ylim(0, 1.05)
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
-        axes[2].set(xscale="log", xlabel="step", ylabel="growth over that of a head alone")
-        axes[2].set_ylim(0, 2.2)  # room for the legend
+        axes[2].set(xscale="log", ylim=(0, 2.2))  # room for the legend
         axes[2].legend(loc="upper left")
         for ax in axes[:2]:
             ax.set_xscale("log", base=2)
             ax.set_xticks(heads, [str(h) for h in heads])
-            ax.set_xlabel("heads $H$")
-        style.panel_titles(axes, ["kept", "covered", f"grown, H = {heads[-1]}"])
+        TEXTS.label(axes, H=heads[-1])
         style.legend_above(figure, axes[1], ncols=4)
     return figure
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Are favourites kept, how many tokens are covered, and do heads of one decoder grow less?"""
+    """Judge how many favourites are kept and tokens covered, and how far shared heads grow."""
     most = runs.isel(heads=-1)
     H, D = int(most["heads"]), int(runs.attrs["distinct"])
     ratios = runs["ratio"].values.tolist()
     at_end = growth(runs).isel(step=-1)
     kept = {
-        (name, ratio): share(most["kept"].sel(together=name, ratio=ratio))
-        for name, ratio in product(TOGETHER, ratios)
+        (name, ratio): share(most["kept"].sel(combine=name, ratio=ratio))
+        for name, ratio in product(COMBINE, ratios)
     }
     grown = {
-        (name, ratio): mean(at_end.sel(together=name, ratio=ratio))
-        for name, ratio in product(at_end["together"].values.tolist(), ratios)
+        (name, ratio): mean(at_end.sel(combine=name, ratio=ratio))
+        for name, ratio in product(at_end["combine"].values.tolist(), ratios)
     }
-    covered = {name: mean(most["covered"].isel(ratio=0).sel(together=name)) for name in TOGETHER}
+    covered = {name: mean(most["covered"].isel(ratio=0).sel(combine=name)) for name in COMBINE}
     found = (
         {"covered_by_chance": float(by_chance(D, np.array(H)))}
         | {"covered_start": mean(most["covered_start"])}
@@ -246,6 +243,7 @@ def judge(runs: xr.Dataset) -> Judgement:
 
     ends = [estimate.value for estimate in grown.values()]
     lost = [name for (name, _), of in kept.items() if of.below(KEPT)]
+    more = sum(times.above(1) for times in grown.values())
     return TEXTS.judgement(
         Standing.FAILS if "alone" in lost else Standing.PARTLY if lost else Standing.HOLDS,
         found,
@@ -254,20 +252,15 @@ def judge(runs: xr.Dataset) -> Judgement:
         H=H,
         D=D,
         steps=int(runs["step"][-1]),
-        in_all={name: in_all(name) for name in TOGETHER},
+        in_all={name: in_all(name) for name in COMBINE},
         kept=by_ratio(kept),
         grown=by_ratio(grown),
         growth=(min(ends), max(ends)),
-        stop_early=_stop_early(grown),
+        general="is not general" if more else "holds where it was tried",
+        less=sum(times.below(1) for times in grown.values()),
+        more=more,
+        cases=len(grown),
     )
-
-
-def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
-    """In how many cases heads that share a decoder grow less than a head alone, and more."""
-    less = sum(times.below(1) for times in grown.values())
-    more = sum(times.above(1) for times in grown.values())
-    general = "is not general" if more else "holds where it was tried"
-    return f"{general}: they grow less in {less} of these {len(grown)} cases, more in {more}"
 
 
 EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

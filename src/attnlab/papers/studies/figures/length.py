@@ -36,7 +36,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, single_common
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 NEAR = 0.1  # z is called near its limit at this deviation
 DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
 
@@ -58,7 +58,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe):
-    """classes: several, by a short name, to tell what is general. unused: how many outputs that are
+    """classes: several, by a short name, to find what is general. unused: how many outputs that are
     never used are added, in increasing order. fitted: the law is fitted to the lengths from the
     first to the second; beyond, the seeds' noise is as large as the deviation. turn: settings for
     T*."""
@@ -264,31 +264,28 @@ def draw(runs: xr.Dataset) -> Figure:
     first = runs.isel(classes=0, unused=0).dropna("rank")
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for i, (one, look) in enumerate(style.entries(runs, "classes")):
+        for i, (one, styles) in enumerate(style.entries(runs, "classes")):
             name = one["classes"].item()
             for j, dashes in zip(range(unused.size), style.DASHES, strict=False):
                 label = None if i else f"{unused[j]} unused"
                 axes[0].plot(
-                    length, far[i, j], linewidth=1.0, linestyle=dashes, label=label, **look
+                    length, far[i, j], linewidth=1.0, linestyle=dashes, label=label, **styles
                 )
             ratio = [over_bias(runs, name, outputs) for outputs in unused]
-            draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **look)
+            draw_estimates(axes[1], one["outputs"], ratio, label=name, linewidth=1.0, **styles)
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
         style.log_ticks(axes[0], length)
-        axes[0].set_ylabel(r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$")
-        axes[0].set(xlabel="sequence length $T$", yscale="log")
-        axes[1].set(xlabel="outputs $M$, at the same $P$", ylabel="deviation / bias of $|q|^2$")
+        axes[0].set_yscale("log")
         axes[1].set(xscale="log", yscale="log")
         P = first["probability"]
         axes[2].set_prop_cycle(color=style.ordered(length.size))
         axes[2].plot(P, first["distinct"].mean("seed").T, label=[f"T = {T}" for T in length])
         axes[2].plot(P, first["distinct_limit"], "k--", label=r"$T = \infty$")
         axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
-        axes[2].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         _draw_turns(axes[3], runs)
         for ax in axes[[0, 2, 3]]:
             ax.legend(fontsize=6.5)
-        style.panel_titles(axes, TEXTS.panels)
+        TEXTS.label(axes)
         title = TEXTS.legend.format(first=first["classes"].item())
         style.legend_above(figure, axes[1], ncols=runs.sizes["classes"], title=title)
     return figure
@@ -300,13 +297,13 @@ def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
         found=found, error=(runs["rarest_length"] - 1) * standard_error(runs["rarest"])
     )
     M = runs["M"].values
-    for one, look in style.entries(runs, "common_prob"):
-        dots = {"linestyle": "", "markersize": 4, "capsize": 2, **look}
+    for one, styles in style.entries(runs, "common_prob"):
+        dots = {"linestyle": "", "markersize": 4, "capsize": 2, **styles}
         label = rf"$f_1\cdot f_2 = {float(one['overlap']):.2f}$"
         ax.errorbar(M, one["found"], yerr=one["error"], label=label, **dots)
-        ax.plot(M, one["losing_length"], color=look["color"], linestyle="--", linewidth=1.0)
+        ax.plot(M, one["losing_length"], color=styles["color"], linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
-    ax.set(xscale="log", yscale="log", xlabel="outputs $M$", ylabel="length $T^*$")
+    ax.set(xscale="log", yscale="log")
 
 
 def judge(runs: xr.Dataset) -> Judgement:
@@ -373,7 +370,7 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 def _law(runs: xr.Dataset) -> tuple[Estimate, dict[str, Estimate | float], str]:
-    """T* at one overlap, beside the law: the exponent of M, all numbers, and the same in words."""
+    """Return T* at one overlap against the law: the exponent of M, all numbers, and in words."""
     lowest = int(runs.attrs["upper_from"])
     rho, outputs, theirs = float(runs["overlap"]), runs["M"].values.tolist(), runs["losing_length"]
     exponent, upper = (outputs_exponent(runs, lowest=M) for M in (0, lowest))

@@ -15,45 +15,29 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments import Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean, draw_range
 from attnlab.experiments.estimate import Estimate, mean
 from attnlab.experiments.texts import Texts
-from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.models import Extended
 from attnlab.papers.polarisation.theory import cross_entropy_ratio
 from attnlab.plots import style
 from attnlab.simulation import Flow, Record, simulate
-from attnlab.tasks.classes import random
 
-TEXTS = Texts.beside(__file__)
+from ..drawn import DrawnClasses, by_draw
+
+TEXTS = Texts.read(__file__)
 NORMS = {"none": "no norm (polarisation)", "l2": r"$\ell_2$ norm (Scan and Snap)"}
 ALL, LATE = 0.9, 1e-4  # "takes all"; late is from this fraction of the time on
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(StudyRecipe):
-    """classes, tokens, overlap, concentration: of the `random` classes that the seeds draw, tokens
-    counting those that sequences draw. ratios: eta_Y/eta_Z. time: of the flow, at eta_Z = 1."""
+class Recipe(DrawnClasses):
+    """Settings of the study; ratios: eta_Y/eta_Z, at eta_Z = 1."""
 
-    classes: int
-    tokens: int
-    overlap: float
-    concentration: float
     ratios: tuple[float, ...]
-    time: float
-    records: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.records < 10:
-            raise InputError(f"records: expected at least 10, got {self.records}")
-
-    def inputs(self) -> list[str]:
-        """Nothing is read from elsewhere."""
-        return []
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -66,17 +50,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
-    K = recipe.classes
-    sets = [
-        random(
-            recipe.tokens + K + 1,
-            K,
-            concentration=recipe.concentration,
-            overlap=recipe.overlap,
-            seed=seed,
-        )
-        for seed in range(recipe.seeds)
-    ]
+    K, sets = recipe.classes, recipe.sets()
     ratio = xr.DataArray(list(recipe.ratios), dims="ratio", coords={"ratio": list(recipe.ratios)})
     times = (0.0, *np.geomspace(1.0, recipe.time, recipe.records))
     found = simulate(
@@ -89,8 +63,7 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
         dtype="float64",
         progress=progress,
     )
-    attention = found["attention"].isel(seed=0, drop=True).rename(setting="seed")
-    attention = attention.assign_coords(seed=range(recipe.seeds))
+    attention = by_draw(found["attention"])
     P = attention.isel(time=0, ratio=0, drop=True)
     drawn = P > 0
     distinct = drawn & (drawn.sum("sequence_class") == 1)
@@ -117,15 +90,8 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
 
 def _ends(runs: xr.Dataset) -> dict[str, Estimate]:
     """Return the numbers of one norm and ratio at the end."""
-    last = runs.isel(time=-1)
-    return {
-        "top": mean(last["top"]),
-        "late": mean(last["late"]),
-        "frequent": mean(last["frequent"]),
-        "contrast": mean(last["contrast"]),
-        "common": mean(last["common"]),
-        "tail": mean(last["tail"]),
-    }
+    names = ("top", "late", "frequent", "contrast", "common", "tail")
+    return {name: mean(runs[name].isel(time=-1, missing_dims="ignore")) for name in names}
 
 
 def table(runs: xr.Dataset) -> Table:
@@ -147,8 +113,10 @@ def draw(runs: xr.Dataset) -> Figure:
     with style.page(2.8) as figure:
         axes = figure.subplots(1, 3)
         for (norm, label), dash in zip(NORMS.items(), ("-", ":"), strict=True):
-            for one, look in style.entries(runs.sel(norm=norm).isel(time=slice(1, None)), "ratio"):
-                curve = {"color": look["color"], "linestyle": dash}
+            for one, styles in style.entries(
+                runs.sel(norm=norm).isel(time=slice(1, None)), "ratio"
+            ):
+                curve = {"color": styles["color"], "linestyle": dash}
                 text = rf"{label}, $\eta_Y/\eta_Z$ = {float(one['ratio']):g}"
                 draw_range(axes[0], time, one["top"], label=text, **curve)
                 draw_range(axes[1], time, one["common"], **curve)
@@ -156,16 +124,16 @@ def draw(runs: xr.Dataset) -> Figure:
             marker = {"marker": "o", "color": "0.2", "linestyle": dash}
             draw_mean(axes[2], np.arange(contrast.sizes["ratio"]), contrast, **marker)
         for ax in axes[:2]:
-            ax.set(xscale="log", xlabel="flow time t", ylim=(0, 1))
+            ax.set(xscale="log", ylim=(0, 1))
         axes[2].set_xticks(range(runs.sizes["ratio"]), [f"{r:g}" for r in runs["ratio"].values])
-        axes[2].set(yscale="log", xlabel=r"$\eta_Y/\eta_Z$")
-        style.panel_titles(axes, TEXTS.panels)
+        axes[2].set_yscale("log")
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0], ncols=2)
     return figure
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Does one token take all without the norm, and not with it?"""
+    """Judge whether one token takes all without the norm, and not with it."""
     ratios = [float(ratio) for ratio in runs["ratio"].values]
     found = {
         f"{name}_{norm}_{ratio:g}": of

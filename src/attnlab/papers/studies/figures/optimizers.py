@@ -39,7 +39,7 @@ from attnlab.plots import style
 from attnlab.simulation import Optimizer, simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from, random
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
 VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
 
@@ -276,32 +276,29 @@ def draw(runs: xr.Dataset) -> Figure:
     middle = (runs.sizes["rate"] - 1) // 2  # where only one rate is shown
     with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
-        for (one, look), dashes in zip(
+        for (one, styles), dashes in zip(
             style.entries(runs, "choice"), cycle(style.DASHES), strict=False
         ):
-            look, shown = {**look, "linestyle": dashes}, one.isel(rate=middle)
+            styles, shown = {**styles, "linestyle": dashes}, one.isel(rate=middle)
             label = f"{one['choice'].item()}, {float(shown['eta']):g}"
-            axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **look)
-            draw_mean(axes[1], one["eta"], one["sharpening"].sel(loss=matched), **look)
-            draw_mean(axes[2], one["loss"], shown["sharpening"], **look)
-        axes[0].set_xlabel("$P(l|n)$ of a distinct token")
-        axes[0].set_ylabel(f"logit $z_l$ at loss {matched:g}")
-        axes[1].set_xlabel(r"rate $\eta_Y = \eta_Z$")
+            axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **styles)
+            draw_mean(axes[1], one["eta"], one["sharpening"].sel(loss=matched), **styles)
+            draw_mean(axes[2], one["loss"], shown["sharpening"], **styles)
         axes[2].invert_xaxis()
-        axes[2].set_xlabel("loss of the batch (training goes right)")
-        for of_size, look in style.entries(runs["by_epsilon"], "classes"):
+        for of_size, styles in style.entries(runs["by_epsilon"], "classes"):
             for j, s in enumerate(of_size.transpose("speed", ...)):
                 label = rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}"
-                draw_mean(axes[3], s["epsilon"], s, linestyle=style.DASHES[j], label=label, **look)
-        axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
+                draw_mean(
+                    axes[3], s["epsilon"], s, linestyle=style.DASHES[j], label=label, **styles
+                )
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
         style.legend_above(figure, axes[0], ncols=5, title=r"optimiser, $\eta$ in (a) and (c)")
         for ax in axes:
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[1:]:
-            ax.set(xscale="log", ylabel="sharpening $s$")
-        style.panel_titles(axes, [title.format(matched=matched) for title in TEXTS.panels])
+            ax.set_xscale("log")
+        TEXTS.label(axes, matched=matched)
     return figure
 
 

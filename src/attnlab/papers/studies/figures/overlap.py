@@ -36,7 +36,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import random
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ def right(tokens: xr.Dataset, *, clear: float = 0.0, dynamics: str = "joint") ->
 
 
 def draw(tokens: xr.Dataset) -> Figure:
-    """The map for K = 2, the share that gains, and the signs predicted beside "always loses"."""
+    """Draw the map for K = 2, the share that gains, and the signs predicted by each rule."""
     first = tokens.isel(ratio=0)
     two = first.sel(num_classes=2, concentration=tokens.attrs["quoted"])
     x = two["correlation"].broadcast_like(two["balance"]).values.ravel()
@@ -161,33 +161,28 @@ def draw(tokens: xr.Dataset) -> Figure:
         ):
             axes[0].plot(x[grows], y[grows], color=colour, marker=marker, label=label, **dots)
         axes[0].plot([0, 1], [0, 1], color="black", linewidth=1.0, label="(a) criterion")
-        axes[0].set(xlabel=r"overlap $f_1 \cdot f_2$", xlim=(0, max(0.05, 1.05 * np.nanmax(x))))
-        axes[0].set(ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$", ylim=(0, 1.02))
-        for i, (of_size, look) in enumerate(style.entries(first, "num_classes")):
-            K, marker, dashes = of_size["num_classes"].item(), look["marker"], style.DASHES[i]
+        axes[0].set(xlim=(0, max(0.05, 1.05 * np.nanmax(x))), ylim=(0, 1.02))
+        for i, (of_size, styles) in enumerate(style.entries(first, "num_classes")):
+            K, marker, dashes = of_size["num_classes"].item(), styles["marker"], style.DASHES[i]
             for cell, shade in style.entries(of_size, "overlap"):
                 found = [growing(cell.sel(concentration=c)) for c in at]
                 label = f"K = {K}, {cell['overlap'].item():.0%} common"
-                look = {"color": shade["color"], "linestyle": dashes, "marker": marker}
-                draw_estimates(axes[1], at, found, label=label, **look)
+                styles = {"color": shade["color"], "linestyle": dashes, "marker": marker}
+                draw_estimates(axes[1], at, found, label=label, **styles)
             by = [of_size.sel(concentration=c) for c in at]
-            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": marker}
+            styles = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": marker}
             draw_estimates(
-                axes[2], at, [right(some) for some in by], label=f"criterion, K = {K}", **look
+                axes[2], at, [right(some) for some in by], label=f"criterion, K = {K}", **styles
             )
-            look |= {"linestyle": ":", "markerfacecolor": "none"}
+            styles |= {"linestyle": ":", "markerfacecolor": "none"}
             always = [1 - growing(some).value for some in by]
-            axes[2].plot(at, always, label=f"always “loses”, K = {K}", **look)
-        axes[1].set_ylabel("share of common tokens that gain")
-        axes[2].set_ylabel("share of signs predicted right")
+            axes[2].plot(at, always, label=f"always “loses”, K = {K}", **styles)
         for ax in axes[1:]:
             style.log_ticks(ax, at)
-            ax.set_xlabel("Dirichlet concentration")
             ax.legend(fontsize=6)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=3, markerscale=2)
-        title = f"K = 2, concentration {tokens.attrs['quoted']:g}"
-        style.panel_titles(axes, [title, "how many gain", "criterion"])
+        TEXTS.label(axes, quoted=tokens.attrs["quoted"])
     return figure
 
 
@@ -211,15 +206,13 @@ def judge(tokens: xr.Dataset) -> Judgement:
         some = usual.sel(num_classes=K, overlap=overlap)
         found[f"gaining_K{K}_overlap{overlap:g}"] = growing(some)
     weak_usual = usual.where(usual["correlation"] < 1 / usual["num_classes"])
-    found |= {"gaining_within_assumption_2": growing(weak_usual)}
-    found |= {"gaining_slow_attention": growing(slow)}
+    found["gaining_within_assumption_2"] = growing(weak_usual)
+    found["gaining_slow_attention"] = growing(slow)
     for K in classes:
         found |= {f"right_K{K}": signs[K], f"always_loses_K{K}": always[K]}
-    found |= {
-        "right_K2_slow_attention": right(slow.sel(num_classes=2)),
-        "right_K2_eq10": right(of_two, dynamics="reduced"),
-        "right_K2_clear": right(of_two, clear=clear),
-    }
+    found["right_K2_slow_attention"] = right(slow.sel(num_classes=2))
+    found["right_K2_eq10"] = right(of_two, dynamics="reduced")
+    found["right_K2_clear"] = right(of_two, clear=clear)
     for sign, of_this_sign in (("gaining", of_two["joint"] > 0), ("losing", of_two["joint"] < 0)):
         balance = of_two["balance"].where(of_this_sign)
         found[f"balance_of_{sign}"] = jackknife(lambda kept: float(kept.median()), balance)

@@ -27,13 +27,8 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses, classes_from
 
-TEXTS = Texts.beside(__file__)
-MEASURES = {
-    "winner": "the most frequent wins",
-    "order": "order by $P(l|n)$",
-    "contrast": "spread of $z$ over distinct tokens",
-    "slowed": "steps to 1/10 of peak speed",
-}
+TEXTS = Texts.read(__file__)
+MEASURES = ("winner", "order", "contrast", "slowed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,21 +133,18 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, name in zip(axes, MEASURES, strict=False):
             for i, label in enumerate(("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")):
                 values, colour = per_seed[name].isel(how=i), (style.ACCENT, style.DISTINCT)[i]
-                look = {"marker": style.MARKERS[i], "linestyle": style.DASHES[i], "label": label}
-                draw_mean(ax, runs["positions"], values, color=colour, **look)
-            ax.set(xscale="log", xlim=shown, ylabel=MEASURES[name])
-            ax.set_xlabel(r"positions that count, $n_\mathrm{eff}$")
+                styles = {"marker": style.MARKERS[i], "linestyle": style.DASHES[i], "label": label}
+                draw_mean(ax, runs["positions"], values, color=colour, **styles)
+            ax.set(xscale="log", xlim=shown)
         axes[0].set_ylim(-0.03, 1.05)
         axes[4].set_prop_cycle(color=style.ordered(runs.sizes["slope"]))
         z = runs["logits"].sel(how="biased").mean("seed").transpose("rank", "slope")
         axes[4].plot(runs["probability"], z, label=[f"{slope:g}" for slope in runs["slope"].values])
         axes[4].axhline(0, color=style.OUTLINE, linewidth=0.6)
-        axes[4].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         axes[4].legend(title="ALiBi slope", title_fontsize=7)
         bias = runs["learned"]
         axes[5].plot(bias["distance"], bias.T, color=style.GREEN, linewidth=0.5, alpha=0.6)
-        axes[5].set(xlabel="distance from the query", ylabel="learned bias at the end")
-        style.panel_titles(axes, TEXTS.panels)
+        TEXTS.label(axes, positions=r"positions that count, $n_\mathrm{eff}$")
         style.legend_above(figure, axes[0], ncols=2)
     return figure
 
@@ -164,7 +156,7 @@ def likeness(contrast: xr.DataArray) -> float:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Does a bias change the winner and the order, and is it a shorter sequence?"""
+    """Judge whether a bias changes the winner and the order, and acts as a shorter sequence."""
     biased = runs.sel(how="biased")
     steepest = biased.isel(slope=-1)
     alike = {

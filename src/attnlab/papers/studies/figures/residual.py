@@ -1,11 +1,11 @@
 """Study: with the residual connection, do common tokens act locally, within a query's classes?
 
 Section 7 says that Theorem 2 then applies within the classes of each query, and leaves the
-extension for future work. Four kinds of tokens tell: `everywhere` (in every class: common),
+extension for future work. Four kinds of tokens are compared: `everywhere` (in every class: common),
 `within` (in all classes of one query: common within it), `across` (in one class of each query:
-common, but distinct within each query) and `own` (in one class: distinct). Only for `across` do the
-two readings differ: globally it loses attention, locally it gains. Measured: how many gain, by how
-unequal the probabilities are, by the number of outputs M and of queries, and by eta_Y/eta_Z.
+common, but distinct within each query) and `own` (in one class: distinct). The two interpretations
+differ for `across` alone: globally it loses attention, locally it gains. Measured: how many gain,
+by how unequal the probabilities are, by the number of outputs M and of queries, and by eta_Y/eta_Z.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import SequenceClasses
 
-TEXTS = Texts.beside(__file__)
+TEXTS = Texts.read(__file__)
 LOCAL = 0.9  # roles are called local where they decide more than this share of the fates
 KINDS = ("everywhere", "within", "across", "own")
 
@@ -173,11 +173,11 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, (mixture, queries) in zip(axes, cells, strict=True):
             cell = runs.sel(mixture=mixture, queries=queries)
             jitter = cell["jitter"].values
-            for some, look in style.entries(cell.isel(ratio=-1), "unused"):
+            for some, styles in style.entries(cell.isel(ratio=-1), "unused"):
                 for residual, dashes in ((True, "-"), (False, ":")):
                     found = [gains(some.sel(residual=residual, jitter=j)) for j in jitter]
                     label = f"{int(some['unused'])} unused{'' if residual else ', no residual'}"
-                    draw_estimates(ax, jitter, found, linestyle=dashes, label=label, **look)
+                    draw_estimates(ax, jitter, found, linestyle=dashes, label=label, **styles)
             least, most = (int(cell["outputs"][i]) for i in (0, -1))
             ax.set_xlabel(f"jitter (M = {least} to {most})")
             ax.set_xticks(jitter, [f"{value:g}" for value in jitter])
@@ -190,7 +190,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Do tokens that are distinct within a query gain, and tokens common within it lose?"""
+    """Judge whether tokens distinct within a query gain, and tokens common within it lose."""
     trained = runs.sel(residual=True)
     first, near = dict(mixture=0, queries=0, unused=0, ratio=0), dict(unused=-1, ratio=-1)
     quoted, nearest = trained.isel(first), trained.isel(near)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -31,16 +31,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from
 
-TEXTS = Texts.beside(__file__)
-LABELS = (
-    "excess attention\nto common tokens",
-    "part of the excess\nto tokens never seen",
-    "attention to spurious tokens",
-    "share of common tokens\nthat gain",
-    "excess to tokens seen",
-    "attention to spurious tokens",
-)
-Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
+TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +127,8 @@ def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
     )
 
 
-def limited(runs: Runs) -> Runs:
-    """Those of training sets, without those of ever new sequences."""
+def limited(runs: Any) -> Any:
+    """Return what is of training sets, without ever new sequences."""
     return runs.sel(sequences=runs["sequences"] > 0)
 
 
@@ -167,30 +158,30 @@ def draw(runs: xr.Dataset) -> Figure:
     without = limited(runs.isel(prior=0))
     with style.page(4.9) as figure:
         axes = figure.subplots(2, 3).ravel()
-        for i, (one, look) in enumerate(style.entries(first, "prior")):
-            excess, N, look = one["excess"], one["sequences"], {**look, "markersize": 4}
+        for i, (one, styles) in enumerate(style.entries(first, "prior")):
+            excess, N, styles = one["excess"], one["sequences"], {**styles, "markersize": 4}
             shown = {"all": excess.sum("part"), "seen in training": excess.sel(part="seen")}
             for dashes, (part, values) in zip(style.DASHES, shown.items(), strict=False):
                 label = None if i else part
-                draw_mean(axes[0], N, values, linestyle=dashes, label=label, **look)
+                draw_mean(axes[0], N, values, linestyle=dashes, label=label, **styles)
             found = [unseen_part(of_size) for of_size in excess]
-            draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **look)
+            draw_estimates(axes[1], N, found, label=f"{float(one['prior']):g}", **styles)
             for ax, name in ((axes[2], "attention"), (axes[3], "share")):
-                draw_mean(ax, N, one[name], **look)
-        for one, look in style.entries(without, "setting"):
-            look |= {
+                draw_mean(ax, N, one[name], **styles)
+        for one, styles in style.entries(without, "setting"):
+            styles |= {
                 "capsize": 1,
                 "markersize": 3,
                 "linewidth": 0.8,
                 "label": one["setting"].item(),
             }
-            draw_mean(axes[4], one["sequences"], one["excess"].sel(part="seen"), **look)
-            draw_mean(axes[5], one["sequences"], one["attention"], **look)
-        for ax, label in zip(axes, LABELS, strict=True):
-            ax.set(xscale="log", xlabel="training sequences $N$", ylabel=label)
+            draw_mean(axes[4], one["sequences"], one["excess"].sel(part="seen"), **styles)
+            draw_mean(axes[5], one["sequences"], one["attention"], **styles)
+        for ax in axes:
+            ax.set_xscale("log")
         axes[0].set_yscale("log")
         axes[0].legend()
-        style.panel_titles(axes, TEXTS.panels)
+        TEXTS.label(axes)
         axes[4].legend(fontsize=5.5)
         title = TEXTS.legend.format(first=runs["setting"].values[0])
         style.legend_above(figure, axes[1], ncols=runs.sizes["prior"], title=title)
@@ -204,13 +195,13 @@ def judge(runs: xr.Dataset) -> Judgement:
     details = runs.isel(setting=0)
     excess = limited(details["excess"]).sel(prior=0)
     sizes = excess["sequences"].values.tolist()
-    ends = (smallest, largest) = sizes[0], sizes[-1]
+    smallest, *_, largest = sizes
     strongest = float(runs["prior"][-1])
     parts = {size: unseen_part(excess.sel(sequences=size)) for size in sizes}
     seen = excess.sel(part="seen")
     first, last = fall(seen.isel(sequences=slice(2))), fall(seen.isel(sequences=slice(-2, None)))
-    left = {size: mean(seen.sel(sequences=size)) for size in ends}
-    few, many = (mean(details["attention"].sel(prior=0, sequences=size)) for size in ends)
+    left = {size: mean(seen.sel(sequences=size)) for size in (smallest, largest)}
+    few, many = (mean(details["attention"].sel(prior=0, sequences=size)) for size in left)
     with_prior = limited(details[["attention", "share"]])
     most_data = with_prior["attention"].sel(sequences=largest)
     found = (
@@ -233,7 +224,9 @@ def judge(runs: xr.Dataset) -> Judgement:
         values = [of[what].value for of in ranges.values()]
         return f"{min(values):{form}} to {max(values):{form}}"
 
-    rising = [name for name, of in ranges.items() if not _falls(of)]
+    # where excess and attention are not both clearly lower at the largest N
+    fell = ("excess_left", "spurious_left")
+    rising = [name for name, of in ranges.items() if not all(of[left].below(1) for left in fell)]
     falling = len(ranges) - len(rising)
     helped_in = sum(of["with_prior"].below(1) for of in ranges.values())
     return TEXTS.judgement(
@@ -249,11 +242,11 @@ def judge(runs: xr.Dataset) -> Judgement:
         with_prior=span("with_prior"),
         falling=falling,
         helped_in=helped_in,
-        exceptions="".join(" " + _rising(runs.sel(setting=name), *ends) for name in rising),
+        exceptions="".join(" " + _rising(runs.sel(setting=name), *left) for name in rising),
         first=runs["setting"].values[0],
         shares=", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items()),
         parts=(parts[smallest], parts[largest]),
-        left=(left[smallest], left[largest]),
+        left=tuple(left.values()),
         a_power="no" if bends else "about a",
         most_data=found[f"attention_with_prior_{largest}"],
         kept_by_prior=np.exp(-strongest),
@@ -276,25 +269,10 @@ def of_setting(runs: xr.Dataset) -> dict[str, Estimate]:
     }
 
 
-def _falls(found: dict[str, Estimate]) -> bool:
-    """Return whether both excess and attention are clearly lower at the largest N."""
-    return found["excess_left"].below(1) and found["spurious_left"].below(1)
-
-
-def _rising(runs: xr.Dataset, smallest: int, largest: int) -> str:
-    """A setting in which attention to tokens that gained does not fall, in words."""
-    few, many, ever_new = (
-        mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest, 0)
-    )
-    return TEXTS.part(
-        "rising",
-        setting=runs["setting"].item(),
-        few=few,
-        many=many,
-        smallest=smallest,
-        largest=largest,
-        ever_new=ever_new,
-    )
+def _rising(runs: xr.Dataset, *sizes: int) -> str:
+    """Describe a setting in which attention to tokens that gained does not fall."""
+    found = [mean(runs["attention"].sel(prior=0, sequences=size)) for size in (*sizes, 0)]
+    return TEXTS.part("rising", setting=runs["setting"].item(), found=found, sizes=sizes)
 
 
 EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments import Judgement, Standing, Table
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import Estimate, jackknife, number_name
 from attnlab.experiments.texts import Texts
@@ -29,11 +30,12 @@ from attnlab.papers.joma.model import Joint
 from attnlab.plots import style
 from attnlab.shelf import offered
 from attnlab.simulation import Flow, Record, Simulation, simulate
-from attnlab.tasks.classes import random
 from attnlab.theory import predict
-from attnlab.theory.named import as_theory
+from attnlab.theory.theory import as_theory
 
-TEXTS = Texts.beside(__file__)
+from ..drawn import DrawnClasses, by_draw
+
+TEXTS = Texts.read(__file__)
 MODELS: Mapping[str, Model] = {
     "l2": Pairwise(),
     "none": Extended(normalization="none"),
@@ -44,28 +46,12 @@ SHOWN = 0  # the draw whose curves are drawn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(StudyRecipe):
-    """classes, tokens, overlap, concentration: of the `random` classes that the seeds draw; unused:
-    outputs that are never used. eta_y, eta_z, time: of the flow."""
+class Recipe(DrawnClasses):
+    """Settings of the study; unused: outputs that are never used."""
 
-    classes: int
-    tokens: int
-    overlap: float
-    concentration: float
     unused: int
     eta_y: float
     eta_z: float
-    time: float
-    records: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.records < 4:
-            raise InputError(f"records: expected at least 4, got {self.records}")
-
-    def inputs(self) -> list[str]:
-        """Nothing is read from elsewhere."""
-        return []
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -77,18 +63,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def _cell(recipe: Recipe, model: Any, progress: Progress) -> xr.Dataset:
-    sets = [
-        random(
-            recipe.tokens + recipe.classes + 1,
-            recipe.classes,
-            concentration=recipe.concentration,
-            overlap=recipe.overlap,
-            seed=seed,
-        ).with_unused(recipe.unused)
-        for seed in range(recipe.seeds)
-    ]
     run = Simulation(
-        sets,
+        [classes.with_unused(recipe.unused) for classes in recipe.sets()],
         model=MODELS[model],
         motion=Flow(recipe.time, "implicit", rtol=1e-6, atol=1e-8),
         eta_y=recipe.eta_y,
@@ -98,7 +74,7 @@ def _cell(recipe: Recipe, model: Any, progress: Progress) -> xr.Dataset:
         ),
         dtype="float64",
     )
-    trained = _by_draw(simulate(run, progress=progress)["attention"])
+    trained = _attention(simulate(run, progress=progress))
     P = trained.isel(time=0, drop=True)
     distinct = (P > 0) & ((P > 0).sum("sequence_class") == 1)
     often = P.where(distinct, -1.0).argmax("token")
@@ -116,7 +92,7 @@ def _cell(recipe: Recipe, model: Any, progress: Progress) -> xr.Dataset:
         except InputError:
             continue
         said = predict(run, theory=name)
-        answers[name] = _by_draw(said["attention"])
+        answers[name] = _attention(said)
         holds = said["assumption_holds"]
         fails[name] = float((~holds).sum("assumption").mean())
     axis = xr.Variable("theory", list(answers))
@@ -132,28 +108,23 @@ def _cell(recipe: Recipe, model: Any, progress: Progress) -> xr.Dataset:
     )
 
 
-def _by_draw(attention: xr.DataArray) -> xr.DataArray:
-    """Return attention with the draws of the classes as its seeds."""
-    one = attention.isel(seed=0, drop=True).rename(setting="seed")
-    return one.assign_coords(seed=range(one.sizes["seed"])).drop_vars(
-        [name for name in one.coords if name not in ("time", "seed")], errors="ignore"
-    )
+def _attention(result: xr.Dataset) -> xr.DataArray:
+    """Return attention by draw, without coordinates in which predictions may differ."""
+    own = by_draw(result["attention"])
+    return own.drop_vars([name for name in own.coords if name not in ("time", "seed")])
 
 
 def errors(runs: xr.Dataset) -> dict[tuple[str, str], Estimate]:
     """Return the r.m.s. error of each prediction, by model and theory, with its own over draws."""
-    found = {}
-    for model in MODELS:
-        for theory in (*offered("theories"), *BASELINES):
-            if theory in runs["theory"]:
-                values = runs["error"].sel(model=model, theory=theory)
-                if values.notnull().all():
-                    found[model, theory] = jackknife(_rms, values)
-    return found
-
-
-def _rms(values: xr.DataArray) -> float:
-    return float((values**2).mean() ** 0.5)
+    theories = [of for of in (*offered("theories"), *BASELINES) if of in runs["theory"]]
+    cells = {
+        cell: runs["error"].sel(model=cell[0], theory=cell[1]) for cell in product(MODELS, theories)
+    }
+    return {
+        cell: jackknife(lambda kept: float((kept**2).mean() ** 0.5), values)
+        for cell, values in cells.items()
+        if values.notnull().all()
+    }
 
 
 def table(runs: xr.Dataset) -> Table:
@@ -184,9 +155,9 @@ def draw(runs: xr.Dataset) -> Figure:
             own = [name for name in theories if (model, name) in found]
             for name, dash in zip(own, style.DASHES, strict=False):
                 curve = curves.sel(theory=name)
-                look = {"color": colours[name], "linestyle": dash, "label": name}
-                ax.plot(one["time"], curve, **look)
-            ax.set(xscale="log", ylim=(0, 1.03), xlabel="flow time t", ylabel=TEXTS.legend)
+                styles = {"color": colours[name], "linestyle": dash, "label": name}
+                ax.plot(one["time"], curve, **styles)
+            ax.set(xscale="log", ylim=(0, 1.03))
             ax.legend(loc="upper left")
         rows = [key for key in found if key[1] != BASELINES[0]]
         for y, key in enumerate(rows):
@@ -197,13 +168,13 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[-1].axvline(1.0, color="0.3", linewidth=0.8)
         names = [f"{theory}, {TEXTS.part(f'{model}_short')}" for model, theory in rows]
         axes[-1].set_yticks([-y for y in range(len(rows))], names)
-        axes[-1].set(xscale="log", xlabel="error (1: nothing moves)")
-        style.panel_titles(axes, TEXTS.panels)
+        axes[-1].set_xscale("log")
+        TEXTS.label(axes)
     return figure
 
 
 def judge(runs: xr.Dataset) -> Judgement:
-    """Which theories predict better than that nothing moves?"""
+    """Judge which theories predict better than that nothing moves."""
     found = errors(runs)
     by_name = {number_name(f"{model}_{theory}"): of for (model, theory), of in found.items()}
     theories = {key: of for key, of in found.items() if key[1] not in BASELINES}

@@ -22,6 +22,14 @@ function fitted(name) {
   return { text: `${signs.join("")}…`, width: WIDEST }
 }
 
+const shownName = (classes, i) => fitted(classes.word(classes.tokens[i]).slice(0, 100))
+
+/** Where bars begin, so that the longest name of all cards fits. */
+export function widest(cards) {
+  pen.font = `16px ${getComputedStyle(document.body).fontFamily}`
+  return 14 + Math.max(20, ...cards.flatMap(([classes, entries]) => entries.map((i) => shownName(classes, i).width)))
+}
+
 /** Which entries of a class are shown, in order: all, or those that are ever attended most. */
 export function chosen(classes, k, attention) {
   const entries = []
@@ -42,17 +50,18 @@ export class Bars {
     this.note = h("p", { class: "shown-note" })
     this.chart = svg("svg", { class: "bars", role: "img", preserveAspectRatio: "xMinYMin meet" })
     root.append(this.chart, this.note)
+    this.axis = svg("g", { class: "bar-axis", "aria-hidden": "true" })
     this.rows = []
   }
 
-  /** Lay out the words of class k; `highest` is the end of the axis. */
-  lay(classes, k, entries, highest, title) {
-    this.entries = entries
-    this.highest = highest
-    pen.font = `16px ${getComputedStyle(document.body).fontFamily}`
-    const names = entries.map((i) => fitted(classes.word(classes.tokens[i]).slice(0, 100)))
-    this.left = 14 + Math.max(20, ...names.map((name) => name.width))
-    const height = TOP + entries.length * ROW + 4
+  /** Lay out the words of class k on an axis that begins at `left` and has `end` at its end. */
+  lay(classes, k, entries, { left, end }, title) {
+    Object.assign(this, { entries, left, end })
+    const names = entries.map((i) => shownName(classes, i))
+    const height = TOP + entries.length * ROW + 20
+    const parts = [0, 0.5, 1].map((part) => [this._x(part * end), percent(part * end)])
+    this.axis.replaceChildren(...parts.flatMap(([x, words]) => [
+      svg("line", { x1: x, x2: x, y1: height - 20, y2: height - 15 }), svg("text", { x, y: height - 3 }, words)]))
     set(this.chart, { viewBox: `0 0 ${WIDTH} ${height}`, "data-class": k })
     this.total = classes.offsets[k + 1] - classes.offsets[k]
     this.title = title
@@ -60,7 +69,7 @@ export class Bars {
     const same = this.rows.length === entries.length
     if (!same) {
       this.rows = entries.map((_, r) => this._row(r))
-      this.chart.replaceChildren(...this.rows.map((row) => row.group))
+      this.chart.replaceChildren(...this.rows.map((row) => row.group), this.axis)
     }
     this.rows.forEach((row, r) => {
       const token = classes.tokens[entries[r]], name = classes.word(token)
@@ -77,7 +86,7 @@ export class Bars {
   }
 
   _x(share) {
-    return this.left + ((WIDTH - this.left - RIGHT) * Math.min(share, this.highest)) / this.highest
+    return this.left + ((WIDTH - this.left - RIGHT) * Math.min(share, this.end)) / this.end
   }
 
   _row(r) {

@@ -21,7 +21,10 @@ export class Curve {
     this.grid = svg("g", { class: "grid" })
     this.times = svg("g", { class: "times" })
     this.lines = { a: svg("path", { class: "line a" }), main: svg("path", { class: "line main" }) }
-    this.theory = { corrected: svg("path", { class: "line theory corrected" }), sgd: svg("path", { class: "line theory sgd" }) }
+    this.theory = {
+      corrected: svg("path", { class: "line theory corrected" }), sgd: svg("path", { class: "line theory sgd" }),
+      "polarisation-class": svg("path", { class: "line theory sgd" }),
+    }
     this.cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM })
     this.dot = svg("circle", { class: "dot", r: 4 })
     const drawn = svg("g", { "clip-path": `url(#${this.clip})` }, Object.values(this.theory), this.lines.a, this.lines.main)

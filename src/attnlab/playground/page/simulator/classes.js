@@ -5,7 +5,7 @@
  * tokens are drawn from P(l|m,n): tokens[offsets[k]..offsets[k+1]], increasing, with `values`.
  */
 import { InputError } from "./errors.js"
-import { Real, closest, isMapping, isWhole, nine, pairs, quoted, repr, shown, within } from "./messages.js"
+import { isMapping, isWhole, nine, shown, within } from "./messages.js"
 
 const SUM_TOLERANCE = 1e-6
 
@@ -101,20 +101,36 @@ function repeatedPair(query, next) {
   return ordered.find(([m, n], at) => at > 0 && ordered[at - 1][0] === m && ordered[at - 1][1] === n)
 }
 
+// words for tokens without names, so that a preset can be read
+const SMALL = "the of and in to a is for on with as by at from or an this that it be are not but all so its one more some other into up out than then now only over also such".split(" ")
+const LAST = "was has will can saw took made gave".split(" ")
+const THEMES = [
+  "won match goal team coach game score league player cup ball",
+  "cold rain wind cloud storm snow frost fog sky ice hail",
+  "cooked soup bread salt oven rice pan cheese onion spoon flour",
+  "sung song choir voice tune band drum note chord stage flute",
+  "healed doctor fever clinic nurse pain pill cough blood heart bone",
+  "sailed boat wave harbour sail coast anchor deck tide crew shore",
+].map((words) => words.split(" "))
+
+/** A word of a list, with a number where the list is at its end. */
+const nth = (words, at) => `${words[at % words.length]}${at < words.length ? "" : ` ${Math.floor(at / words.length) + 1}`}`
+
+/** Tokens as words: small ones are shared, those of a theme tell one kind of sentence from the others. */
 function described(classes) {
-  const letter = (k) => (k < 26 ? String.fromCharCode(65 + k) : `${k + 1}.`)
   const words = new Map()
-  classes.queries.forEach((token, q) => words.set(token, classes.queries.length === 1 ? "last" : `last ${letter(q)}`))
-  classes.next.forEach((token, k) => words.set(token, `next ${letter(k)}`))
+  classes.queries.forEach((token, q) => words.set(token, nth(LAST, q)))
+  classes.next.forEach((token, k) => words.set(token, nth(THEMES.map(([next]) => next), k)))
+  const used = THEMES.map(() => 0)
   let shared = 0
   for (const token of new Set(classes.tokens)) {
-    if (classes.omega[token] > 1) words.set(token, `shared ${++shared}`)
+    if (classes.omega[token] > 1) words.set(token, nth(SMALL, shared++))
   }
   for (let k = 0; k < classes.K; k++) {
-    let own = 0
-    for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) {
-      if (classes.omega[classes.tokens[i]] === 1) words.set(classes.tokens[i], `${letter(k)}${++own}`)
-    }
+    const theme = k % THEMES.length
+    const own = Array.from(classes.tokens.subarray(classes.offsets[k], classes.offsets[k + 1])).filter((token) => classes.omega[token] === 1)
+    // from the likeliest on, which stands first on its card
+    for (const token of own.reverse()) words.set(token, nth(THEMES[theme].slice(1), used[theme]++))
   }
   return words
 }
@@ -128,10 +144,7 @@ function sortedUnique(ids) {
 const MAX_VOCABULARY = 2 ** 31 - 1
 const ID = /^(0|[1-9][0-9]*)$/
 
-/**
- * Sequence classes from the content of a YAML or JSON file (docs/sequence-classes.md). A mapping is an
- * object, or a Map as `documents.js` reads it, whose keys may be other than words.
- */
+/** Sequence classes from the content of a YAML or JSON file (docs/sequence-classes.md). */
 export function classesFromDocument(document, { origin = "document" } = {}) {
   if (document === null || document === undefined) {
     throw new InputError("the file is empty; it needs the keys vocabulary and classes")
@@ -178,7 +191,7 @@ class Vocabulary {
       )
     }
     ;(this.names ?? []).forEach((name, i) => {
-      if (this.ids.has(name)) throw new InputError(`vocabulary[${i}]: ${repr(name)} is listed twice`)
+      if (this.ids.has(name)) throw new InputError(`vocabulary[${i}]: ${shown(name)} is listed twice`)
       this.ids.set(name, i)
     })
     this.numberName = (this.names ?? []).find((name) => ID.test(name))
@@ -186,15 +199,15 @@ class Vocabulary {
 
   token(where, reference) {
     if (typeof reference !== "string" && !isWhole(reference)) {
-      throw new InputError(`${where}: expected a token name or id, got ${quoted(reference)}`)
+      throw new InputError(`${where}: expected a token name or id, got ${shown(reference)}`)
     }
     const name = String(reference)
     if (this.ids.has(name)) return this.ids.get(name)
     if (isWhole(reference) || ID.test(name)) {
       if (this.numberName !== undefined) {
         throw new InputError(
-          `${where}: no token is named ${repr(name)}, and ids are refused where names are ` +
-          `numbers (here ${repr(this.numberName)}); give the name`,
+          `${where}: no token is named ${shown(name)}, and ids are refused where names are ` +
+          `numbers (here ${shown(this.numberName)}); give the name`,
         )
       }
       const token = Number(name)
@@ -205,22 +218,21 @@ class Vocabulary {
     }
     if (this.names === null) {
       throw new InputError(
-        `${where}: ${repr(name)} is not a token id; list the names under vocabulary to use them`,
+        `${where}: ${shown(name)} is not a token id; list the names under vocabulary to use them`,
       )
     }
-    const near = closest(name, this.names.slice(0, 10_000))
-    throw new InputError(`${where}: no token is named ${repr(name)}; ${near === null ? "add it to the vocabulary" : `did you mean ${repr(near)}?`}`)
+    throw new InputError(`${where}: no token is named ${shown(name)}; add it to the vocabulary`)
   }
 }
 
 function row(where, probs, vocabulary, normalize) {
-  if (!isMapping(probs) || pairs(probs).length === 0) {
+  if (!isMapping(probs) || Object.entries(probs).length === 0) {
     throw new InputError(
       `${where}: expected a mapping of at least one token to its probability, got ${shown(probs)}`,
     )
   }
   const found = new Map()
-  for (const [reference, value] of pairs(probs)) {
+  for (const [reference, value] of Object.entries(probs)) {
     const here = within(where, reference)
     const token = vocabulary.token(here, reference)
     if (found.has(token)) {
@@ -261,8 +273,7 @@ function divided(where, weights, normalize, says) {
   return weights
 }
 
-function weight(where, given) {
-  const value = given instanceof Real ? given.value : given
+function weight(where, value) {
   if (typeof value !== "number") {
     throw new InputError(`${where}: expected a number, got ${shown(value)}`)
   }
@@ -274,12 +285,12 @@ function weight(where, given) {
 
 function tokenName(where, name) {
   if (typeof name !== "string" && !isWhole(name)) {
-    throw new InputError(`${where}: expected a token name, got ${quoted(name)}`)
+    throw new InputError(`${where}: expected a token name, got ${shown(name)}`)
   }
   // netCDF ends a text at a NUL, and no encoding has half a surrogate pair
   if (/[\0]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(name)) {
     throw new InputError(
-      `${where}: ${repr(String(name))} has a character that no file keeps (NUL, or half of a ` +
+      `${where}: ${shown(String(name))} has a character that no file keeps (NUL, or half of a ` +
       "surrogate pair); give another name",
     )
   }
@@ -292,11 +303,9 @@ export function checkKeys(where, item, known, needed) {
     const place = where ? `${where}: expected` : "expected"
     throw new InputError(`${place} a mapping with ${needed.join(", ")}, got ${shown(item)}`)
   }
-  const found = new Map(pairs(item))
+  const found = new Map(Object.entries(item))
   for (const key of found.keys()) {
-    if (known.includes(key)) continue
-    const near = closest(String(key), known), listing = `known: ${known.join(", ")}`
-    throw new InputError(`${within(where, key)}: unknown key; ${near === null ? listing : `did you mean ${repr(near)}? (${listing})`}`)
+    if (!known.includes(key)) throw new InputError(`${within(where, key)}: unknown key; known: ${known.join(", ")}`)
   }
   for (const key of needed) {
     if (!found.has(key)) throw new InputError(`${within(where, key)}: missing`)

@@ -5,21 +5,30 @@ import { settingsOf } from "../simulator/settings.js"
 import { momentumSteps, momentumTime, transitionTimes } from "./clocks.js"
 import { Contexts } from "./contexts.js"
 import { Eq10 } from "./eq10.js"
+import { Polarisation } from "./polarisation.js"
 import { SgdDecoder } from "./sgd.js"
 import { Solver } from "./solving.js"
 
-const RUNGS = { corrected: Eq10, sgd: SgdDecoder }
+const RUNGS = { corrected: Eq10, sgd: SgdDecoder, "polarisation-class": Polarisation }
 const MOST_LOGITS = 6000
 
-/** Why a rung does not apply to a document; nothing where it does. */
+/** Whether a theory is about the model of a document. */
+export function speaksOf(document, rung) {
+  const { name, normalization, ...rest } = settingsOf(document).model
+  if (rung !== "polarisation-class") return name === "pairwise"
+  return name === "extended" && normalization === "none" && Object.keys(rest).length === 0
+}
+
+/** Why a theory says nothing of a document; nothing where it speaks. */
 export function silence(document, rung, classes) {
-  const { model, optimizer, etaY } = settingsOf(document)
-  if (optimizer.name !== "sgd") return "The theory is about gradient descent, not Adam."
-  if (model.name !== "pairwise") return "The theory is about the paper’s own model: one head, normalised, no residual connection."
+  const { optimizer, etaY, etaZ } = settingsOf(document)
+  if (optimizer.name !== "sgd") return "The theories are about gradient descent, not Adam."
+  if (!speaksOf(document, rung)) return "No theory on this page is about this model."
+  if (!(etaY > 0)) return "The theories need a decoder that learns."
+  if (rung === "polarisation-class") return etaZ > 0 ? "" : "The theory needs attention that learns."
   if (classes.K < 2) return "The theory compares kinds of sentences; here is only one."
   if (rung === "corrected" && !classes.hasPsi) return "Eq. 10 needs each next word to belong to one kind of sentence."
   if (rung === "corrected" && classes.M < 4) return "Eq. 10 needs a vocabulary of four words at least."
-  if (!(etaY > 0)) return "The theory needs a decoder that learns."
   if (classes.queries.length * new Set(classes.tokens).size > MOST_LOGITS) return "There are too many words to solve the theory here."
   return ""
 }

@@ -1,0 +1,15 @@
+from .chain import token_frequencies as token_frequencies
+from .sink import EndPoint as EndPoint
+from .sink import JointFlow as JointFlow
+from .sink import concentrated_value as concentrated_value
+from .sink import conserved as conserved
+from .sink import context_variance as context_variance
+from .sink import drain_rate as drain_rate
+from .sink import excess_loss as excess_loss
+from .sink import gradient as gradient
+from .sink import joint_end as joint_end
+from .sink import joint_flow as joint_flow
+from .sink import late_sink_logit as late_sink_logit
+from .sink import sink_logit as sink_logit
+from .sink import sink_mass as sink_mass
+from .sink import take_off as take_off
