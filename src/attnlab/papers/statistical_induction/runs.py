@@ -24,7 +24,7 @@ T = 50
 MINIMAL_RATES = {"second": 0.02, "first": 10.0}
 PUBLISHED_RATES = {"second": 0.01, "first": 1.0}
 EARLY = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 90, 100)
-LATE, LATE_SEEDS = (0, 50, 100, 200, 400, 800), 4
+LATE = (0, 50, 100, 200, 400, 800)
 
 
 def chains(k: int, length: int = T, prior: Prior = "dirichlet") -> MixedChains:
@@ -58,8 +58,8 @@ def minimal(
 
 
 def late(k: int, prior: Prior = "dirichlet") -> Simulation:
-    """Return the minimal model to its end, with fewer seeds."""
-    return minimal(k, prior, at=LATE, seeds=LATE_SEEDS)
+    """Return the minimal model to its end."""
+    return minimal(k, prior, at=LATE)
 
 
 def published(prior: Prior, **settings: Any) -> Simulation:

@@ -327,7 +327,7 @@ LEVELS = ("causal-kernel", "causal-gradient")
     "causal-levels",
     sources="here",
     relation=AT_MOST,
-    runs={"stage 1": partial(runs.stage_one, Forest(), steps=100, seeds=4)},
+    runs={"stage 1": partial(runs.stage_one, Forest(), steps=100)},
     ours=True,
     code=("descend", "leading_gradient"),
     test="tests/papers/causal_structure/test_predict.py::test_levels_come_closer_to_training",

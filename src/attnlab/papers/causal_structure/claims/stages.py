@@ -117,7 +117,7 @@ ALPHAS = (0.1, 0.5, 1.0)
     "causal-bounded",
     relation=AT_LEAST,
     runs={
-        f"{alpha:g}": partial(runs.stage_one, Forest(concentration=alpha), steps=100, seeds=4)
+        f"{alpha:g}": partial(runs.stage_one, Forest(concentration=alpha), steps=100)
         for alpha in ALPHAS
     },
     code=("sample_chains",),

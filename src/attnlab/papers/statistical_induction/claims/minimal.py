@@ -286,7 +286,7 @@ def minimal_bayes(found: Found) -> Measurement:
     """The minimal model reaches the Bayes rule.
 
     Compare KL(true row || model) at step 800 with that of the bigram rule, within a tenth; 768
-    chains, 4 seeds. Logits are linear in counts, so it cannot.
+    chains, 10 seeds. Logits are linear in counts, so it cannot.
     """
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
@@ -316,7 +316,7 @@ def minimal_end(found: Found) -> Measurement:
     """It ends at $W = wI$ on lag 1 alone, with the best $w$.
 
     Compare the diagonal of W and KL(true row || model) at step 800 with those of the best w, over
-    6,000 chains of its own; 4 seeds. Nothing fitted.
+    6,000 chains of its own; 10 seeds. Nothing fitted.
     """
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
