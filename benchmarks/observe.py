@@ -16,6 +16,8 @@ check: statistics under the flash kernel in bfloat16 are right, and a training w
     bitwise the same.
 long: four layers as TinyLlama has them, with 32 heads, at T = 32,768 with 256 rows: memory beyond
     the model and beyond its own forward; needs an accelerator.
+kernels: whether the fused programs are right, their fastest tiles (written to `tiles.csv`), and the
+    goals with their numbers; needs a CUDA device.
 
 Each part runs in a process of its own, so that its peak of memory counts nothing else. Models
 have random weights: nothing is downloaded.
@@ -34,7 +36,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PARTS = ("overhead", "eager", "memory", "long", "check")
+PARTS = ("overhead", "eager", "memory", "long", "check", "kernels")
 PROBE = (8, 512)
 ROWS = 256
 TIMES = 5
@@ -63,8 +65,8 @@ def main(arguments: list[str]) -> None:
     print(f"{device} ({name}), torch {torch.__version__}")
     failed = False
     for part in chosen.parts or PARTS:
-        if part == "long" and device == "cpu":
-            print("long: needs an accelerator; left out")
+        if part in ("long", "kernels") and device == "cpu":
+            print(f"{part}: needs an accelerator; left out")
             continue
         command = [sys.executable, "-m", "benchmarks", "observe", part, "--inside"]
         command += ["--device", device]
@@ -368,6 +370,12 @@ def long(device: str, quick: bool) -> None:
         f"  with {ROWS} rows: {taken:.2f} s, {beyond / GIB:.2f} GiB beyond the model, "
         f"{(beyond - plain) / GIB:.2f} beyond its forward (under 2 wanted)"
     )
+
+
+def kernels(_: str, quick: bool) -> None:
+    from benchmarks.kernels import run
+
+    run(quick)
 
 
 def check(device: str, quick: bool) -> None:

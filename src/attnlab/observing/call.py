@@ -241,8 +241,8 @@ class Heads:
     An accelerator takes its time to begin an operation, however small. So heads of several layers
     are concatenated, as if one layer had them all, and one operation serves them.
 
-    query: of the rows to measure, times the scale. largest: where rows are sampled, the largest
-    logit of each head over all rows. layers: number of calls.
+    query, key: in the model's precision; queries are those of the rows to measure. largest: where
+    rows are sampled, the largest logit of each head over all rows. layers: number of calls.
     """
 
     query: Float[Array, "batch head row width"]
@@ -250,6 +250,12 @@ class Heads:
     sinks: Float[Array, " head"] | None
     largest: Float[Array, "batch head"] | None
     layers: int = 1
+
+    def precise(self, scale: float, begun: int = 0) -> Heads:
+        """Return the rows from `begun` on, times the scale, and the keys, both in float32 (float64
+        if they are)."""
+        query = arrays.precise(self.query[:, :, begun:]) * scale
+        return replace(self, query=query, key=arrays.precise(self.key))
 
     def of_sequences(self, some: slice) -> Heads:
         """Return the heads of these sequences."""

@@ -55,7 +55,8 @@ class History:
         self._last: Snapshot | None = None  # None where its attention weights are gone
         self._kinds: dict[str, str] = {}  # of all layers, in their order
         self._min_keys = 0
-        self.words: dict[str, str] = {}  # attributes: modules not seen, weights not recognised
+        # attributes: modules not seen, weights not recognised, the kernel that measures
+        self.words: dict[str, str] = {}
         self._start: xr.DataArray | None = None  # attention received by keys of the first layer
         self._means: list[dict[str, Arrays]] = []  # of each snapshot, by layer; also of weights
         self._changes: dict[tuple[int, int], Arrays] = {}  # from one snapshot to another
@@ -103,6 +104,8 @@ class History:
         self._last = replace(snapshot, groups=keep_for_next(snapshot.groups))
         words = {"unseen": snapshot.unseen, "unrecognised": snapshot.weights.unrecognised}
         self.words = {name: json.dumps(dict(one)) for name, one in words.items()}
+        kernel = dict.fromkeys(group.labels.kernel for group in snapshot.groups)
+        self.words["kernel"] = "; ".join(kernel)
 
     def trim(self, step: int) -> None:
         """Forget the snapshots from `step` on: the training goes on from an earlier state.

@@ -77,13 +77,14 @@ class Labels:
     """Labels that the layers of a group share.
 
     kind: "self" or "cross". tokens: of the keys. row_query: the queries of the rows of `attention`;
-    -1 where there is none.
+    -1 where there is none. kernel: `attnlab.observing.kernels.note`.
     """
 
     kind: str
     min_keys: int
     tokens: Int[NDArray[Any], "sequence key"] | None = None
     row_query: Int[NDArray[Any], "sequence row"] | None = None
+    kernel: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,8 @@ class LayerStatistics:
         coords["kind"] = labels.kind
         if labels.tokens is not None:
             coords["token"] = (("sequence", "key"), labels.tokens)
-        return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
+        about = {"min_keys": labels.min_keys, "kernel": labels.kernel}
+        return xr.Dataset(variables, coords, about)
 
 
 def means_over_sequences(group: LayerStatistics) -> Arrays:

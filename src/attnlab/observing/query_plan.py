@@ -21,7 +21,7 @@ from attnlab.measures import arrays, positions
 from attnlab.measures.arrays import Array, is_torch, namespace, same_kind, to_numpy
 from attnlab.measures.received import token_counts
 from attnlab.observing import call as calls
-from attnlab.observing import kv_cache
+from attnlab.observing import kernels, kv_cache
 from attnlab.observing.call import AttentionCall, CallPart, Heads, VisibleKeys, even_cuts
 from attnlab.observing.layer_statistics import Labels
 
@@ -29,7 +29,9 @@ MAP_ROWS = 8  # rows of each sequence whose attention weights are kept, to measu
 MAP_BYTES = 2**24  # or fewer, where those of all sequences would be larger than this
 SINKS = max(positions.FIRST)
 EXTRA_ROWS = ("later", "voters", "fixed", "short")  # measured beside the chosen rows, in this order
-VISIBLE_BYTES = 16  # for each query and key while visible keys are counted
+VISIBLE_BYTES = 16  # for each query and key while visible keys are counted,
+CHANCE_BYTES = 48  # and while those that even attention would give are
+MOST_COLUMNS = 24  # statistics of a row
 PART = 2  # rows drawn from each part of a stratified sample
 
 
@@ -348,20 +350,24 @@ class BlockPlan:
 class QueryPlan:
     """Plan of one call, and of all calls like it.
 
-    chosen: rows of which means are taken. fixed: rows whose attention weights are kept. later,
-    voters: rows that measure caches; none where queries see later keys. short: rows that see too
-    few keys to be chosen. counts: of tokens.
+    chosen: rows of which means are taken. mapped: those of them whose attention weights are
+    computed, all unless a fused program (`attnlab.observing.kernels`) measures the others. fixed:
+    rows whose attention weights are kept. later, voters: rows that measure caches; none where
+    queries see later keys. short: rows that see too few keys to be chosen. counts: of tokens.
+    refusal: why no fused program measures, None if one does.
     """
 
     call: AttentionCall
     visibility: Visibility
     chosen: Rows
+    mapped: Rows
     fixed: Rows
     later: Rows
     voters: Rows
     short: Rows
     counts: tuple[NDArray[Any], NDArray[Any]] | None
     budget_bytes: int
+    refusal: str | None
     _kept: dict[Hashable, Any] = field(default_factory=dict)
 
     @classmethod
@@ -375,17 +381,34 @@ class QueryPlan:
         caches = not (visibility.later or call.cross)
         later = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
         map_rows = max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
+        chosen = mapped = choose_rows(eligible, rows, seed=seed)
+        refusal = kernels.refusal(call)
+        if refusal is None and rows is None:
+            few = choose_rows(eligible, kernels.rows_by_torch(call), seed=seed)
+            mapped = few if len(few) < len(chosen) else chosen
         return cls(
             _shadow(call),
             visibility,
-            chosen=choose_rows(eligible, rows, seed=seed),
+            chosen=chosen,
+            mapped=mapped,
             fixed=spread_rows(eligible, map_rows),
             later=last_rows(eligible, later),
             voters=last_rows(eligible, kv_cache.WINDOW if caches else 0, before=later),
             short=choose_rows(visibility.short, None),
             counts=None if tokens is None else token_counts(tokens, visibility.keys),
             budget_bytes=budget_bytes,
+            refusal=refusal,
         )
+
+    @property
+    def fused(self) -> bool:
+        """True if a fused program measures the chosen rows, and torch a few of them."""
+        return self.mapped is not self.chosen
+
+    @cached_property
+    def by_torch(self) -> QueryPlan:
+        """The same plan without a fused program."""
+        return replace(self, mapped=self.chosen, _kept={})
 
     @property
     def caches(self) -> bool:
@@ -450,19 +473,24 @@ class QueryPlan:
         width = self.call.key.shape[1] * self.call.key.shape[3]
         held = 3 * 4 * batch * keys * width  # keys, twice while concatenated, and values
         one = batch * head * len(self.chosen) * keys * calls.bytes_of_an_entry(self.call)
+        if self.fused:  # no attention weights, but queries and statistics
+            one = batch * head * len(self.chosen) * 4 * (self.call.key.shape[3] + MOST_COLUMNS)
         return max(1, self._most // (one + held))
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
-        """Sequences that are measured together, and the rows of each block of them."""
+        """Sequences that are measured together, and the mapped rows of each block of them."""
+        return self._cuts_of(len(self.mapped))
+
+    def _cuts_of(self, rows: int) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
         batch = self.call.shape[0]
         fitting = self._fitting(calls.bytes_of_an_entry(self.call))  # rows of all sequences
         together = min(batch, fitting)
         # on a processor, many rows of one sequence: its keys are read once for all of them
         if arrays.on_processor(self.call.query):
-            together = min(batch, max(1, fitting // len(self.chosen)))
-        rows = tuple(even_cuts(len(self.chosen), fitting // together))
-        return tuple((some, rows) for some in even_cuts(batch, together))
+            together = min(batch, max(1, fitting // rows))
+        cuts = tuple(even_cuts(rows, fitting // together))
+        return tuple((some, cuts) for some in even_cuts(batch, together))
 
     @cached_property
     def extra_cuts(self) -> tuple[slice, ...]:
@@ -485,33 +513,34 @@ class QueryPlan:
         return calls.bytes_of_a_block(self.call, self.budget_bytes - kept)
 
     def index(self, like: Array) -> Int[Array, "batch row"]:
-        """Return all queries to measure: the chosen ones, then the extra ones."""
-        return self.made(
-            like, "index", lambda: np.concatenate([self.chosen.index, self._extra_index], axis=1)
-        )
+        """Return all queries to measure: the chosen ones, the mapped ones if they are others, then
+        the extra ones."""
+        mapped = (self.mapped.index,) if self.fused else ()
+        whole = (self.chosen.index, *mapped, self._extra_index)
+        return self.made(like, "index", lambda: np.concatenate(whole, axis=1))
 
     def heads(self, call: AttentionCall) -> Heads:
         """Return the queries to measure, and the keys, of a call that is like this one."""
         index = self.index(call.query)[:, None, :, None]
-        some = arrays.precise(arrays.take_along(call.query, index, 2)) * call.scale
-        key = arrays.contiguous(arrays.precise(call.key))
-        largest = self._largest(call.query, key) if self.sampled else None
-        return Heads(some, key, call.sinks, largest)
+        key = arrays.contiguous(call.key)
+        largest = self._largest(call) if self.sampled else None
+        return Heads(arrays.take_along(call.query, index, 2), key, call.sinks, largest)
 
     @property
     def sampled(self) -> bool:
         """True if rows are sampled, so that measured rows stand for others."""
         return bool((self.chosen.weight > 1).any())
 
-    def _largest(
-        self, query: Float[Array, "batch head query width"], key: Array
-    ) -> Float[Array, "batch head"]:
+    def _largest(self, call: AttentionCall) -> Float[Array, "batch head"]:
         """Return the largest logit of each head, over all queries that are not padding.
 
         One row decides about it, so that a sample of rows would miss it.
         """
-        batch, head, queries, keys = self.call.shape
-        visible, most = self.visibility, calls.bytes_of_a_block(self.call, self.budget_bytes)
+        if self.refusal is None:
+            return kernels.largest_logits(self, call)
+        batch, head, queries, keys = call.shape
+        query, key = call.query, arrays.contiguous(arrays.precise(call.key))
+        visible, most = self.visibility, calls.bytes_of_a_block(call, self.budget_bytes)
         fitting = max(1, most // (head * keys * calls.BYTES_OF_A_LOGIT))  # rows of all sequences
         together = 1 if arrays.on_processor(query) else min(batch, fitting)
         counted = self.made(key, "counted", lambda: visible.eligible | visible.short)
@@ -530,9 +559,9 @@ class QueryPlan:
         return np.concatenate([getattr(self, name).index for name in EXTRA_ROWS], axis=1)
 
     def block_plan(self, part: CallPart, sequences: slice, rows: slice) -> BlockPlan:
-        """Return the plan of a block of chosen rows."""
+        """Return the plan of a block of mapped rows."""
         key = "block", sequences.start, rows.start
-        make = partial(self._make_block_plan, part, sequences, rows)
+        make = partial(self._make_block_plan, part, sequences, self.mapped.cut(sequences, rows))
         return self._once(key, make, keep=self.keeps)
 
     def extra_rows(self, part: CallPart, sequences: slice, rows: slice) -> VisibleKeys:
@@ -562,7 +591,7 @@ class QueryPlan:
         """Labels of the results of such calls."""
         visible, kind = self.visibility, "cross" if self.call.cross else "self"
         queries = np.where(self.fixed.weight > 0, self.fixed.index, -1)
-        return Labels(kind, visible.min_keys, visible.tokens, queries)
+        return Labels(kind, visible.min_keys, visible.tokens, queries, kernels.note(self))
 
     @cached_property
     def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
@@ -570,7 +599,7 @@ class QueryPlan:
         if self.call.full_mask is None:
             return self._seeing_by_span()
         found = []
-        for some, cuts in self.cuts:
+        for some, cuts in self._cuts_of(len(self.chosen)):
             part = CallPart.of(self.call, some)
             total: Any = 0.0
             for cut in cuts:
@@ -591,20 +620,46 @@ class QueryPlan:
         rows = zip(first, after, self.chosen.weight, strict=True)
         return np.stack([coverage(keys, *one) for one in rows])[:, None]
 
-    @cached_property
-    def in_prompt(self) -> Float[NDArray[Any], "batch row"]:
-        """Weights of the chosen rows in the prompt, which ends before the later rows."""
-        later = self.later
+    def weights_of(
+        self, rows: Rows, sequences: slice = slice(None)
+    ) -> Float[NDArray[Any], "batch 2 row"]:
+        """Return the weights of rows of these sequences, and those of rows in the prompt alone,
+        which ends before the later rows."""
+        later = self.later.cut(sequences, slice(None))
         most = later.index.max(initial=0)
         end = np.where(later.weight > 0, later.index, most).min(axis=1, initial=most)
-        return self.chosen.weight * (self.chosen.index < end[:, None])
+        return np.stack([rows.weight, rows.weight * (rows.index < end[:, None])], axis=1)
+
+    @property
+    def chance(self) -> Float[Array, "#batch #head row sum"]:
+        """Sums of all chosen rows under even attention; NaN where there is no target."""
+
+        def make() -> Array:
+            part = CallPart.of(self.call, slice(None))
+            batch, _, _, keys = self.call.shape
+            heads = self.visibility.counts.shape[1]
+            most = max(1, self.budget_bytes // (batch * heads * keys * CHANCE_BYTES))
+            blocks = [
+                self._make_block_plan(part, slice(None), self.chosen.cut(slice(None), cut)).chance
+                for cut in even_cuts(len(self.chosen), most)
+            ]
+            return calls.joined(blocks, 2)
+
+        return self._once("chance", make)
+
+    @cached_property
+    def mapped_among_chosen(self) -> Int[NDArray[Any], "batch row"]:
+        """Positions of the mapped rows among the chosen ones."""
+        both = zip(self.chosen.index, self.chosen.weight, self.mapped.index, strict=True)
+        found = [np.searchsorted(chosen[weight > 0], few) for chosen, weight, few in both]
+        return np.minimum(np.stack(found), len(self.chosen) - 1)  # what fills up is anywhere
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of all block plans together."""
         batch, _, _, keys = self.call.shape
         size = self._whole.itemsize * len(self.of_rows) + self.visibility.counts.shape[1]
-        return batch * len(self.chosen) * keys * size
+        return batch * len(self.mapped) * keys * size
 
     @property
     def keeps(self) -> bool:
@@ -622,9 +677,8 @@ class QueryPlan:
         """An array on the call's device, in the precision of the statistics."""
         return arrays.precise(self.call.key[:1, :1, :1, :1])
 
-    def _make_block_plan(self, part: CallPart, sequences: slice, cut: slice) -> BlockPlan:
+    def _make_block_plan(self, part: CallPart, sequences: slice, rows: Rows) -> BlockPlan:
         visibility, like = self.visibility.cut(sequences), self.like
-        rows = self.chosen.cut(sequences, cut)
         counts = visibility.at("counts", rows.index)
         seen = part.seen(rows.index, counts)
         xp = namespace(like)
@@ -650,13 +704,12 @@ class QueryPlan:
                 chance[name] = positions.chance(targets[name][:, None], seen.visible, like.dtype)
         heads = seen.visible.shape[1]
         zeros = arrays.cast_like(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
-        weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
         whole = getattr(xp, self._whole.name)
         columns = [xp.astype(targets[name], whole) for name in self.of_rows]
         return BlockPlan(
             seen=seen,
             number=arrays.cast_like(like, np.maximum(counts, 1)),
-            weight=arrays.cast_like(like, weight),
+            weight=arrays.cast_like(like, self.weights_of(rows, sequences)),
             at=arrays.same_kind(like, np.clip(at, 0, keys - 1)),
             there=arrays.cast_like(like, there),
             targets=xp.stack(columns, axis=2) if columns else None,
@@ -664,7 +717,7 @@ class QueryPlan:
         )
 
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
-        """Return weight and factor of the chosen or the later rows, for `weighted_mean`."""
+        """Return weight and factor of the chosen, mapped or later rows, for `weighted_mean`."""
         rows: Rows = getattr(self, name)
         counted = self.visibility.counted(rows.index)
         weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)

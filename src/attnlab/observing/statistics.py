@@ -27,7 +27,7 @@ from attnlab.measures import arrays, maps, positions
 from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observing import call as calls
-from attnlab.observing import kv_cache
+from attnlab.observing import kernels, kv_cache
 from attnlab.observing.call import (
     BASIC,
     LOW,
@@ -57,8 +57,9 @@ LARGEST = BASIC.index("largest_logit")
 class HeadMeasurements:
     """Measurements taken from the attention weights of the heads of some layers.
 
-    columns: statistics of each chosen row. totals: attention received by keys, from all rows and
-    from the prompt's. fixed, later: attention weights of these rows. window: attention received by
+    columns: statistics of each chosen row. ranked: those of each mapped row that rank its keys.
+    totals: attention received by keys, from all rows and from the prompt's. fixed, later: attention
+    weights of these rows. window: attention received by
     keys from the rows that vote. sink: attention of the later rows to a learnable sink. short:
     attention received by the first key from rows that see too few keys to be chosen. largest:
     largest logit of all rows. learnable: whether there is a learnable sink.
@@ -66,6 +67,7 @@ class HeadMeasurements:
 
     layers: int
     columns: Float[Array, "batch head row column"]
+    ranked: Float[Array, "batch head mapped column"]
     totals: Float[Array, "batch head 2 key"]
     fixed: Float[Array, "batch head row key"]
     later: Float[Array, "batch head row key"] | None
@@ -119,35 +121,58 @@ def measure_call(
 
 def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
     """Measure the attention weights of heads, block by block, inside `full_precision`."""
-    xp = namespace(heads.query)
+    exact = heads.precise(plan.call.scale, len(plan.chosen) if plan.fused else 0)
     found: list[dict[str, Any]] = []
     for some, cuts in plan.cuts:
-        part, mine = CallPart.of(plan.call, some), heads.of_sequences(some)
-        columns, totals = [], 0.0
-        for cut in cuts:
-            block_plan = plan.block_plan(part, some, cut)
-            block = part.block(mine, cut, block_plan.seen, block_plan.number)
-            totals = totals + xp.matmul(block_plan.weight[:, None], block.maps)
-            columns.append(_columns(block, block_plan, plan.factors(block.maps, some)))
-        whole = joined(columns, 2)
-        largest = mine.largest
-        if largest is None:
-            there = plan.made(whole, "there", lambda: plan.chosen.weight > 0)[some, None]
-            largest = xp.max(xp.where(there, whole[..., LARGEST], LOW), axis=-1)
-        found.append(
-            {"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
-            | _measure_extra_rows(plan, part, mine, some, largest)
-        )
+        part, mine = CallPart.of(plan.call, some), exact.of_sequences(some)
+        rows = _measure_rows(plan, part, mine, some, cuts)
+        found.append(rows | _measure_extra_rows(plan, part, mine, some))
+    whole = {name: joined([one[name] for one in found]) for name in found[0]}
+    if plan.fused:
+        fused = kernels.chosen_rows(plan, heads, whole["columns"])
+        whole |= _chosen_by_torch(plan.by_torch, heads) if fused is None else fused
+    columns = whole["columns"]
+    xp, largest, of_short = namespace(columns), heads.largest, whole.pop("short_largest", None)
+    if largest is None:
+        there = plan.made(columns, "there", lambda: plan.chosen.weight > 0)[:, None]
+        largest = xp.max(xp.where(there, columns[..., LARGEST], LOW), axis=-1)
+    whole["largest"] = largest if of_short is None else xp.maximum(largest, of_short)
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    whole = absent | {name: joined([one[name] for one in found]) for name in found[0]}
-    return HeadMeasurements(heads.layers, **whole, learnable=heads.sinks is not None)
+    absent["short"] = 0.0 * columns[:, :, 0, 0]
+    return HeadMeasurements(heads.layers, **absent | whole, learnable=heads.sinks is not None)
+
+
+def _measure_rows(
+    plan: QueryPlan, part: CallPart, heads: Heads, some: slice, cuts: Sequence[slice]
+) -> dict[str, Array]:
+    """Measure the mapped rows of some sequences from their attention weights."""
+    xp = namespace(heads.query)
+    columns, ranked, totals = [], [], 0.0
+    for cut in cuts:
+        block_plan = plan.block_plan(part, some, cut)
+        block = part.block(heads, cut, block_plan.seen, block_plan.number)
+        totals = totals + xp.matmul(block_plan.weight[:, None], block.maps)
+        columns.append(_columns(block, block_plan, plan.factors(block.maps, some)))
+        mass = calls.ranked_mass(block.maps)
+        keys_for = arrays.cast_like(mass, maps.keys_for(block.maps, ranked=mass))
+        ranked.append(xp.concat([maps.top_mass(block.maps, ranked=mass), keys_for], axis=-1))
+    return {"columns": joined(columns, 2), "ranked": joined(ranked, 2), "totals": totals}
+
+
+def _chosen_by_torch(plan: QueryPlan, heads: Heads) -> dict[str, Array]:
+    """Measure the chosen rows after all, where the fused program was wrong."""
+    exact, found = heads.precise(plan.call.scale), []
+    for some, cuts in plan.cuts:
+        part = CallPart.of(plan.call, some)
+        found.append(_measure_rows(plan, part, exact.of_sequences(some), some, cuts))
+    return {name: joined([one[name] for one in found]) for name in ("columns", "totals")}
 
 
 def _columns(
     block: Block, block_plan: BlockPlan, factors: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch head row column"]:
     """Return statistics of each row: BASIC, ln of a learnable sink's attention, the norm of the
-    attention weights, top-k mass, keys for each mass, attention to single keys, sums over keys."""
+    attention weights, attention to single keys, sums over keys."""
     m = block.maps
     xp = namespace(m)
     sink = () if block.sink is None else (block.sink,)
@@ -161,23 +186,21 @@ def _columns(
     sums = xp.matmul(turned, xp.matrix_transpose(factors))  # batch row head column
     sums = xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance
     single = arrays.take_along(m, block_plan.at, -1) * block_plan.there
-    ranked = calls.ranked_mass(m)
-    top = maps.top_mass(m, ranked=ranked)
-    keys_for = arrays.cast_like(m, maps.keys_for(m, ranked=ranked))
-    return xp.concat([basic, top, keys_for, single, sums], axis=-1)
+    return xp.concat([basic, single, sums], axis=-1)
 
 
 def _measure_extra_rows(
-    plan: QueryPlan, part: CallPart, heads: Heads, some: slice, largest: Float[Array, "batch head"]
+    plan: QueryPlan, part: CallPart, heads: Heads, some: slice
 ) -> dict[str, Any]:
-    """Measure the extra rows. largest: the largest logit of the chosen rows, or of all."""
+    """Measure the extra rows of some sequences."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
+    largest: Any = None
     short_starts = partial(plan.visibility.at, "starts", plan.short.index)
     for cut in plan.extra_cuts:
         seen = plan.extra_rows(part, some, cut)
-        begun = len(plan.chosen)
+        begun = len(plan.mapped)
         logits = part.logits(heads, slice(begun + cut.start, begun + cut.stop), seen)
         for name, inside, own in plan.pieces(cut):
             blind = None if seen.blind is None else seen.blind[:, :, inside]
@@ -193,15 +216,15 @@ def _measure_extra_rows(
                 mass = arrays.take_along(m, starts[some, None, own, None], -1)[..., 0]
                 short = short + xp.sum(mass * there, axis=-1)
                 rows = xp.where(there > 0, xp.max(logits[:, :, inside], axis=-1), LOW)
-                largest = xp.maximum(largest, xp.max(rows, axis=-1))
+                here = xp.max(rows, axis=-1)
+                largest = here if largest is None else xp.maximum(largest, here)
                 continue
             found[name].append(m)
             if name == "later" and sink is not None:
                 found["sink"].append(sink)
     whole = {name: joined(blocks, 2) for name, blocks in found.items() if blocks}
-    whole["largest"] = largest
     if len(plan.short):
-        whole["short"] = short
+        whole |= {"short": short, "short_largest": largest}
     if plan.caches and len(plan.voters):
         whole["window"] = window
     elif plan.caches:  # too short for a prompt: nothing is kept of it
@@ -235,7 +258,15 @@ def summarize_layers(
     def all_of(name: str) -> Any:
         return calls.split_layers([getattr(one, name) for one in measurements], layers)
 
-    found = _row_means(plan, arrays.double(all_of("columns")), measurements[0].learnable)
+    columns, ranked = arrays.double(all_of("columns")), arrays.double(all_of("ranked"))
+    of_rows = _of_rows(plan, columns, measurements[0].learnable)
+    of_ranks = _of_ranks(plan, ranked)
+    del columns, ranked
+    if plan.fused:
+        found = _row_means(plan, of_rows, "chosen") | _row_means(plan, of_ranks, "mapped")
+    else:
+        found = _row_means(plan, of_rows | of_ranks, "chosen")
+    del of_rows, of_ranks
     totals = all_of("totals")
     found |= _of_keys(plan, arrays.with_float64(totals[..., 0, :]))
     found["alpha_1"] = _alpha_1(plan, found["sink_mass"][..., 0], arrays.double(all_of("short")))
@@ -269,14 +300,12 @@ def _alpha_1(
     return (xp.where(counted > 0, mean, 0.0) * counted + short) / (counted + few)
 
 
-def _row_means(
-    plan: QueryPlan, columns: Float[Array, "layer batch head row column"], learnable: bool
-) -> dict[str, Array]:
-    named = _of_rows(plan, columns, learnable)
-    xp = namespace(columns)
+def _row_means(plan: QueryPlan, named: dict[str, Array], rows: str) -> dict[str, Array]:
+    """Return means over these rows, "chosen" or "mapped", and their standard errors."""
+    xp = namespace(next(iter(named.values())))
     sizes = [values.shape[-1] for values in named.values()]
-    weight, factor = plan.weights(columns, "chosen")
-    mean, error = weighted_mean(xp.concat(list(named.values()), axis=-1), weight, factor)
+    values = xp.concat(list(named.values()), axis=-1)
+    mean, error = weighted_mean(values, *plan.weights(values, rows))
     ends = np.cumsum(sizes).tolist()
     found = {}
     for suffix, whole in (("", mean), ("_se", error)):
@@ -292,12 +321,11 @@ def _of_rows(
     """Return the statistics of each row, in the order of the labels."""
     xp, own = namespace(columns), not plan.call.cross
     sizes = dict.fromkeys((*BASIC, *(("sink",) if learnable else ()), "norm"), 1)
-    sizes |= {"top_mass": len(maps.TOP), "keys_for": len(maps.MASS), "first": SINKS}
+    sizes |= {"first": SINKS}
     sizes |= dict.fromkeys((*(("itself", "before") if own else ()), *plan.sums), 1)
     ends = zip(sizes, np.cumsum(list(sizes.values())).tolist(), strict=True)
     of = {name: columns[..., end - sizes[name] : end] for name, end in ends}
     sink, norm = of.get("sink"), of["norm"]
-    keys = of["keys_for"] + 0.0 * of["entropy"]  # NaN has no order, and would be counted
     number = plan.made(
         columns, "number", lambda: plan.visibility.at("counts", plan.chosen.index)[..., None] * 1.0
     )
@@ -308,9 +336,6 @@ def _of_rows(
         "relative_entropy": maps.relative_entropy(entropy, number),
         "effective_tokens": maps.effective_tokens(entropy),
         "participation": 1.0 / (norm * norm),
-        "top_mass": of["top_mass"],
-        "keys_for": keys,
-        "keys_share": keys / number,
         "largest_logit": of["largest_logit"],
         **_floor(of, entropy, number, sink),
         "visible_keys": number + xp.zeros_like(entropy),
@@ -324,6 +349,19 @@ def _of_rows(
         found |= {"local_mass": of["local_mass"], "mean_distance": of["far"] / of["whole"]}
     last = ("induction_mass", "duplicate_mass", "common_mass", "distinct_mass")
     return found | {name: of[name] for name in last if name in of}
+
+
+def _of_ranks(
+    plan: QueryPlan, ranked: Float[Array, "layer batch head row column"]
+) -> dict[str, Float[Array, "layer batch head row column"]]:
+    """Return the statistics of each row that rank its keys."""
+    top = ranked[..., : len(maps.TOP)]
+    keys = ranked[..., len(maps.TOP) :] + 0.0 * top[..., :1]  # NaN has no order, and is counted
+    index = plan.mapped.index
+    number = plan.made(
+        ranked, "ranked number", lambda: plan.visibility.at("counts", index)[..., None] * 1.0
+    )
+    return {"top_mass": top, "keys_for": keys, "keys_share": keys / number}
 
 
 def _floor(of: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
@@ -586,4 +624,5 @@ def record(
     found = labelled(means_over_sequences(group), {str(layer): group.labels.kind}, ())
     found = found.drop_vars(["module", "kind"]).assign_coords(layer=[layer])
     about = {"scale": scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross}
-    return found.assign_attrs(provenance({**about, "shape": call.shape, **sample}))
+    made_by = provenance({**about, "shape": call.shape, **sample})
+    return found.assign_attrs(made_by, kernel=group.labels.kernel)

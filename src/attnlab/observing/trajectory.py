@@ -129,8 +129,8 @@ def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
     groups = []
     for i, group in enumerate(snapshot.groups):
         labels = group.labels
-        about = {"layers": list(group.layers), "kind": labels.kind, "min_keys": labels.min_keys}
-        groups.append(about)
+        about = {name: getattr(labels, name) for name in ("kind", "min_keys", "kernel")}
+        groups.append({"layers": list(group.layers), **about})
         given = {"tokens": labels.tokens, "row_query": labels.row_query}
         arrays |= {f"{i}/labels/{name}": v for name, v in given.items() if v is not None}
         arrays |= {f"{i}/{name}": to_numpy(v) for name, v in group.arrays.items() if name != HEAVY}
@@ -153,8 +153,8 @@ def unpack(spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Snapshot:
         of_group = folders[f"{i}"]
         if "received_total" in of_group:
             of_group[HEAVY] = heavy_hitters(of_group["received_total"])
-        labels = Labels(about["kind"], about["min_keys"], **folders[f"{i}/labels"])
-        groups.append(LayerStatistics(tuple(about["layers"]), of_group, labels))
+        layers = tuple(about.pop("layers"))
+        groups.append(LayerStatistics(layers, of_group, Labels(**about, **folders[f"{i}/labels"])))
     values = {}
     for i, layer in enumerate(spec["order"]):  # a number alone is kept as a list of one
         found = folders[f"weights/{i}"]
