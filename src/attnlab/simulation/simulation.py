@@ -273,11 +273,9 @@ class Simulation:
     def cautions(self) -> list[str]:
         """Sentences on settings that are allowed, but with which a run says little."""
         said = []
-        if (
-            getattr(self.model, "heads", 1) > 1
-            and isinstance(self.init, str)
-            and self.init == "zero"
-        ):
+        # "zero" first: other models may count their heads by layer
+        zero = isinstance(self.init, str) and self.init == "zero"
+        if zero and getattr(self.model, "heads", 1) > 1:
             said.append("init: heads that start alike stay alike; give init='uniform' to part them")
         for name in self.symbols.values() if self.clock == "step" else ():
             rate = getattr(self, name)
