@@ -85,7 +85,7 @@ def test_several_optimizers_count_once_and_are_complete_when_measured():
             parts[2], parts[1] = parts[1][:3], parts[1][3:]
         optimizers = [kind(part, 0.1) for kind, part in zip(kinds, parts, strict=True)]
         seen = []
-        log = lambda step, _: seen.append((step, weights(model)))  # noqa: E731, B023
+        log = lambda _, step: seen.append((step, weights(model)))  # noqa: E731, B023
         ends = []
         with attnlab.observe(model, probe=PROBE, every=2, log=log, **FEW) as observer:
             train(model, 5, *optimizers, after=lambda n: ends.append(weights(model)))  # noqa: B023
@@ -153,7 +153,7 @@ def test_optimizers_in_the_backward_pass_count_once_and_nothing_is_measured_insi
     options = {"live": True} if live else {"probe": PROBE}
     ends, seen = [weights(model)], []
 
-    def log(step, _):
+    def log(_, step):
         seen.append((step, weights(model)))
         assert torch._C._current_autograd_node() is None
 
@@ -351,7 +351,7 @@ class Failing(NanoGPT):
 
 
 def test_a_failing_log_or_probe_warns_once():
-    def log(step, _):
+    def log(_, step):
         raise ValueError("no connection")
 
     alone, model = Failing().train(), Failing().train()

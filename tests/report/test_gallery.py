@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from attnlab.papers.scan_and_snap.figures.published import fig6
 
 from attnlab.experiments import experiment, figures, recipe_for
 from attnlab.experiments.base import WORDS
+from attnlab.papers.scan_and_snap.figures.fig6 import published_cells
 from attnlab.report.gallery import paper_size_command, refresh_studies, study_rows, verdict
 from attnlab.report.page import figure_title
 from attnlab.shelf import figure
@@ -93,7 +93,9 @@ def test_its_studies_follow_their_list(tmp_path):
 def test_published_values_are_shown_with_ours():
     text = (DOCS / "gallery.md").read_text()
     entry = text.partition("\n### Figure 6.")[2].partition("\n##")[0]
-    for mean, std in zip(*(fig6()[name].values.ravel() for name in MEASURED), strict=True):
+    for mean, std in zip(
+        *(published_cells()[name].values.ravel() for name in MEASURED), strict=True
+    ):
         assert f"<br>published {mean:.3f} ± {std:.3f}<br>" in entry
     assert entry.count("published ") >= 64
 

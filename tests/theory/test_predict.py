@@ -76,15 +76,13 @@ def test_it_aligns_with_the_simulation(name, level):
     assert float(abs(first).max()) < 1e-6  # all start where training does
 
 
-def test_the_default_is_the_last_level_of_our_first_paper(tmp_path, monkeypatch):
-    """A paper from elsewhere does not change it, however old it is."""
+def test_the_default_is_the_last_of_our_theories_that_covers_the_run(tmp_path, monkeypatch):
+    """A paper from elsewhere does not change it."""
     code = "from attnlab.papers.scan_and_snap.predict import Printed"
     older = make_paper(tmp_path, year=1900, code={"own": code}, theories={"own": "own:Printed"})
     monkeypatch.setenv(VARIABLE, str(older))
     assert next(iter(offered("theories"))) == "own"
-    assert (
-        attnlab.predict("syn-small", gradient="population", steps=2).attrs["theory"] == "corrected"
-    )
+    assert attnlab.predict("syn-small", gradient="population", steps=2).attrs["theory"] == "sgd"
 
 
 def test_what_each_level_asks_for_is_what_the_page_says():
@@ -105,7 +103,7 @@ def test_what_each_level_asks_for_is_what_the_page_says():
 def test_each_level_is_nearer_to_training_where_its_assumptions_hold():
     """Two classes inside Assumptions 1 and 2: what each correction is worth, in z at t_0."""
     simulation = SIMULATIONS["flow"]
-    t0 = float(attnlab.predict(simulation)["t0"].max())
+    t0 = float(attnlab.predict(simulation, theory="corrected")["t0"].max())
     measured = attnlab.simulate(simulation, at=[0.0, t0], progress=False)
     z = measured["attention_logits"].isel(time=-1)
     errors = []
@@ -123,7 +121,7 @@ def test_with_momentum_decoder_and_attention_each_have_a_memory():
     simulation = as_simulation(
         syn_small(), gradient="population", eta_y=0.3, eta_z=0.01, steps=200, dtype="float64"
     )
-    t0 = int(attnlab.predict(simulation)["t0"].max())
+    t0 = int(attnlab.predict(simulation, theory="corrected")["t0"].max())
     simulation = replace(simulation, record=Record(at=[0, t0]))
     measured = attnlab.simulate(simulation, progress=False)["attention_logits"].sel(step=t0)
     error = {}
@@ -135,7 +133,7 @@ def test_with_momentum_decoder_and_attention_each_have_a_memory():
 
 
 def test_it_is_the_theory_s_own_formulas():
-    predicted = attnlab.predict(SIMULATIONS["flow"])
+    predicted = attnlab.predict(SIMULATIONS["flow"], theory="corrected")
     times, tokens = predicted["time"].values, WEAK.in_play
     setting = Setting(WEAK.probs[:, tokens], M=1000, eta_y=0.9, eta_z=0.03)
     flow = theory.attention_flow(setting, times)
@@ -154,7 +152,8 @@ def test_uneven_classes_have_clocks_of_their_own():
     squared shares; with the decoder of SGD it is what training does."""
     classes, t, tokens = WEAK.with_prior([0.1, 0.9]), 1e-3, WEAK.in_play
     early = as_simulation(classes, time=t, eta_y=0.9, eta_z=0.003, dtype="float64")
-    z = attnlab.predict(early, at=[0.0, t])["attention_logits"].isel(time=-1, seed=0, token=tokens)
+    predicted = attnlab.predict(early, theory="corrected", at=[0.0, t])
+    z = predicted["attention_logits"].isel(time=-1, seed=0, token=tokens)
     at_rest = np.zeros((1, tokens.size))
     speed = theory.attention_velocity(classes, at_rest, weight=classes.prior**2)
     np.testing.assert_allclose(z, 0.9 * 0.003 * t**2 / 2 * speed, rtol=3e-3)  # (1 - 1/M)^2
@@ -165,14 +164,14 @@ def test_uneven_classes_have_clocks_of_their_own():
 
 
 def test_assumptions_come_with_their_values():
-    predicted = attnlab.predict(SIMULATIONS["rates"])
+    predicted = attnlab.predict(SIMULATIONS["rates"], theory="corrected")
     says = "eta_Y >> eta_Z: their ratio"
     ratio = predicted.sel(assumption=says)
     np.testing.assert_allclose(ratio["assumption_value"], np.outer([0.5, 1.0], [10, 5, 10 / 3]))
     assert not ratio["assumption_holds"].any() and (ratio["assumption_bound"] == 30).all()
-    fine = attnlab.predict(SIMULATIONS["flow"])
+    fine = attnlab.predict(SIMULATIONS["flow"], theory="corrected")
     assert fine["assumption_holds"].values.mean() > 0.8
-    random = attnlab.predict(WEAK, **POPULATION, init="uniform")
+    random = attnlab.predict(WEAK, **POPULATION, init="uniform", theory="corrected")
     start = random.sel(assumption="Y(0) = 0: its entries")
     assert not bool(start["assumption_holds"]) and float(start["assumption_value"]) > 0
 

@@ -38,7 +38,7 @@ from attnlab.files.shipped import documentation
 from attnlab.models import Model, Pairwise
 from attnlab.shelf import Paper, Reference, shelf
 from attnlab.shelf import paper as paper_called
-from attnlab.shelf.papers import OFFERS, SINGLES, failure
+from attnlab.shelf.papers import OFFERS, SINGLES, failure, lines_in
 from attnlab.simulation import Flow, Motion, Population, Record, Simulation, Steps, simulate
 from attnlab.tasks import Task
 from attnlab.tasks.classes import SequenceClasses, count_sampler, from_preset
@@ -189,7 +189,8 @@ def examine(requirement: Requirement) -> Outcome:
     except SkipTest as reason:
         standing, note = "nothing to check", str(reason)
     except Exception as problem:
-        named = isinstance(problem, (AssertionError, InputError))
+        ours = isinstance(problem, (AssertionError, InputError))
+        named = ours and not lines_in(problem, requirement.folder)
         standing, note = "failed", str(problem) if named else failure(problem, requirement.folder)
     return Outcome(requirement.id, standing, note, time.perf_counter() - begun)
 

@@ -86,7 +86,9 @@ class Alerts:
             {name: one[name].transpose(*dims, ...).values for name in NEEDED if name in one}
             for one, dims in ((dataset, ("step", *OF_HEADS)), (first, OF_HEADS))
         )
-        yield from self.found_in(dataset["step"].values, now, before, dataset["layer"].values)
+        yield from self.found_in(
+            dataset["step"].values, now, before, dataset["layer"].values.tolist()
+        )
 
     def found_in(
         self, steps: Any, now: Arrays, first: Arrays, layers: Sequence[int] | None = None
@@ -121,7 +123,7 @@ class Alerts:
                 worst = np.argsort(-badness[at, layer], kind="stable")
                 heads = tuple(int(head) for head in worst if bad[at, layer, head])
                 more = f" and {len(heads) - 1} more" if len(heads) > 1 else ""
-                number = int(layer if layers is None else layers[layer])
+                number = int(layer if layers is None else layers[int(layer)])
                 said = words.format(abs(badness[at, layer, heads[0]]))
                 about = f"layer {number} head {heads[0]}{more}: {said}"
                 yield Alert(int(steps[at]), kind, number, heads, about)

@@ -35,7 +35,7 @@ ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
 Guard = Callable[[], AbstractContextManager[None]]
 SMALL = 8  # modules in a part whose output is held while the module around it runs
 CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in a module's name
-Made = dict[int, tuple[Tensor, Tensor]]  # output and input, by the address of the output
+Outputs = dict[int, tuple[Tensor, Tensor]]  # output and input, by the address of the output
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +231,7 @@ class Capture:
         self.cross: bool | None = None
         self.sequences = 0  # number of sequences that the model reads
         self.appended = 0  # number of keys put behind those of the sequence
-        self.made: list[Made] = []  # outputs inside each module that runs
+        self.inner: list[Outputs] = []  # outputs inside each module that runs
         self._outermost_foreign = ""
         self.over = False  # the captured forward pass has ended
         # the thread of that forward: this one, or the first that begins a forward of a training
@@ -294,7 +294,7 @@ class Capture:
         return True
 
     def origins(self, tensor: Tensor) -> list[Tensor]:
-        """Return the inputs from which modules that run have made a tensor, the nearest first.
+        """Return the inputs from which running modules computed a tensor, the nearest first.
 
         Views share the storage of their tensor, so that this sees through chunks and transpositions
         of a linear layer's output, but not through sums or rotations of it.
@@ -303,8 +303,8 @@ class Capture:
         source: Tensor | None = tensor
         while source is not None:
             at = _address(source)
-            made = (made[at][1] for made in reversed(self.made) if at in made)
-            if (source := next(made, None)) is not None:
+            inputs = (outputs[at][1] for outputs in reversed(self.inner) if at in outputs)
+            if (source := next(inputs, None)) is not None:
                 found.append(source)
         return found
 
@@ -320,8 +320,8 @@ class Capture:
 
     def outputs(self) -> Iterator[Tensor]:
         """Yield outputs of modules inside those that run, the latest first."""
-        for made in reversed(self.made):
-            yield from (output for output, _ in reversed(made.values()))
+        for outputs in reversed(self.inner):
+            yield from (output for output, _ in reversed(outputs.values()))
 
     def note_unsupported(self) -> None:
         """Note that the module that runs attends in code that no source captures."""
@@ -390,17 +390,17 @@ class Capture:
             self._outermost_foreign = type(module).__name__
         depth = len(self.running)
         self.running.append(None)
-        self.made.append({})
+        self.inner.append({})
 
         def leave(_: Any) -> None:
-            del self.running[depth:], self.made[depth:]
+            del self.running[depth:], self.inner[depth:]
 
         return leave
 
     def _begin_plain(
         self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[Any], None]:
-        return partial(self._take_made, args)
+        return partial(self._note_output, args)
 
     def _beginning(self, name: str, module: nn.Module) -> Begin:
         """Return the function that follows the calls of a module."""
@@ -416,7 +416,7 @@ class Capture:
                 if name == "":
                     self.sequences = sequences_read(self.model, args, kwargs)
                 self.running.append(name)
-                self.made.append({})
+                self.inner.append({})
                 self.ran[name] = module
             return partial(leave, args)
 
@@ -425,22 +425,22 @@ class Capture:
                 return
             if self.running and self.running[-1] == name:
                 self.running.pop()
-                self.made.pop()
+                self.inner.pop()
             if not self.running and name == "":
                 self.over = True
             if is_small:
-                self._take_made(given, output)
+                self._note_output(given, output)
 
         return begin
 
-    def _take_made(self, given: tuple[Any, ...], output: Any) -> None:
+    def _note_output(self, given: tuple[Any, ...], output: Any) -> None:
         """Note a module's output and first argument."""
-        if not self.made or not self.in_thread:
+        if not self.inner or not self.in_thread:
             return
         if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
             at = _address(output)
             if at != _address(given[0]):  # it may work in place
-                self.made[-1][at] = (output, given[0])
+                self.inner[-1][at] = (output, given[0])
 
 
 @contextmanager

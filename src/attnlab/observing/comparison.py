@@ -14,7 +14,7 @@ from attnlab.files.atomic import write_text
 from attnlab.files.errors import InputError
 from attnlab.files.markdown import page, table, words
 from attnlab.observing.layer_statistics import LABELS, OF_SEQUENCES
-from attnlab.observing.roles import BAND, ROLES, with_roles
+from attnlab.observing.roles import BAND, ROLES
 from attnlab.observing.words import with_steps
 
 # Statistics that are compared, and the entry of their other dim
@@ -58,8 +58,7 @@ def compare(first: xr.Dataset, second: xr.Dataset, *, match: str = "similarity")
     """
     if match not in ("similarity", "number"):
         raise InputError(f"match: expected 'similarity' or 'number', got {match!r}")
-    both = [with_roles(with_steps(one)) for one in (first, second)]
-    last = [one.isel(step=-1) for one in both]
+    last = [with_steps(one).isel(step=-1) for one in (first, second)]
     heads = [np.argwhere(one["entropy"].notnull().values) for one in last]
     if not all(map(len, heads)):
         raise InputError("dataset: attention is not a number in any head of the last step")

@@ -283,11 +283,11 @@ def _config(folder: Path) -> Any:
     with _quiet_and_offline(), tempfile.TemporaryDirectory() as place:
         Path(place, CONFIG).write_text(json.dumps(own))
         with as_input_error(f"{folder}: transformers cannot load it", _OWN_MODEL):
-            made = AutoConfig.from_pretrained(
+            loaded = AutoConfig.from_pretrained(
                 place, local_files_only=True, trust_remote_code=False, attn_implementation=None
             )
-            _check_layers(folder, made.to_dict())
-    return made
+            _check_layers(folder, loaded.to_dict())
+    return loaded
 
 
 def _without_ignored(config: Any) -> Any:

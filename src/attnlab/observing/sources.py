@@ -291,10 +291,10 @@ def folded(capture: Capture, query: Tensor, value: Tensor) -> Callable[[Tensor],
     if query.ndim != 3:
         return _four
     number, length, width = value.shape
-    for made in capture.outputs():
-        if made.ndim != 3 or not made.is_floating_point():
+    for output in capture.outputs():
+        if output.ndim != 3 or not output.is_floating_point():
             continue
-        for whole in (made, made.transpose(0, 1)):
+        for whole in (output, output.transpose(0, 1)):
             batch, heads = whole.shape[0], number // whole.shape[0]
             fits = whole.shape[1] == length and batch * heads == number and heads > 1
             if not fits or whole.shape[2] % width or whole.shape[2] < heads * width:
@@ -406,25 +406,25 @@ class Softmax(Source):
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
+            result = original(*args, **kwargs)
             for capture in self.captures:
                 if capture.is_active:
-                    note(capture, name, args, made)
-            return made
+                    note(capture, name, args, result)
+            return result
 
         return call
 
 
-def _note_product(capture: Capture, name: str, args: tuple[Any, ...], made: Any) -> None:
-    if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
-        capture.products.add((capture.current, tuple(made.shape)))
+def _note_product(capture: Capture, name: str, args: tuple[Any, ...], result: Any) -> None:
+    if isinstance(result, Tensor) and result.ndim > 2 and not any(map(_is_weight, args)):
+        capture.products.add((capture.current, tuple(result.shape)))
 
 
-def _note_exponential(capture: Capture, name: str, args: tuple[Any, ...], made: Any) -> None:
-    if not isinstance(made, Tensor) or made.ndim <= 2 or made.shape[-1] <= MIXTURE:
+def _note_exponential(capture: Capture, name: str, args: tuple[Any, ...], result: Any) -> None:
+    if not isinstance(result, Tensor) or result.ndim <= 2 or result.shape[-1] <= MIXTURE:
         return
-    is_square = name == "softmax" and made.shape[-1] == made.shape[-2]
-    if is_square or (capture.current, tuple(made.shape)) in capture.products:
+    is_square = name == "softmax" and result.shape[-1] == result.shape[-2]
+    if is_square or (capture.current, tuple(result.shape)) in capture.products:
         capture.note_unsupported()
 
 

@@ -185,12 +185,12 @@ def table(step: int, measured: xr.Dataset, first: xr.Dataset) -> Table:
     from rich.table import Table
 
     now, before = _cells(measured), _cells(first)
-    made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
+    shown = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
     for title in ("layer", *now):
-        made.add_column(title, justify="right")
+        shown.add_column(title, justify="right")
     for i, layer in enumerate(measured["layer"].values):
-        made.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
-    return made
+        shown.add_row(f"{layer}", *(f"{now[title][i]} ({before[title][i]})" for title in now))
+    return shown
 
 
 def _cells(measured: xr.Dataset) -> dict[str, list[str]]:

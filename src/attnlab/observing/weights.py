@@ -81,14 +81,14 @@ def fused(model: nn.Module) -> Iterator[nn.Module]:
 def queries_and_keys(
     module: nn.Module,
     call: AttentionCall,
-    made: Mapping[int, Tensor],
+    outputs: Mapping[int, Tensor],
     *,
     name: str,
     orders: dict[str, Order],
 ) -> Pair | None:
     """Return W_Q and W_K of the module that made this call, head by head; None if not recognised.
 
-    made: outputs of fused layers for the first tokens, (token, out), by the layer's id. Norms tell
+    outputs: those of fused layers for the first tokens, (token, out), by the layer's id. Norms tell
     whether queries, keys and values follow each other as a whole or head by head; a rotary
     embedding does not change these. orders: the layouts found, by the module's name; added to, so
     that later snapshots need no synchronisation.
@@ -110,7 +110,7 @@ def queries_and_keys(
             continue
         if name in orders:
             return _pair(*orders[name](whole, sizes), sizes)
-        given = made.get(id(child))
+        given = outputs.get(id(child))
         for order in (_in_a_row, _by_kv_head):
             if given is not None and _explains(order(given.T, sizes), call):
                 orders[name] = order
@@ -197,9 +197,9 @@ def _pair(query: Tensor, key: Tensor, sizes: Sizes) -> Pair | None:
     return query.reshape(heads, width, -1), key.reshape(kv_heads, width, -1)
 
 
-def _explains(made: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
+def _explains(projected: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
     """Check whether these have the norms of the call's queries and keys, up to a common factor."""
-    for one, seen in zip(made, (call.query, call.key), strict=True):
+    for one, seen in zip(projected, (call.query, call.key), strict=True):
         tokens = one.shape[1]
         apart = one.reshape(seen.shape[1], -1, tokens).float().norm(dim=1)  # head token
         ratio = seen[0, :, :tokens].detach().float().norm(dim=-1) / apart
@@ -271,7 +271,7 @@ class WeightCapture:
     ) -> None:
         self._model, self._orders, self._guard = model, orders, guard
         self._opened = opened.enter_context(ExitStack())  # added to until it is closed
-        self._made: dict[int, Tensor] = {}  # outputs of fused layers for the first tokens
+        self._outputs: dict[int, Tensor] = {}  # outputs of fused layers for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._ranks, self._units = _Batches(numbers_of_gram, AT_ONCE), _Batches(units_of, UNITS)
         self._widths: dict[str, int] = {}  # hidden units of each layer whose MLP has run
@@ -286,8 +286,8 @@ class WeightCapture:
         layer = captured.layer
         name = layer.partition("#")[0]
         self._found[layer] = {}
-        module, made = self._model.get_submodule(name), self._made
-        pair = queries_and_keys(module, captured.call, made, orders=self._orders, name=name)
+        module, outputs = self._model.get_submodule(name), self._outputs
+        pair = queries_and_keys(module, captured.call, outputs, orders=self._orders, name=name)
         if pair is None:
             self._without(layer, f"W_Q and W_K of {captured.kind}")
         else:
@@ -325,12 +325,12 @@ class WeightCapture:
         self._unrecognised[layer] = what if before is None else f"{before}; {what}"
 
     def _begin_fused(self, module: nn.Module, *_: Any) -> Callable[[Any], None]:
-        return partial(self._take_made, id(module))
+        return partial(self._take_output, id(module))
 
-    def _take_made(self, module: int, output: Any) -> None:
+    def _take_output(self, module: int, output: Any) -> None:
         with self._guard():
             if isinstance(output, Tensor) and output.ndim == 3:
-                self._made[module] = output[0, :TOKENS].detach().clone()
+                self._outputs[module] = output[0, :TOKENS].detach().clone()
 
     def _take_units(
         self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...], *__: Any

@@ -91,13 +91,17 @@ def failure(error: BaseException, folder: Path) -> str:
 
     As in "predict.py:3: theory.py:12: NameError: ..."; without lines where none did.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    places, reason = [(of.filename, of.lineno) for of in frames], str(error)
+    reason = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{lines_in(error, folder)}{type(error).__name__}: {reason}"
+
+
+def lines_in(error: BaseException, folder: Path) -> str:
+    """Return the lines in `folder` that led to an error, as "predict.py:3: theory.py:12: "."""
+    places = [(of.filename, of.lineno) for of in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
-        places, reason = [*places, (error.filename, error.lineno)], error.msg
+        places.append((error.filename, error.lineno))
     inside = [(Path(file), line) for file, line in places if Path(file).is_relative_to(folder)]
-    lines = [f"{file.relative_to(folder)}:{line}: " for file, line in inside]
-    return f"{''.join(lines)}{type(error).__name__}: {reason}"
+    return "".join(f"{file.relative_to(folder)}:{line}: " for file, line in inside)
 
 
 @contextmanager

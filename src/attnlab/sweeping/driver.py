@@ -73,12 +73,12 @@ class _Driver:
             self._compute()
         except OSError as problem:
             raise Stopped(
-                f"{problem.strerror or problem}: {self._kept()}; "
+                f"{problem.strerror or problem}: {self._done()} are kept; "
                 "put that right and run the same command again"
             ) from problem
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped; {self._kept()}, and the same command goes on from there"
+                f"stopped; {self._done()} are kept, and the same command goes on from there"
             ) from None
         finally:
             self.store.release_all()
@@ -90,16 +90,15 @@ class _Driver:
             time.perf_counter() - begun,
         )
 
-    def _kept(self) -> str:
+    def _done(self) -> str:
         total = len(self.plan.groups)
-        return f"{total - sum(map(len, self.todo.values()))} of {total} groups are kept"
+        return f"{total - sum(map(len, self.todo.values()))} of {total} groups"
 
     def _tell(self, runs: float, note: str = "") -> None:
         """Report the number of runs done in all, and a note."""
         if self.report is not None:
             failed = f", {self.failed} runs failed" if self.failed else ""
-            words = f"{self._kept().removesuffix(' are kept')}{failed}"
-            self.report(runs - self.reported, note or words)
+            self.report(runs - self.reported, note or f"{self._done()}{failed}")
             self.reported = runs
 
     def _compute(self) -> None:

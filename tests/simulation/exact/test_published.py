@@ -4,13 +4,13 @@ import numpy as np
 
 from attnlab import simulate
 from attnlab.papers.scan_and_snap.classes import syn_medium
-from attnlab.papers.scan_and_snap.figures import published
+from attnlab.papers.scan_and_snap.figures import fig6
 
 SEEDS = 20
 
 
 def test_published_entropies_are_matched():
-    theirs = published.fig6().sel(num_last=1, eta_z=1)
+    theirs = fig6.published_cells().sel(num_last=1, eta_z=1)
     result = simulate(
         syn_medium(num_last=1),
         length=128,
@@ -26,7 +26,7 @@ def test_published_entropies_are_matched():
     )
     entropy = result.distinct_entropy.mean("sequence_class").isel(step=0).mean("seed")
     # both means are noisy: the paper's over its seeds, ours over SEEDS
-    error = theirs["entropy_std"] * np.sqrt(1 / published.FIG6_SEEDS + 1 / SEEDS)
+    error = theirs["entropy_std"] * np.sqrt(1 / fig6.PUBLISHED_SEEDS + 1 / SEEDS)
     z = (entropy - theirs["entropy_mean"]) / error
     assert float(abs(z).max()) < 4, z
     assert float(np.sqrt((z**2).mean())) < 2, z

@@ -275,7 +275,7 @@ def end(found: Found) -> Measurement:
     training_number="sink mass {:.3f} with one context at t = 10^7",
 )
 def mutual(found: Found) -> Measurement:
-    """Trained together, sink logit and value of <s> reinforce each other to a sink and a drain.
+    """Trained together, sink logit and value reinforce each other to a sink and a drain.
 
     Check in the end a mean sink mass of 1/2 at least, and a value of at most a tenth of its height,
     for each of 10 chains: with one context (t = 10^7, at rest), and with 48 that differ (10^10).

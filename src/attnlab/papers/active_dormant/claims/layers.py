@@ -40,7 +40,7 @@ def with_range(values: xr.DataArray) -> str:
     training_number="sink {:.2f} in the block where it is largest (mean of 10 seeds)",
 )
 def sink(found: Found) -> Measurement:
-    """With three layers some block is active-dormant, and its value of <s> drains.
+    """With three layers some block is active-dormant, and the value of the first token drains.
 
     Check at the last step, by seed, in the block with the largest attention to <s> at tokens that
     are not triggers, that it is at least 1/2 there, at most 0.1 at triggers, and that the value of
@@ -64,10 +64,10 @@ def sink(found: Found) -> Measurement:
 @of_layers(
     "ad-peak",
     ABOVE,
-    training_number="residual of <s> over others {:.2f} after the first block, Adam",
+    training_number="residual of the first token over others {:.2f} after the first block, Adam",
 )
 def peak(found: Found) -> Measurement:
-    """With three layers Adam makes a residual peak at <s>, SGD makes none.
+    """With three layers Adam makes a residual peak at the first token, SGD makes none.
 
     Check at the last step that the residual of <s> over that of other positions, largest over
     blocks, is above 2 with Adam in each seed, and below 2 with SGD. Released, after the first block
@@ -93,7 +93,7 @@ def peak(found: Found) -> Measurement:
 @of_layers(
     "ad-relu-peak",
     BELOW,
-    training_number="residual of <s> over others {:.2f}, largest over blocks (mean of 10 seeds)",
+    training_number="residual of the first token over others {:.2f}, largest over blocks",
 )
 def relu_peak(found: Found) -> Measurement:
     """With three layers and ReLU attention there is neither sink nor residual peak.

@@ -58,10 +58,10 @@ def dormant(found: Found) -> Measurement:
 @filed_claim(
     "ad-value-drain",
     BELOW,
-    training_number="value of <s> over that of others {:.2f} (mean of 10 seeds)",
+    training_number="value of the first token over that of others {:.2f} (mean of 10 seeds)",
 )
 def value_drain(found: Found) -> Measurement:
-    """The value of <s> becomes small.
+    """The value of the first token becomes small.
 
     Check at step 1,500 that its norm over that of other positions is below 1 in each seed, and
     below half of that at the start on average, by two errors.
@@ -120,7 +120,7 @@ def roles(found: Found) -> Measurement:
     training_number="height {:.2f} times the value at the start (mean of 10 seeds)",
 )
 def hump(found: Found) -> Measurement:
-    """The value of <s> first grows, then drains.
+    """The value of the first token grows at first, then drains.
 
     Check by seed that its height is at least 1.2 times both its start and its end (published: 5.2,
     8.7 at step 200, 0.10 in the end).
@@ -194,7 +194,9 @@ def growth_adam(found: Found) -> Measurement:
     )
 
 
-@filed_claim("ad-relu", AT_MOST, training_number="attention to <s> {:.4f} (mean of 10 seeds)")
+@filed_claim(
+    "ad-relu", AT_MOST, training_number="attention to the first token {:.4f} (mean of 10 seeds)"
+)
 def relu(found: Found) -> Measurement:
     """ReLU attention needs no sink and has none, at the same risks.
 
@@ -222,7 +224,7 @@ def relu(found: Found) -> Measurement:
     training_number="{:.2f} of idle attention goes to triggers (mean of 10 seeds)",
 )
 def bare(found: Found) -> Measurement:
-    """Without <s> there is no sink at the first position: idle queries look at triggers.
+    """Without a start token the first position is no sink: idle queries attend to triggers.
 
     Check at step 1,500 by seed: attention to the first position at most 0.1, to triggers at least
     1.3 times that at the start, which is their share of the positions; and copy risk and bigram KL

@@ -56,8 +56,6 @@ def sticky(k: int, weight: float, draw: int) -> NDArray[np.float64]:
 @claim(
     "si-silent",
     sources="Statistical induction, re-derived",
-    statement=r"Layer 1 has no gradient at the start: $\partial L/\partial v = 0$ where $W$ is "
-    "constant",
     relation=EQUAL,
     tolerance=1e-15,
     runs={},
@@ -66,8 +64,11 @@ def sticky(k: int, weight: float, draw: int) -> NDArray[np.float64]:
     number="error below 1e-15; without the softmax in layer 1 up to {:.2g}",
 )
 def silent(found: Found) -> Measurement:
-    """Measure dL/dv by its formula at W = 0.01 and W = 1 and random v, for 200 chains of 2, 3 and 8
-    symbols; beside it the same without the softmax, where it is not 0."""
+    r"""Layer 1 has no gradient at the start: $\partial L/\partial v = 0$ where $W$ is constant.
+
+    Measure dL/dv by its formula at W = 0.01 and W = 1 and random v, for 200 chains of 2, 3 and 8
+    symbols; beside it the same without the softmax, where it is not 0.
+    """
     rng, with_softmax, without = np.random.default_rng(0), [], []
     for k in (2, 3, 8):
         x = theory.sample(rng, theory.dirichlet(rng, 200, k), 51)
@@ -81,7 +82,6 @@ def silent(found: Found) -> Measurement:
 @minimal_claim(
     "si-first-step",
     sources="Statistical induction, re-derived",
-    statement="The first step of $W$ is larger on the diagonal than off it, and positive",
     relation=ABOVE,
     runs={"3": EARLY["3"]},
     code=("first_step", "leading_step"),
@@ -91,9 +91,12 @@ def silent(found: Found) -> Measurement:
     training_number="first step of training, over its rate: diagonal {:.3f}",
 )
 def first_step(found: Found) -> Measurement:
-    """Compare the diagonal of the step with the rest, for 2 and 3 symbols, T = 50 and 200: exactly
+    """The first step of $W$ is larger on the diagonal than off it, and positive.
+
+    Compare the diagonal of the step with the rest, for 2 and 3 symbols, T = 50 and 200: exactly
     (powers of P, 4,000 chains, 5 draws), and in the first step of training, 10 seeds. The note has
-    the leading term in T."""
+    the leading term in T.
+    """
     checks, notes, number = [], [], 0.0
     for k, T in ((2, 50), (2, 200), (3, 200), (3, 50)):
         draws = range(DRAWS) if T == 50 else range(1)
@@ -119,7 +122,6 @@ def first_step(found: Found) -> Measurement:
 @minimal_claim(
     "si-lag-one",
     sources="Statistical induction, re-derived",
-    statement="The first signal for layer 1 is largest at lag 1, by the lag kernel",
     relation=ABOVE,
     runs={"3": EARLY["3"]},
     code=("first_signal", "leading_signal", "lag_kernel"),
@@ -129,10 +131,13 @@ def first_step(found: Found) -> Measurement:
     training_number="largest at lag 1 in {:.0%} of seeds at step 10",
 )
 def lag_one(found: Found) -> Measurement:
-    """Check that the exact signal is largest at lag 1, and that the leading form is within 0.006 of
+    """The first signal for layer 1 is largest at lag 1, by the lag kernel.
+
+    Check that the exact signal is largest at lag 1, and that the leading form is within 0.006 of
     it, for 2 and 3 symbols, Dirichlet and doubly stochastic, T = 50; and that v is largest there
     after 10 steps of training, 10 seeds. The boundary: rows Dirichlet(1 + weight on the diagonal),
-    5 draws."""
+    5 draws.
+    """
     checks, number = [], 0.0
     for prior in ("dirichlet", "doubly"):
         for k in (2, 3):
@@ -167,7 +172,6 @@ def lag_one(found: Found) -> Measurement:
 
 @minimal_claim(
     "si-odd-even",
-    statement="Position weights alternate: odd lags rise, even lags fall",
     relation=ABOVE,
     runs=EARLY,
     in_parts=True,
@@ -177,8 +181,11 @@ def lag_one(found: Found) -> Measurement:
     training_number="k = 2: lags 1 to 5 alternate in {:.0%} of seeds at step 10",
 )
 def odd_even(found: Found) -> Measurement:
-    """Check the sign of lags 1 to 5 of the first signal (T = 50), and of v after 10 steps, for 2
-    and 3 symbols, 10 seeds."""
+    """Position weights alternate: odd lags rise, even lags fall.
+
+    Check the sign of lags 1 to 5 of the first signal (T = 50), and of v after 10 steps, for 2 and 3
+    symbols, 10 seeds.
+    """
     sign = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     checks, notes, share = [], [], {}
     for k, result in found.items():
@@ -195,7 +202,6 @@ def odd_even(found: Found) -> Measurement:
 
 @minimal_claim(
     "si-stages",
-    statement="The minimal model passes uniform, unigram and bigram",
     relation=AT_LEAST,
     runs=EARLY,
     code=("last_rules", "divergence"),
@@ -204,8 +210,11 @@ def odd_even(found: Found) -> Measurement:
     training_number="k = 3: bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
-    """Check that the rules nearest to the model are these three in this order, in each of 10 seeds:
-    by KL(rule || model) at the last position of 768 chains, at each of 20 steps up to 100."""
+    """The minimal model passes uniform, unigram and bigram.
+
+    Check that the rules nearest to the model are these three in this order, in each of 10 seeds: by
+    KL(rule || model) at the last position of 768 chains, at each of 20 steps up to 100.
+    """
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         at = nearest(runs.measured(Simulation.of(result)))
@@ -234,7 +243,6 @@ def half_times(result: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 @minimal_claim(
     "si-second-first",
-    statement="The second layer is learnt first, then the first",
     relation=BELOW,
     runs=EARLY,
     code=("descend",),
@@ -243,9 +251,12 @@ def half_times(result: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.floa
     training_number="k = 3: lag 1 is half way {:.0f} steps after W",
 )
 def second_first(found: Found) -> Measurement:
-    """Compare the steps at which W's diagonal excess and lag-1 attention are half of what they are
-    at step 100, 10 seeds. Also each theory's error of lag-1 attention (largest over steps, mean of
-    seeds), beside nothing moves."""
+    """The second layer is learnt first, then the first.
+
+    Compare the steps at which W's diagonal excess and lag-1 attention are half of what they are at
+    step 100, 10 seeds. Also each theory's error of lag-1 attention (largest over steps, mean of
+    seeds), beside nothing moves.
+    """
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         second, first = half_times(result)
@@ -263,7 +274,6 @@ def second_first(found: Found) -> Measurement:
 
 @minimal_claim(
     "si-minimal-bayes",
-    statement="The minimal model reaches the Bayes rule",
     relation=AT_MOST,
     tolerance=0.1,
     runs=LATE,
@@ -273,8 +283,11 @@ def second_first(found: Found) -> Measurement:
     training_number="k = 3: KL {:.3f} at step 800",
 )
 def minimal_bayes(found: Found) -> Measurement:
-    """Compare KL(true row || model) at step 800 with that of the bigram rule, within a tenth; 768
-    chains, 4 seeds. Logits are linear in counts, so it cannot."""
+    """The minimal model reaches the Bayes rule.
+
+    Compare KL(true row || model) at step 800 with that of the bigram rule, within a tenth; 768
+    chains, 4 seeds. Logits are linear in counts, so it cannot.
+    """
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         kl = runs.measured(Simulation.of(result))["kl"].isel(step=-1).values
@@ -290,7 +303,6 @@ def minimal_bayes(found: Found) -> Measurement:
 @minimal_claim(
     "si-minimal-end",
     sources="Statistical induction, re-derived",
-    statement=r"It ends at $W = wI$ on lag 1 alone, with the best $w$",
     relation=LEADING,
     tolerance=0.08,
     runs=LATE,
@@ -301,8 +313,11 @@ def minimal_bayes(found: Found) -> Measurement:
     training_number="k = 3: w = {:.3f} at step 800",
 )
 def minimal_end(found: Found) -> Measurement:
-    """Compare the diagonal of W and KL(true row || model) at step 800 with those of the best w,
-    over 6,000 chains of its own; 4 seeds. Nothing fitted."""
+    """It ends at $W = wI$ on lag 1 alone, with the best $w$.
+
+    Compare the diagonal of W and KL(true row || model) at step 800 with those of the best w, over
+    6,000 chains of its own; 4 seeds. Nothing fitted.
+    """
     checks, notes, number = [], [], 0.0
     for k, result in found.items():
         run = Simulation.of(result)
@@ -325,7 +340,6 @@ def minimal_end(found: Found) -> Measurement:
 @claim(
     "si-leading",
     sources="Statistical induction, re-derived",
-    statement="The formulas of the start hold to leading order in $T$",
     relation=AT_MOST,
     runs={},
     code=("first_step", "leading_step", "first_signal", "leading_signal"),
@@ -333,9 +347,12 @@ def minimal_end(found: Found) -> Measurement:
     number="diagonal's relative error goes like T^{:.2f}",
 )
 def leading(found: Found) -> Measurement:
-    """Fit the power of T with which the relative error of the leading step falls, T = 25 to 400, at
+    """The formulas of the start hold to leading order in $T$.
+
+    Fit the power of T with which the relative error of the leading step falls, T = 25 to 400, at
     1,000 chains, k = 2 and 3: it and its 95% band are below -1/2. The signal's leading form is
-    within 0.003 of the exact one at every T."""
+    within 0.003 of the exact one at every T.
+    """
     lengths, checks, notes, number = np.array([25, 50, 100, 200, 400]), [], [], 0.0
     for k in (2, 3):
         P = matrices("dirichlet", k)[:1000]

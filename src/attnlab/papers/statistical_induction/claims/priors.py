@@ -28,7 +28,6 @@ SLOW = {
 
 @prior_claim(
     "si-delay",
-    statement="The unigram signal delays the minimal model",
     relation=ABOVE,
     runs={
         **SLOW,
@@ -41,9 +40,12 @@ SLOW = {
     training_number="k = 3, fast: lag 1 has {:.2f} at step 40 with doubly stochastic chains",
 )
 def delay(found: Found) -> Measurement:
-    """Compare lag-1 attention of the minimal model on doubly stochastic chains with that on
-    Dirichlet chains, 10 seeds, means: k = 2, T = 100 at the published rates (0.01 and 1), step 100;
-    k = 3, T = 50 at ours (0.02 and 10), steps 40 and 60."""
+    """The unigram signal delays the minimal model.
+
+    Compare lag-1 attention of the minimal model on doubly stochastic chains with that on Dirichlet
+    chains, 10 seeds, means: k = 2, T = 100 at the published rates (0.01 and 1), step 100; k = 3, T
+    = 50 at ours (0.02 and 10), steps 40 and 60.
+    """
     checks, notes, number = [], [], 0.0
     for name, k, steps in (("slow", 2, (100,)), ("fast", 3, (40, 60))):
         for step in steps:
@@ -60,7 +62,6 @@ def delay(found: Found) -> Measurement:
 @claim(
     "si-delay-transformer",
     sources=SOURCE,
-    statement="The unigram signal delays the transformer",
     relation=BELOW,
     runs={},
     in_parts=True,
@@ -70,9 +71,12 @@ def delay(found: Found) -> Measurement:
     training_number="{:.0%} of doubly stochastic seeds are through at step 600",
 )
 def delay_transformer(found: Found) -> Measurement:
-    """Compare doubly stochastic with Dirichlet chains, k = 3, 10 seeds each: the step at which
-    lag-1 attention passes 0.1 (latest of one, earliest of the other), the median step of the
-    transition among seeds that have it by step 600, and that all have it."""
+    """The unigram signal delays the transformer.
+
+    Compare doubly stochastic with Dirichlet chains, k = 3, 10 seeds each: the step at which lag-1
+    attention passes 0.1 (latest of one, earliest of the other), the median step of the transition
+    among seeds that have it by step 600, and that all have it.
+    """
     pair = {name: EVIDENCE.read(name) for name in ("doubly", "dirichlet")}
     rises = {name: runs.first_step(of["previous"] > RISEN) for name, of in pair.items()}
     through = {name: of["kl"].isel(step=-1).values < 0.1 for name, of in pair.items()}
@@ -93,7 +97,6 @@ def delay_transformer(found: Found) -> Measurement:
 
 @prior_claim(
     "si-doubly",
-    statement="Doubly stochastic chains give the minimal model its induction head, too",
     relation=ABOVE,
     runs={"3": lambda: runs.late(3, "doubly")},
     in_parts=True,
@@ -102,9 +105,12 @@ def delay_transformer(found: Found) -> Measurement:
     training_number="lag 1 has {:.2f} at step 800",
 )
 def doubly(found: Found) -> Measurement:
-    """Check lag-1 attention, k = 3, above 1/2 at its peak and at step 800, 4 seeds; the note has
-    the entries of W off the diagonal, which the loss does not fix here as it does with
-    Dirichlet chains."""
+    """Doubly stochastic chains give the minimal model its induction head, too.
+
+    Check lag-1 attention, k = 3, above 1/2 at its peak and at step 800, 4 seeds; the note has the
+    entries of W off the diagonal, which the loss does not fix here as it does with Dirichlet
+    chains.
+    """
     result = found["3"]
     lag = result["lag_mass"].isel(lag=1)
     peak, end = lag.max("step").values, lag.isel(step=-1).values
@@ -120,7 +126,6 @@ def doubly(found: Found) -> Measurement:
 
 @prior_claim(
     "si-unigram-only",
-    statement="Unigram chains alone: layer 1 does not learn",
     relation=LEADING,
     tolerance=0.05,
     runs={"3": lambda: runs.minimal(3, "unigram", at=(0, 100, 400), seeds=runs.LATE_SEEDS)},
@@ -129,7 +134,10 @@ def doubly(found: Found) -> Measurement:
     training_number="lag 1 has {:.4f} at step 400, 0.02 at the start",
 )
 def unigram_only(found: Found) -> Measurement:
-    """Compare lag-1 attention at steps 100 and 400 with 1/50, k = 3, 4 seeds."""
+    """Unigram chains alone: layer 1 does not learn.
+
+    Compare lag-1 attention at steps 100 and 400 with 1/50, k = 3, 4 seeds.
+    """
     last = found["3"].isel(step=[1, 2])
     lag = last["lag_mass"].isel(lag=1)
     pair = [mean(last[name].isel(step=-1)) for name in ("diagonal", "off_diagonal")]
@@ -143,7 +151,6 @@ def unigram_only(found: Found) -> Measurement:
 @claim(
     "si-ngrams",
     sources=SOURCE,
-    statement="n-gram chains have n stages, with n - 1 heads in layer 1",
     relation=AT_LEAST,
     runs={},
     in_parts=True,
@@ -152,9 +159,12 @@ def unigram_only(found: Found) -> Measurement:
     training_number="the trigram rule is nearest at step 4,000 in {:.0%} of 10 seeds",
 )
 def ngrams(found: Found) -> Measurement:
-    """Check n = 3, 2 symbols, T = 50, two heads, every 200th step to 4,000, 10 seeds: that the
-    nearest rule never goes back in the order of stages, and that it is the trigram rule at the end
-    in each seed. Unigram comes between two records in some."""
+    """n-gram chains have n stages, with n - 1 heads in layer 1.
+
+    Check n = 3, 2 symbols, T = 50, two heads, every 200th step to 4,000, 10 seeds: that the nearest
+    rule never goes back in the order of stages, and that it is the trigram rule at the end in each
+    seed. Unigram comes between two records in some.
+    """
     of = EVIDENCE.read("trigrams")
     at = nearest(of, (*STAGES, "trigram")).transpose("seed", "step")
     reached = at.isel(step=-1).values == 3

@@ -53,13 +53,15 @@ def interval(values: NDArray[np.float64]) -> str:
 
 @filed_claim(
     "si-transformer-stages",
-    statement="The transformer passes uniform, unigram and bigram",
     relation=AT_LEAST,
     training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
-    """Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600,
-    are these three in this order in each of 10 seeds."""
+    """The transformer passes uniform, unigram and bigram.
+
+    Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600, are
+    these three in this order in each of 10 seeds.
+    """
     at = nearest(EVIDENCE.read("dirichlet")).transpose("seed", "step")
     rising = (at.diff("step") >= 0).all("step").values
     seen = np.array([len(set(of)) for of in at.values])
@@ -73,13 +75,15 @@ def stages(found: Found) -> Measurement:
 
 @filed_claim(
     "si-transition",
-    statement="A plateau at unigram, then a sharp transition",
     relation=AT_MOST,
     training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
 )
 def sharp(found: Found) -> Measurement:
-    """Check that KL leaves the plateau after step 120 in each of 10 seeds (k = 3), and that 3/4 of
-    what is left then falls within 60 steps, two records."""
+    """A plateau at unigram, then a sharp transition.
+
+    Check that KL leaves the plateau after step 120 in each of 10 seeds (k = 3), and that 3/4 of
+    what is left then falls within 60 steps, two records.
+    """
     leaves, takes = transition(EVIDENCE.read("dirichlet"))
     return Measurement(
         Trained("plateau", 120.0, leaves, AT_LEAST),
@@ -92,15 +96,17 @@ def sharp(found: Found) -> Measurement:
 
 @filed_claim(
     "si-transformer-order",
-    statement="The second layer moves first in the transformer, too",
     relation=BELOW,
     in_parts=True,
     code=("first_step", "first_signal"),
     training_number="{:.0f} steps before layer 1 (mean of 10 seeds)",
 )
 def order(found: Found) -> Measurement:
-    """Compare the first record with an induction score above 1.15 with the first that has lag-1
-    attention above 0.1 (0.07 at the start), in each of 10 seeds (k = 3)."""
+    """The second layer moves first in the transformer, too.
+
+    Compare the first record with an induction score above 1.15 with the first that has lag-1
+    attention above 0.1 (0.07 at the start), in each of 10 seeds (k = 3).
+    """
     of = EVIDENCE.read("dirichlet")
     score, previous = runs.first_step(of["score"] > LIT), runs.first_step(of["previous"] > RISEN)
     return Measurement(
@@ -116,14 +122,16 @@ def order(found: Found) -> Measurement:
 
 @filed_claim(
     "si-induction-head",
-    statement="It ends as a statistical induction head, near Bayes",
     relation=AT_MOST,
     training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
 )
 def induction_head(found: Found) -> Measurement:
-    """Check at step 600, k = 3, in each of 10 seeds: lag-1 attention of layer 1 at least 0.5, a
-    score of layer 2 at least 2, and at most a quarter of the way left from the unigram rule's KL to
-    the bigram rule's."""
+    """It ends as a statistical induction head, near Bayes.
+
+    Check at step 600, k = 3, in each of 10 seeds: lag-1 attention of layer 1 at least 0.5, a score
+    of layer 2 at least 2, and at most a quarter of the way left from the unigram rule's KL to the
+    bigram rule's.
+    """
     end = EVIDENCE.read("dirichlet").isel(step=-1)
     rule = HeldOut.of(3, runs.T, "dirichlet").kl
     kl = end["kl"].values
@@ -142,7 +150,6 @@ def induction_head(found: Found) -> Measurement:
 @filed_claim(
     "si-avoids",
     sources="Statistical induction, our runs",
-    statement="With two symbols layer 1 attends to the previous one, as with three",
     relation=AT_LEAST,
     in_parts=True,
     ours=True,
@@ -151,8 +158,11 @@ def induction_head(found: Found) -> Measurement:
     training_number="lag-1 attention rises in {:.0%} of 10 seeds",
 )
 def avoids(found: Found) -> Measurement:
-    """Check lag-1 attention at step 900 at k = 2 in each of 10 seeds, 0.5 at least. Elsewhere layer
-    1 avoids lag 1, and tells the previous symbol by that."""
+    """With two symbols layer 1 attends to the previous one, as with three.
+
+    Check lag-1 attention at step 900 at k = 2 in each of 10 seeds, 0.5 at least. Elsewhere layer 1
+    avoids lag 1, and tells the previous symbol by that.
+    """
     end = EVIDENCE.read("two_symbols").isel(step=-1)
     previous, kl, score = (end[name].values for name in ("previous", "kl", "score"))
     rises = previous > 0.5
@@ -169,14 +179,15 @@ def avoids(found: Found) -> Measurement:
 @filed_claim(
     "si-eight-symbols",
     sources="Statistical induction, our runs",
-    statement="With eight symbols the transformer skips the unigram stage",
     relation=AT_MOST,
     tolerance=0.0,
     ours=True,
     training_number="KL {:.3f} at step 6,000 (mean of 10 seeds)",
 )
 def eight_symbols(found: Found) -> Measurement:
-    """Check that of the three rules unigram is nearest at no record, k = 8, T = 100, at every
+    """With eight symbols the transformer skips the unigram stage.
+
+    Check that of the three rules unigram is nearest at no record, k = 8, T = 100, at every
     100th step to 6,000 in each of 10 seeds, and that bigram is nearest at the end.
 
     The add-one unigram rule is hardly nearer to the true row than uniform is: a context of 100
