@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "llms.txt",
     *ROOT.glob("*.md"),
-    *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "papers"),
+    *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in ("papers", "api")),
     *(ROOT / "src").rglob("page.md"),
 ]
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -398,7 +398,7 @@ def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
     path.rename(tmp_path / "playground.json")
     opened = opening(tmp_path / "playground.json")
     assert [Simulation.from_document(opened[name]).eta_y for name in "ab"] == [1, 5]
-    assert opened["rungs"] == ["sgd"]
+    assert opened["rungs"] == ["sgd", "polarisation-class"]
 
 
 def test_two_runs_are_compared(open_page: Open) -> None:

@@ -24,6 +24,7 @@ from attnlab.files.errors import InputError
 from attnlab.playground import server as module
 from attnlab.playground.opening import NAMES, asked, opening
 from attnlab.playground.server import MOST_CONNECTIONS, Server, serving
+from attnlab.playground.single_page import BEGIN
 from attnlab.playground.workers import Workers
 from attnlab.simulation import Gradient, Motion, Simulation, as_simulation
 from attnlab.tasks.classes import classes_from, presets, write_classes
@@ -376,8 +377,9 @@ def test_the_command_serves_what_it_is_given(tmp_path: Path) -> None:
         port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
         connection.request("GET", "/")
-        state = json.loads(connection.getresponse().read())
-        assert len(state["a"]["task"]["classes"]["classes"][0]["probs"]) == 4
+        page = connection.getresponse().read().decode()
+        begin = json.loads(page.partition(BEGIN)[2].partition("<")[0])
+        assert len(begin["start"]["a"]["task"]["classes"]["classes"][0]["probs"]) == 4
     finally:
         process.terminate()
         assert process.wait(300) in (130, -15)
