@@ -359,7 +359,7 @@ def test_learning_rates_at_which_rounding_decides_are_named():
     run = Simulation(classes, gradient=Population(), motion=Steps(5), record=MAPS, **DOUBLE)
     with pytest.warns(UserWarning, match=r"eta_y = 2, eta_z = 3e\+19: from step 2 on") as warned:
         result = plain(run, eta_y=[1.0, 2.0], eta_z=[1.0, 3e19])
-    assert result.attrs["rounding"] == str(warned[0].message)
+    assert result.attrs["rounding"] == str(warned[-1].message)
     with pytest.warns(UserWarning, match="decided by rounding"):
         plain(run, eta_y=1e20, eta_z=1e-22, weight_decay=10.0)
 
