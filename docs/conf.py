@@ -59,4 +59,4 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
-pygments_style, pygments_dark_style = "tango", "monokai"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
