@@ -19,13 +19,13 @@ architectures = pytest.importorskip("benchmarks.architectures")
     ],
 )
 def test_an_outcome_of_each_kind(name, outcome, words):
-    found, why = architectures.outcome_of(name)
+    found, why = architectures.check(name)
     assert found == outcome
     assert re.search(words, why)
 
 
 def test_a_misread_mask_is_found(monkeypatch):
-    assert architectures.outcome_of("markuplm")[0] == "agrees"
+    assert architectures.check("markuplm")[0] == "agrees"
     monkeypatch.setattr(call, "DROP", 1e8)  # its mask is -10,000
-    outcome, why = architectures.outcome_of("markuplm")
+    outcome, why = architectures.check("markuplm")
     assert outcome == "WRONG" and "visible_keys off by" in why
