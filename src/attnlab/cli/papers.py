@@ -164,7 +164,7 @@ def _counted(standings: Mapping[str, int]) -> str:
 
 
 def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
-    """Print what to cite: papers and attnlab, and for a result file how it was made.
+    """Print what to cite; for a result file also how it was made.
 
     Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
 
