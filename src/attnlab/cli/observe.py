@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOADING = "loading PyTorch"
 PAGES = (".html",)
-app = options.group("Measure the attention of PyTorch models: what each head does, and since when.")
+app = options.group("Measure what each head of a PyTorch model attends to.")
 
 # of a head: what is printed, by the name of the variable
 COLUMNS = {

@@ -109,7 +109,7 @@ def check_paper_verb(paper: str, *, verdicts: bool = True, as_json: bool = False
 
 
 def new_paper_verb(name: str, *, out: Path = Path(".")) -> None:
-    """Write a new paper: a small one that works, under a name of yours.
+    """Write a small paper that works, under a name of yours.
 
     \b
     Examples:
@@ -166,7 +166,7 @@ def _counted(standings: Mapping[str, int]) -> str:
 def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
     """Print what to cite; for a result file also how it was made.
 
-    Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
+    Name a paper to print that alone; without a name it prints all papers but our own studies.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROW_DIMS = ("learning_rate", "layer", "head")
 MOST_LOST = 10  # diverged runs that are named
 
-app = options.group("Train small transformers on real text and watch their attention.")
+app = options.group("Train small transformers on text and watch their attention.")
 
 
 def train_verb(
