@@ -93,7 +93,11 @@ class Alerts:
     def found_in(
         self, steps: Any, now: Arrays, first: Arrays, layers: Sequence[int] | None = None
     ) -> Iterator[Alert]:
-        """Yield the alerts of arrays over (step, layer, head), as `found`."""
+        """Yield the alerts of statistics as arrays: `found` without a dataset.
+
+        steps: the measured steps. now: each statistic over (step, layer, head), by name. first: the
+        same at the first measurement, over (layer, head). layers: their numbers, by default from 0.
+        """
         entropy, seen = now["entropy"], now["visible_keys"]
         # where queries see too few keys, nothing was measured
         wrong = {
