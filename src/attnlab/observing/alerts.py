@@ -106,7 +106,7 @@ class Alerts:
         with np.errstate(invalid="ignore"):
             if self.logit is not None and "max_logit" in now:
                 value = now["max_logit"]
-                words = f"the largest logit is {{:.3g}} (QK-clip acts at {self.logit:g})"
+                words = f"the largest logit is {{:.3g}}, above {self.logit:g}"
                 wrong["logits"] = value > self.logit, value, words
             if self.entropy is not None:
                 value, before = (one["relative_entropy"] for one in (now, first))
