@@ -127,8 +127,9 @@ def new_paper_verb(name: str, *, out: Path = Path(".")) -> None:
 
     folder = new_paper(name, out=out)
     say(f"wrote {folder}")
-    say(f"./lab check-paper {os.path.join('.', folder)} says what it fulfils;")
-    say(f"./lab python -m pip install -e {os.path.join('.', folder)} lets every verb find it")
+    where = os.path.join(".", folder)
+    say(f"./lab check-paper {where} checks it")
+    say(f"./lab python -m pip install -e {where} lets every command find it")
 
 
 def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:
