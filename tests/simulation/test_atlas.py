@@ -270,7 +270,7 @@ def test_minimal_induction():
 
 
 @dataclass(frozen=True)
-class SinkFlow(Learner):
+class SinkAndDrain(Learner):
     """Logits log p_v + (e^alpha_v beta + W_m) / (e^alpha_v + N) of query v in context m."""
 
     tokens: int = 8
@@ -303,7 +303,7 @@ class SinkFlow(Learner):
 def test_active_dormant():
     """48 contexts: |beta| rises, then drains as alpha grows like 1/2 log t; sink 0.998 at 1e9."""
     result = trained(
-        SinkFlow(),
+        SinkAndDrain(),
         motion=Flow(1e9, solver="implicit", rtol=1e-8, atol=1e-10),
         dtype="float64",
         record=Record(what=("sink_mass", "size", "parameters"), at=(0, 1e5, 1e7, 1e8, 1e9)),
@@ -394,7 +394,7 @@ def test_causal_structure():
         ValueSoftmax,
         SeparateHeads,
         Minimal,
-        SinkFlow,
+        SinkAndDrain,
         HiddenForest,
         TwoMatrices,
     ],
