@@ -33,7 +33,7 @@ nitpicky = False  # types of other libraries have no pages here
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 smartquotes = False  # "--out" is an option
-suppress_warnings = ["myst.header"]  # pages may skip a level
+suppress_warnings = ["myst.header", "ref.python"]  # pages may skip a level; types are named alike
 
 # Notebooks are executed when the site is built; make.py says where what they show is kept
 nb_execution_mode = "cache"
@@ -59,4 +59,4 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
-pygments_style, pygments_dark_style = "tango", "monokai"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"

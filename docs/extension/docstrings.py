@@ -49,6 +49,7 @@ def as_rst(lines: list[str], known: set[str]) -> list[str]:
     found: list[str] = []
     literal: int | None = None  # the depth of what is laid out by hand
     entry: int | None = None  # the depth of a parameter's name
+    directive: int | None = None  # the depth of `.. math::`
     before, blank, example = 0, True, False
     for line in lines:
         text, depth = line.strip(), len(line) - len(line.lstrip())
@@ -56,6 +57,10 @@ def as_rst(lines: list[str], known: set[str]) -> list[str]:
             blank, example = True, False
             found.append("")
             continue
+        if directive is not None and depth > directive:
+            found.append(line)
+            continue
+        directive = depth if re.match(r"\.\. \w+::", text) else None
         if literal is not None and depth < literal:
             literal = None
         if literal is None and blank and depth > before and entry is None and not _is_list(text):

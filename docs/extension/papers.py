@@ -31,6 +31,8 @@ def moved(text: str, *, here: Path, there: Path) -> str:
 
     def link(found: re.Match[str]) -> str:
         target = Path(os.path.normpath(here / found[1]))
+        if target.is_dir():  # which has no page on the site: its first file
+            target = min(target.iterdir())
         return f"]({os.path.relpath(PAGES.get(target, target), there)}"
 
     return LINK.sub(link, text)

@@ -104,7 +104,7 @@ def is_there(site, path, page, link, pages):
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     if not target.is_relative_to(site) or not target.is_file():
         return False
-    if not parts.fragment or parts.fragment.startswith("s="):  # a state of the playground
+    if not parts.fragment or parts.fragment.startswith(("s=", "x=")):  # state, experiment: played
         return True
     if target in pages:
         return unquote(parts.fragment) in pages[target].ids
@@ -137,6 +137,8 @@ def test_it_can_be_searched_and_hosted(site):
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
     assert {"theory/snap", "reference/commands", "faq"} <= set(found["docnames"])
+    # stems of what people look for: pandas, csv, learning rate, residual, Markov
+    assert {"panda", "csv", "learn", "rate", "residu", "markov"} <= set(found["terms"])
     assert (site / "index.html").is_file() and (site / "playground" / "index.html").is_file()
 
 

@@ -125,6 +125,7 @@ def test_lightning_gets_the_callback_and_its_loggers_the_numbers(monkeypatch):
     callback.on_train_start(trainer, model)
     assert [step for step, _ in logger.told] == observer.history.steps == [0]
     assert "attention/entropy/layer_01" in logger.told[0][1]
+    callback.on_train_end(trainer, model)
 
 
 def test_trackers_get_few_numbers_by_name():

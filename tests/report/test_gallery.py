@@ -8,7 +8,7 @@ import pytest
 from attnlab.experiments import experiment, figures, recipe_for
 from attnlab.experiments.base import WORDS
 from attnlab.papers.scan_and_snap.figures.fig6 import published_cells
-from attnlab.report.gallery import paper_size_command, refresh_studies, study_rows, verdict
+from attnlab.report.gallery import gallery, paper_size_command, refresh_studies, study_rows, verdict
 from attnlab.report.page import figure_title
 from attnlab.shelf import figure
 
@@ -60,8 +60,8 @@ def test_the_verdict_is_that_at_paper_size_where_there_is_one(name):
     assert larger.startswith(f"`{paper_size_command(name)}`), trained on its test split")
     outcomes = [of.format(source=experiment(name).source) for of in WORDS[kind].values()]
     (there,) = [of for of in outcomes if f"\n\n**{of[0].upper()}{of[1:]}.** " in larger]
-    gallery = (DOCS / "gallery.md").read_text()
-    entry = gallery.partition(f"{experiment(name).title}\n")[2].partition("\n##")[0]
+    shown = (DOCS / "gallery.md").read_text()
+    entry = shown.partition(f"{experiment(name).title}\n")[2].partition("\n##")[0]
     assert f"**{there[0].upper()}{there[1:]}.** At paper size: " in entry
     at_laptop_size = re.search(r" At laptop size \((.+?)\): ", entry.partition("![")[0])
     assert at_laptop_size[1] in outcomes
@@ -88,6 +88,10 @@ def test_its_studies_follow_their_list(tmp_path):
     (tmp_path / "studies" / "README.md").write_text(rows.replace(headline, r"It is \|long\|."))
     refresh_studies(tmp_path)
     assert (tmp_path / "gallery.md").read_text() == page.replace(headline, "It is |long|.")
+
+
+def test_papers_of_which_nothing_was_made_keep_their_part():
+    assert gallery([], DOCS) == (DOCS / "gallery.md").read_text()
 
 
 def test_published_values_are_shown_with_ours():

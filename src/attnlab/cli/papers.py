@@ -31,7 +31,8 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
 
     Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders
     that the environment variable ATTNLAB_PAPERS names. Only their paper.yaml and expected.json are
-    read. A paper that cannot be used is listed below the others, with the reason.
+    read. A claim with two verdicts is counted by that on its formulas, not by that in training. A
+    paper that cannot be used is listed below the others, with the reason.
 
     \b
     Examples:
@@ -164,7 +165,7 @@ def _counted(standings: Mapping[str, int]) -> str:
 
 
 def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
-    """Print what to cite: papers and attnlab, and for a result file how it was made.
+    """Print what to cite; for a result file also how it was made.
 
     Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
 

@@ -21,7 +21,7 @@ from attnlab.files.markdown import raw_template, table
 from attnlab.files.netcdf import load
 from attnlab.files.shipped import PACKAGE
 from attnlab.report.page import by_paper, capitalised, figure_title
-from attnlab.shelf import figure
+from attnlab.shelf import figure, shelf
 
 DPI = 110  # pictures of a page on a screen, not on paper
 
@@ -38,7 +38,10 @@ def paper_size_command(name: str) -> str:
 
 
 def gallery(made: Sequence[Part], docs: Path) -> str:
-    """Return the page: what a paper says with each figure, what was found, and how."""
+    """Return the page: what a paper says with each figure, what was found, and how.
+
+    A paper none of whose figures is in `made` keeps the part that it has in `docs`.
+    """
 
     def entry(part: Part) -> tuple[Part, str, str, str]:
         path = docs / WIKITEXT / f"{part.name}.md"
@@ -46,7 +49,16 @@ def gallery(made: Sequence[Part], docs: Path) -> str:
         return part, *verdict(part.outcome, part.headline, larger), larger
 
     papers = [(of, [entry(part) for part in members]) for of, members in by_paper(made).items()]
-    return _template("gallery.md.jinja").render(papers=papers) + studies(docs)
+    new = sections(_template("gallery.md.jinja").render(papers=papers) + studies(docs))
+    found = {**sections((docs / "gallery.md").read_text(encoding="utf-8")), **new}
+    titles = ["# Gallery", *(f"## {paper.short}" for paper in shelf().papers), STUDIES.strip()]
+    return "".join(found[title] for title in titles if title in found)
+
+
+def sections(page: str) -> dict[str, str]:
+    """Return the introduction, the part of each paper and the studies, by title."""
+    parts = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    return {part.partition("\n")[0].partition(" (")[0]: part for part in parts}
 
 
 def studies(docs: Path) -> str:
@@ -126,9 +138,11 @@ def _link(path: Path) -> str:
 def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
     """Draw the figures from their data in `out` at a modest size, and write the page.
 
+    Papers with no folder in `out` keep their pictures and their part of the page.
+
     wikitext: what `paper_size_command` made. It is kept in docs/wikitext, and not needed again.
     """
-    made = [the_record(out / name) for name in figures(ours=False)]
+    made = [the_record(out / name) for name in figures(ours=False) if (out / name).parent.is_dir()]
     for part in made:
         draw_small(part.name, out, docs / "images" / f"{part.name}.png")
     if wikitext is not None:
