@@ -15,6 +15,7 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.transforms import SphinxTransform
 
 ROOT = Path(__file__).parents[2]
@@ -71,22 +72,27 @@ class SourceLinks(SphinxTransform):
     def _page(self, path: Path) -> str:
         """The address of a file's page, which is made at the end."""
         page = f"source/{path.relative_to(ROOT)}"
-        _pages(self.app)[page] = path
+        _pages(self.env).setdefault(self.env.docname, {})[page] = path
         return self.app.builder.get_relative_uri(self.env.docname, page)
 
 
-def _pages(app: Sphinx) -> dict[str, Path]:
-    """The pages that are asked for."""
-    if not hasattr(app, "source_pages"):
-        app.source_pages = {}  # type: ignore[attr-defined]
-    return app.source_pages  # type: ignore[attr-defined]
+def _pages(env: BuildEnvironment) -> dict[str, dict[str, Path]]:
+    """Return the files that each page links to; kept with the parsed pages for the next build."""
+    if not hasattr(env, "source_pages"):
+        env.source_pages = {}  # type: ignore[attr-defined]
+    return env.source_pages  # type: ignore[attr-defined]
+
+
+def _forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    _pages(env).pop(docname, None)
 
 
 def _make(app: Sphinx, problem: Exception | None) -> None:
     """Plain pages: with the theme's navigation they would take longer than all else."""
     if problem is not None:
         return
-    for page, path in _pages(app).items():
+    linked = {page: path for of in _pages(app.env).values() for page, path in of.items()}
+    for page, path in linked.items():
         text, language = path.read_text(encoding="utf-8"), LANGUAGES.get(path.suffix, "text")
         made = Path(app.outdir) / f"{page}.html"
         made.parent.mkdir(parents=True, exist_ok=True)
@@ -100,5 +106,6 @@ def _make(app: Sphinx, problem: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_transform(SourceLinks)
+    app.connect("env-purge-doc", _forget)
     app.connect("build-finished", _make)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

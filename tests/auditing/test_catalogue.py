@@ -17,6 +17,7 @@ from attnlab.auditing.catalogue import audited_papers, expected_entries, find, r
 from attnlab.auditing.document import audit_document, in_markdown
 from attnlab.files.errors import InputError
 from attnlab.files.mathematics import dollars, typeset
+from attnlab.measures import positions
 from attnlab.shelf import offered, shelf
 from tests.support.made_papers import make_paper
 
@@ -24,15 +25,18 @@ ROOT = Path(__file__).parents[2]
 CLAIMS = all_claims()
 
 
-def theory_names():
-    """Names of formulas, of the core and of each paper that has a theory."""
-    names = set(formulas.__all__)
+def names_of_code():
+    """Names of formulas and measures, and of each paper's theory, tasks, models and learners."""
+    names = {*formulas.__all__, *vars(positions)}
     for paper in audited_papers():
         names |= set(importlib.import_module(f"{paper.package}.theory").__all__)
+        for module in ("task", "model", "learner"):
+            if (paper.folder / f"{module}.py").exists():
+                names |= set(vars(importlib.import_module(f"{paper.package}.{module}")))
     return names
 
 
-NAMES = theory_names()
+NAMES = names_of_code()
 
 
 def test_every_claim_has_one_paper():

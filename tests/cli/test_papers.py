@@ -94,7 +94,7 @@ def test_a_paper_is_checked(tmp_path, call):
     folder = make_paper(tmp_path, "checked_paper", page="page.md")
     code, out, _ = call("check-paper", str(folder), "--no-verdicts", cwd=tmp_path)
     assert code == 1
-    assert "passed: manifest (0 claims and 0 figures on record)" in out
+    assert "passed: manifest (on record: 0 claims, 0 figures)" in out
     assert "failed: links of the page (page: there is no page.md; write it)" in out
     (folder / "page.md").write_text("# Page\n")
     code, out, _ = call("check-paper", str(folder), "--json", cwd=tmp_path)

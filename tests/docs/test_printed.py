@@ -67,6 +67,7 @@ def test_pages_that_print_are_found_and_differences_are_seen():
     guides = ["audit", "own_measure", "own_paper", "own_task", "text", "start"]
     theory = ["common-tokens", "gamma", "snap"]
     papers = [
+        "active_dormant",
         "causal_structure",
         "joma",
         "linear_icl",

@@ -104,7 +104,7 @@ def is_there(site, path, page, link, pages):
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     if not target.is_relative_to(site) or not target.is_file():
         return False
-    if not parts.fragment or parts.fragment.startswith("s="):  # a state of the playground
+    if not parts.fragment or parts.fragment.startswith(("s=", "x=")):  # state, experiment: played
         return True
     if target in pages:
         return unquote(parts.fragment) in pages[target].ids

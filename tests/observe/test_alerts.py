@@ -25,7 +25,7 @@ def test_each_kind_of_alert_is_a_warning_once():
         observer.step(1)
     words = sorted(str(one.message) for one in warned)
     assert len(words) == 1
-    assert "step 1: layer 0 head 4: the largest logit is 200 (QK-clip acts at 100)" in words[0]
+    assert "step 1: layer 0 head 4: the largest logit is 200, above 100" in words[0]
     with warnings.catch_warnings(action="error"):
         observer.step(2)
     assert [one.kind for one in observer.alerts] == ["dead", "logits"]

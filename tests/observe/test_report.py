@@ -88,7 +88,7 @@ def test_words_describe_the_training():
     assert "measured 5 times from step 0 to 400: 4 heads in 2 layers" in told
     assert "1 of 4 heads are sparse at the end" in told
     assert "at the start 0 were. Became sparse: layer 1 head 0." in told
-    assert "1 head sinks" in told and "layer 1 head 0 62 %" in told
+    assert "1 head sinks" in told and "layer 1 head 0: 62 %" in told
     assert "goes to the first key on average" in told and "alpha_1 > 0.3), 0 of 4 heads" in told
     assert "on 32 keys in the median head (32 at the start), on 5 in the sparsest" in told
     assert "1 of 4 heads snapped" in told
@@ -134,7 +134,7 @@ def test_a_sink_at_a_later_key_is_one():
     dataset["strongest_is_first"][-1, 0, 1] = 0
     told = " ".join(in_words(dataset))
     assert "1 head sinks: more than 30 % of the attention goes to a later key on average" in told
-    assert "layer 0 head 1 86 %" in told
+    assert "layer 0 head 1: 86 %" in told
 
 
 def test_the_page_is_whole_and_escaped():

@@ -545,6 +545,7 @@ def test_embedded_it_shows_an_experiment_alone(open_page: Open, tmp_path: Path) 
     frame = page.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
     assert frame.locator("#step-shown").inner_text().endswith("of 5,000")
+    assert frame.locator(".toured").count() == 0  # no step of the hidden tour
     for part in ("header", "#experiments", "#paper", "#regression"):
         assert frame.locator(part).is_hidden()
     with page.expect_popup() as opened:

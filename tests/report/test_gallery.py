@@ -8,13 +8,7 @@ import pytest
 from attnlab.experiments import experiment, figures, recipe_for
 from attnlab.experiments.base import WORDS
 from attnlab.papers.scan_and_snap.figures.fig6 import published_cells
-from attnlab.report.gallery import (
-    gallery,
-    paper_size_command,
-    refresh_studies,
-    study_rows,
-    verdict,
-)
+from attnlab.report.gallery import gallery, paper_size_command, refresh_studies, study_rows, verdict
 from attnlab.report.page import figure_title
 from attnlab.shelf import figure
 

@@ -221,8 +221,8 @@ def test_what_is_sealed_but_not_ours_is_refused(done, tmp_path):
     """Keys become the names of files: one that leads elsewhere is none."""
     index = unseal((done / "index.json").read_bytes())
     for change in (
-        lambda of: of["index"]["groups"][0].__setitem__(3, "../../secret"),
-        lambda of: of["index"]["groups"][0].pop(),
+        lambda of: of["index"]["groups"][0].__setitem__("key", "../../secret"),
+        lambda of: of["index"]["groups"][0].pop("place"),
         lambda of: of.pop("attrs"),
         lambda of: of.__setitem__("index", None),
     ):

@@ -387,7 +387,7 @@ def _cells(found: xr.Dataset) -> dict[str, Any]:
 
 
 def ladder_of(run: AuditedRun) -> xr.Dataset:
-    """The errors of each theory, along (theory, at): at the transition and at the end.
+    """Return the errors of each theory along (theory, at): at the transition and at the end.
 
     `z_error` is the largest error in z, relative to the largest |z| of training; `attention_error`
     the largest one in attention. nan where a theory is silent or nothing has moved. `time` says
@@ -446,7 +446,7 @@ def _at(found: list[str], when: list[str]) -> str:
 
 
 def ladder_document(ladder: xr.Dataset) -> dict[str, Any]:
-    """All of it as plain data."""
+    """Return the errors of each theory, and what each level costs, as plain data for JSON."""
     return {
         "at": ladder["at"].values.tolist(),
         "time": ladder["time"].values.tolist(),

@@ -243,7 +243,7 @@ def manifest(paper: Paper) -> str:
         there = path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
         assert there, f"claims: there is no module {module} in {paper.folder}; write it"
     recorded = paper.expected
-    return f"{len(recorded['claims'])} claims and {len(recorded['figures'])} figures on record"
+    return f"on record: {len(recorded['claims'])} claims, {len(recorded['figures'])} figures"
 
 
 def reference_loads(paper: Paper, kind: str, name: str) -> str:

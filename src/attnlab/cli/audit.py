@@ -38,7 +38,7 @@ def audit_verb(
     as_json: bool = False,
     **settings: Any,
 ) -> None:
-    """Test every claim of the papers, or the theories on your own classes.
+    """Test the papers' claims, or the theories on your own classes.
 
     Without an argument: each claim is predicted, measured and judged on built-in settings, against
     the formulas and against training, and compared with the verdict on record (exit code 1 if one

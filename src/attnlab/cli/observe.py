@@ -310,8 +310,8 @@ def compare_verb(
 ) -> None:
     """Compare two saved observations: which heads do the same, and what differs?
 
-    FIRST and SECOND are datasets of two trainings, of two seeds or learning rates, as for
-    `attnlab observe report`. Heads are matched by their roles and scores at the last step.
+    The two files hold datasets of two trainings, for example of two seeds or learning rates, saved
+    as for `attnlab observe report`. Heads are matched by their roles and scores at the last step.
 
     \b
     Examples:
@@ -323,7 +323,7 @@ def compare_verb(
     first : FILE
         A saved dataset (.nc).
     second : FILE
-        Another one.
+        A second saved dataset (.nc).
     match
         similarity, or number: layer by layer and head by head.
     html

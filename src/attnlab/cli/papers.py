@@ -31,7 +31,8 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
 
     Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders
     that the environment variable ATTNLAB_PAPERS names. Only their paper.yaml and expected.json are
-    read. A paper that cannot be used is listed below the others, with the reason.
+    read. A claim with two verdicts is counted by that on its formulas, not by that in training. A
+    paper that cannot be used is listed below the others, with the reason.
 
     \b
     Examples:
@@ -126,8 +127,9 @@ def new_paper_verb(name: str, *, out: Path = Path(".")) -> None:
 
     folder = new_paper(name, out=out)
     say(f"wrote {folder}")
-    say(f"./lab check-paper {os.path.join('.', folder)} says what it fulfils;")
-    say(f"./lab python -m pip install -e {os.path.join('.', folder)} lets every verb find it")
+    where = os.path.join(".", folder)
+    say(f"./lab check-paper {where} checks it")
+    say(f"./lab python -m pip install -e {where} lets every command find it")
 
 
 def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def _counted(standings: Mapping[str, int]) -> str:
 
 
 def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
-    """Print what to cite: papers and attnlab, and for a result file how it was made.
+    """Print what to cite; for a result file also how it was made.
 
     Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
 

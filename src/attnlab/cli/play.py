@@ -28,7 +28,9 @@ def play_verb(
     several heads, continuous time, large classes) it asks of this process. It needs no network and
     listens on this machine only, unless --address says otherwise. Stop it with Ctrl-C. The page
     opens on a preset, on a file of classes (such as `attnlab text classes` writes), on a file of a
-    run, or on a file that the page saved; options change the run, as in attnlab simulate.
+    run, or on a file that the page saved; options change the run, as in attnlab simulate. A preset
+    or classes without options take 200 steps with eta-y 2 and eta-z 5, so that attention visibly
+    moves.
 
     \b
     Examples:

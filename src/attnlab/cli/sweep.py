@@ -40,7 +40,7 @@ def sweep_verb(
     dry_run: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Run a grid of simulations, thousands of them, on one machine or a cluster.
+    """Run a grid of simulations on one machine or a cluster.
 
     RECIPE is a YAML or JSON file with a task (sequence classes or a text), a grid over any settings
     of a run, and its other settings (docs/guides/sweeps.md); or PAPER/FIGURE, the recipe of a

@@ -197,7 +197,8 @@ def _spaced(part: ElementTree.Element) -> None:
     text = part.text or ""
     if part.tag == "mo" and text in ("|", "‖", "/"):
         # of a pair of bars, one may have an index: neither grows unless \left and \right say so
-        part.attrib |= {"lspace": "0", "rspace": "0", "stretchy": part.get("stretchy", "false")}
+        stretchy = part.attrib.pop("stretchy", "false")
+        part.attrib |= {"lspace": "0", "rspace": "0", "stretchy": stretchy}
     if text == "≔":
         part.tag = "mo"
     if part.tag == "mo" and (text.isalpha() or text == "∞"):

@@ -284,6 +284,10 @@ def _increasing(attention: xr.DataArray, axis: str) -> NDArray[np.float64]:
 
 
 def _changes(attention: xr.DataArray, axis: str) -> xr.DataArray:
+    """Return how far attention moves from each record to the next, summed over tokens.
+
+    Changes within rounding are 0.
+    """
     # Rounding moves each c_l by a few eps of itself, and they sum to 1.
     rounding = 4 * np.finfo(attention.dtype).eps
     change = abs(attention.astype(np.float64).diff(axis, label="lower")).sum("token", skipna=False)

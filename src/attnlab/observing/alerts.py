@@ -93,7 +93,11 @@ class Alerts:
     def found_in(
         self, steps: Any, now: Arrays, first: Arrays, layers: Sequence[int] | None = None
     ) -> Iterator[Alert]:
-        """Yield the alerts of arrays over (step, layer, head), as `found`."""
+        """Yield the alerts of statistics as arrays: `found` without a dataset.
+
+        steps: the measured steps. now: each statistic over (step, layer, head), by name. first: the
+        same at the first measurement, over (layer, head). layers: their numbers, by default from 0.
+        """
         entropy, seen = now["entropy"], now["visible_keys"]
         # where queries see too few keys, nothing was measured
         wrong = {
@@ -102,7 +106,7 @@ class Alerts:
         with np.errstate(invalid="ignore"):
             if self.logit is not None and "max_logit" in now:
                 value = now["max_logit"]
-                words = f"the largest logit is {{:.3g}} (QK-clip acts at {self.logit:g})"
+                words = f"the largest logit is {{:.3g}}, above {self.logit:g}"
                 wrong["logits"] = value > self.logit, value, words
             if self.entropy is not None:
                 value, before = (one["relative_entropy"] for one in (now, first))

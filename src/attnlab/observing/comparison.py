@@ -137,8 +137,11 @@ def comparison_text(found: xr.Dataset, names: tuple[str, str] = SIDES) -> str:
         sides = [f"{float(one['value'].sel(side=side).mean()):.3g}" for side in SIDES]
         differs = int((abs(value) > BAND * error).sum())
         known = int(error.notnull().sum())
-        between = f"{float(value.mean()):+.2g} ± {float(error.mean()):.1g}"
-        number = f"{differs} of {known}" if known else "errors are not known"
+        between = f"{float(value.mean()):+.2g}"
+        number = "errors are not known"
+        if known:
+            between += f" ± {float(error.mean()):.1g}"
+            number = f"{differs} of {known}"
         means.append([str(words(LABELS[str(name)].title)), *sides, between, number])
     parts += ["## Statistics", table(means)]
     parts.append(

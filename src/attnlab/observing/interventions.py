@@ -132,6 +132,7 @@ class LanguageModel:
     """Runs a language model on a probe, undisturbed, and returns the loss of each token."""
 
     def __init__(self, model: nn.Module, probe: Any) -> None:
+        """Check that the model has a causal language-model loss on the probe's tokens."""
         self.model = unwrapped(model)
         device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
         made: Probe = make_probe(self.model, probe)

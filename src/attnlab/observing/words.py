@@ -535,7 +535,7 @@ def _named(chosen: NDArray[np.bool_], strength: NDArray[Any], *, percent: bool =
     """Name some of the chosen heads, the strongest first."""
     order = _order(chosen, strength)
     names = [
-        _head(*at) + (f" {100 * strength[at]:.0f} %" if percent else "")
+        _head(*at) + (f": {100 * strength[at]:.0f} %" if percent else "")
         for at in order[:MOST_NAMED]
     ]
     more = len(order) - MOST_NAMED

@@ -142,9 +142,7 @@ def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
 
     wikitext: what `paper_size_command` made. It is kept in docs/wikitext, and not needed again.
     """
-    made = [
-        the_record(out / name) for name in figures(ours=False) if (out / name).parent.is_dir()
-    ]
+    made = [the_record(out / name) for name in figures(ours=False) if (out / name).parent.is_dir()]
     for part in made:
         draw_small(part.name, out, docs / "images" / f"{part.name}.png")
     if wikitext is not None:

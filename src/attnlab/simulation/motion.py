@@ -338,8 +338,10 @@ class Flow(Motion):
         End of the flow.
     solver : {"explicit", "implicit"}, optional
         Tsit5, or Kvaerno5 for stiff problems: it solves for a matrix of parameters x parameters.
-    rtol, atol : float, optional
-        Relative and absolute tolerance; by default what the dtype can carry.
+    rtol : float, optional
+        Relative tolerance of the solver; by default what the dtype can carry.
+    atol : float, optional
+        Absolute tolerance of the solver; by default what the dtype can carry.
     most_steps : int, optional
         Steps of the solver before a run is given up.
     weight_decay : float, optional

@@ -112,9 +112,11 @@ def parts_of(task: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def setting_named(
     name: str, task: type, parts: Mapping[str, Any], also: Sequence[str] = ()
 ) -> tuple[str, Setting]:
-    """Return the home and the setting of a flat name, or of a path, in a run of these parts.
+    """Return the setting that a name or a path ("motion.time") means in a run, and its home.
 
-    also: other names that an error suggests.
+    The home is the part of the run that holds the setting: "run", "task", "model", "motion",
+    "gradient" or "record". parts: the run's values by home (`parts_of`). also: other names that an
+    error suggests.
     """
     kinds = {home: type(of) for home, of in parts.items() if of is not None}
     # the run last, for the names that an error suggests

@@ -238,7 +238,7 @@ class Keeper:
                 self._write(groups)
 
     def last_words(self) -> str:
-        """Return what is left of a run that was stopped."""
+        """Return how to resume a run that was stopped, as the end of a message."""
         if self.folder is None:
             return ""
         if not self.written:

@@ -106,7 +106,7 @@ Values = xr.DataArray | ArrayLike
 def shortfall(
     predicted: Values, measured: Values, *, relation: Relation, relative: bool
 ) -> xr.DataArray:
-    """Distance of each entry from the relation; a positive one speaks against it.
+    """Return how far each entry is from satisfying the relation; above 0 it violates it.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def test_inside_all_assumptions_the_theory_is_right(inside):
     speaks, behaves, asks, *_ = found.sentences
     assert speaks == "Theorem 2 and Corollary 2 speak of 7 of 7 tokens."
     assert behaves == "In training all 7 of these do what is claimed."
-    assert asks == f"All {len(found.asked)} hypotheses hold here."
+    assert asks == f"All {len(found.asked)} hypotheses of Theorem 1 hold here."
 
 
 def test_its_clock_is_off_all_the_same(inside):

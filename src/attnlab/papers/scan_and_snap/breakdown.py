@@ -73,7 +73,7 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
 
 
 def predictions(case: Case, time: float) -> dict[str, FloatArray]:
-    """Logits (Q, L) at `time`, by the kind of error that they are for."""
+    """Return the predicted logits (Q, L) at `time`, by the measure of the error they are for."""
     at = np.array([time])
     sgd = formulas.sgd_flow(case, at, rtol=1e-7, atol=1e-10)
     return {"speed": cases.eq_10(case, at).logits[0], "sgd_speed": sgd.logits[0]}

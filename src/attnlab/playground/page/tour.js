@@ -16,9 +16,10 @@ export class Tour {
     byId("take-tour").addEventListener("click", () => this.show(0))
   }
 
-  /** Begin by itself, for whoever has not seen it. */
+  /** Begin by itself, for whoever has not seen it; not in a frame, where it is hidden. */
   offer() {
-    if (this.step < 0 && !kept()) this.show(0, false)
+    const embedded = document.body.classList.contains("embedded")
+    if (this.step < 0 && !embedded && !kept()) this.show(0, false)
   }
 
   /** Show a step; `asked` for, it goes where that is. */

@@ -337,7 +337,7 @@ def _is_of(group: jax.Array, groups: int, like: jax.Array) -> jax.Array:
 
 
 def _to_rows(layout: Layout, rows: Rows, per_query: jax.Array) -> jax.Array:
-    """Return the values of each row's query in the row's slots, (Q, A) -> (A, N) or (C + S, N)."""
+    """Copy each query's values to the slots of its rows: (Q, A) -> (A, N) or (C + S, N)."""
     if rows.first_exclusive is None:
         return pick(per_query, rows.query)
     slot, C = jnp.arange(layout.before_exclusive + layout.exclusive_each), layout.before_exclusive

@@ -349,8 +349,8 @@ def late(found: Found) -> Measurement:
 def spread(found: Found) -> Measurement:
     r"""Any spread of contexts makes a sink; the time to it goes as the spread to the power $-2$.
 
-    Scale the deviations of 4 contexts from their mean by 1 and by 0.1, and compare the times at
-    which the mean sink mass reaches 1/2: their exponent is within 0.1 of -2; 10 chains.
+    Compare the times at which the mean sink mass reaches 1/2 if the deviations of 4 contexts from
+    their mean are taken times 1 and times 0.1: their exponent is within 0.1 of -2; 10 chains.
     """
     powers = []
     t = np.append(0.0, np.geomspace(1e4, 1e9, 31))

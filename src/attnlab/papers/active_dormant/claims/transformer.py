@@ -251,8 +251,8 @@ def bare(found: Found) -> Measurement:
 def text(found: Found) -> Measurement:
     """On a text's characters, at the published width, one and three layers do the same.
 
-    Not decided: the runs (d = 256, 256 positions, the recipes `published`) are for an accelerator,
-    and we have not made them.
+    Train the recipes `published` (d = 256, 256 positions): not decided, for they need an
+    accelerator, and we have not made them.
     """
     return Measurement(note="not trained by us")
 

@@ -284,6 +284,7 @@ def reduced_joint_flow(
         return np.asarray(start + squares / (2.0 * T))
 
     def unpack(state: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return v (..., J, L), r (..., J, Q) and z (..., Q, L) of a flat state of the solver."""
         lead = state.shape[:-1]
         v = state[..., :weights].reshape(*lead, J, L)
         r = np.zeros((*lead, J, Q))

@@ -183,8 +183,8 @@ def judge_eta_z(recalls: xr.Dataset) -> Judgement:
 
 
 def _ends(recalls: xr.Dataset, varied: str) -> tuple[xr.DataArray, xr.DataArray, dict[str, Any]]:
-    """Return the fall of recall at the smallest and the largest value of what is varied, and what
-    the words say of both."""
+    """Return the fall of recall at the lowest and the highest value of the setting `varied`, and
+    the fields of the sentences about both."""
     first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
     falls = "; ".join(
         f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
