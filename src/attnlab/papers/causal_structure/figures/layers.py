@@ -101,7 +101,7 @@ def draw(found: xr.Dataset) -> Figure:
         curves[0].legend()
         curves[0].set(xlabel="step", ylabel="loss - count predictor's")
         curves[1].set(xlabel="step", ylim=(0, 1.05))
-        curves[1].legend(loc="center right")
+        curves[1].legend(loc="lower right")
         titles = ["$A_1$", "$A_2$, tokens", "$W$, tokens", "loss", "recovery before mass"]
         style.panel_titles([*wide, *curves], titles)
     return figure

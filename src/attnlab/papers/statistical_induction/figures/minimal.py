@@ -109,10 +109,11 @@ def draw(found: xr.Dataset) -> Figure:
         axes[2].plot(np.full(found.sizes["run"], 100), found["published"], "o", **look)
         axes[2].set(xscale="log", xlabel="T", ylim=(0, None))
         style.log_ticks(axes[2], found["length"].values)
-        for ax in axes:
-            ax.legend()
         for ax in axes[:2]:
-            ax.set(xlabel="step", xlim=(0, step[-1]))
+            room = 1.3 * ax.get_ylim()[1]  # the legend stands above the curves
+            ax.set(xlabel="step", xlim=(0, step[-1]), ylim=(None, room))
+            ax.legend(loc="upper left")
+        axes[2].legend()
         style.y_labels(axes, ["entries of W", "attention to lag 1", "w at the end"])
         style.panel_titles(axes, ["layer 2", "layer 1", "the end"])
     return figure

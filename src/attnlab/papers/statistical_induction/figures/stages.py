@@ -104,7 +104,7 @@ def draw(found: xr.Dataset) -> Figure:
                 axes[2], of["step"], values, label=label, color=colour, ls=dash, linewidth=0.9
             )
         axes[2].legend(loc="upper left")
-        axes[2].set(xlabel="step", xlim=(of["step"][0], of["step"][-1]))
+        axes[2].set(xlabel="step", xlim=(of["step"][0], of["step"][-1]), ylim=(None, 2.2))
         style.y_labels(axes, ["KL(rule || model)", "", "attention"])
         style.panel_titles(axes, ["minimal model", "transformer", "its two layers"])
         style.legend_above(figure, axes[0])
