@@ -27,7 +27,7 @@ from attnlab.observing.sources import capturing
 
 SINKS = 4  # first keys that are always kept (Xiao et al. 2024)
 WINDOW = 32  # queries of the prompt that vote in SnapKV,
-POOLED = 7  # and neighbours over which their votes are pooled
+POOLED = 7  # and neighbours over which their votes are pooled, as we know it
 Change = Callable[[CapturedCall], Tensor | None]
 Weights = Float[Tensor, "batch head query key"]
 Kept = Bool[Tensor, "batch head later key"]

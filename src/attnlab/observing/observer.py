@@ -257,8 +257,8 @@ class Observer:
         to its own trackers; a SummaryWriter, a run of wandb or trackio, the module mlflow;
         `attnlab.observing.terminal()`; or a function of a mapping of numbers and the step.
         statistics: names of variables over (layer, head), which become attention/<name>/layer_NN,
-        the mean over the heads of a layer, and attention/<name>/max. maps_every: send a heat map of
-        the entropy, layer by head, every so many measurements, to trackers that take figures.
+        the mean over the heads of a layer, and attention/<name>/max. maps_every: number of
+        measurements between heat maps of the entropy, for trackers that take figures.
         """
         require_whole("maps_every", maps_every, 0)
         is_terminal = isinstance(target, Terminal)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 VARIABLE, KERNELS = "ATTNLAB_KERNEL", ("auto", "torch", "triton")
 WIDTHS = (16, 256)  # of heads
 OLDEST = 80  # compute capability: bfloat16 and TF32
-# Rows of all sequences whose whole attention weights torch computes beside the program, for the
-# strongest keys and as a check: as many as there are for so many attention weights of a head.
+# Torch computes the attention weights of some rows as well, for the strongest keys and as a check:
+# WEIGHTS divided by the number of keys, between FEWEST and MOST rows over all sequences.
 FEWEST, MOST, WEIGHTS = 32, 256, 2**20
 TOLERANCE = 1e-3  # absolute below 1, relative above
 _log = logging.getLogger(__name__)

@@ -51,7 +51,7 @@ def moments(batch: Batch) -> Moments:
 
 @dataclass(frozen=True)
 class RegressionLearner(Learner):
-    """What the two learners share.
+    """Base of the population learner and the sample learner.
 
     Parameters
     ----------
