@@ -16,7 +16,8 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..claims.mixture import BACK, LEARNED, passage
+from ..claims.mixture import BACK
+from ..evidence import LEARNED, passage
 from ..task import InContextRegression
 from . import DescentRecipe
 
