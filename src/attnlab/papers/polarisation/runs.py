@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -22,6 +23,7 @@ from .task import Direction, Distribution, Regression, StickyChain
 
 SEEDS = 10
 PUBLISHED_TIME = 1e5  # 10^6 steps of 0.1
+STIFF = 1e3  # the time from which on the chain is
 MOVED = 0.02  # smaller turns of attention do not count
 
 
@@ -34,7 +36,6 @@ def flow(
     seeds: int = SEEDS,
     records: int = 60,
     rtol: float = 1e-9,
-    solver: Literal["explicit", "implicit"] = "explicit",
 ) -> Simulation:
     """Return a gradient flow at learning rate 1, recorded at 0 and at times in even ratios.
 
@@ -44,7 +45,7 @@ def flow(
     return Simulation(
         task,
         model,
-        motion=Flow(time, solver, rtol=rtol, atol=1e-2 * rtol),
+        motion=Flow(time, rtol=rtol, atol=1e-2 * rtol),
         learning_rate=1.0,
         loss="cross_entropy" if isinstance(task, StickyChain) else "task",
         seeds=seeds,
@@ -141,8 +142,8 @@ def chain(
 def chain_end(time: float = 1e4, seeds: int = SEEDS) -> Simulation:
     """Return the chain to its end, where it is stiff, with an embedding of 4."""
     what, model = ("attention", "loss", "bayes_kl"), FactoredAttention(4)
-    settings: Any = {"what": what, "seeds": seeds, "records": 200, "rtol": 1e-6}
-    return flow(StickyChain(), model, time, solver="implicit", **settings)
+    run = flow(StickyChain(), model, time, what=what, seeds=seeds, records=200, rtol=1e-6)
+    return replace(run, motion=replace(run.motion, solver="implicit")) if time > STIFF else run
 
 
 def solutions(run: Simulation) -> NDArray[np.float64]:

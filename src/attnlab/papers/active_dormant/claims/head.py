@@ -10,14 +10,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
+from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
 from attnlab.formulas.chains import stationary
 from attnlab.simulation import Simulation
-from attnlab.theory import Check, Hypothesis, Trained, predict
+from attnlab.theory import Check, Trained, predict
 from attnlab.theory.facts import facts_of
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import runs, theory
+from ..predict import DormantLate, DormantSink
 
 Found = dict[str, xr.Dataset]
 TESTS = "tests/papers/active_dormant/test_theory.py::"
@@ -40,20 +42,6 @@ def late_slope(found: xr.Dataset) -> xr.DataArray:
     alpha = found["parameters.sink"].mean("parameters.sink_0")
     last = alpha.sel(time=[1e8, 1e10], method="nearest")
     return (last.isel(time=1) - last.isel(time=0)) / np.log(100)
-
-
-def support(found: Found) -> tuple[Hypothesis, ...]:
-    """Every token can follow every other: the least entry of P over seeds."""
-    run = Simulation.of(next(iter(found.values())))
-    least = min(float(facts.data["P"].min()) for _, facts in facts_of(run))
-    return (Hypothesis(PAPER, "every token can follow every other", least, ABOVE, 0.0),)
-
-
-def small(found: Found) -> tuple[Hypothesis, ...]:
-    """The head changes output logits little: their standard deviation at the start."""
-    data = [facts.data for _, facts in facts_of(Simulation.of(found["alone"]))]
-    largest = max(np.sqrt(theory.context_variance(of["P"], of["W"]).max()) / N for of in data)
-    return (Hypothesis("here", "small changes of output logits", float(largest), AT_MOST, 0.5),)
 
 
 @claim(
@@ -93,7 +81,7 @@ def gradient(found: Found) -> Measurement:
     sources=PAPER,
     relation=LEADING,
     tolerance=0.02,
-    hypotheses=(support,),
+    hypotheses=(assumed(DormantSink()),),
     runs={"alone": ALONE},
     code=("late_sink_logit",),
     test=TESTS + "test_sink_alone_follows_the_implicit_solution",
@@ -119,7 +107,7 @@ def growth(found: Found) -> Measurement:
     sources="here",
     relation=AT_MOST,
     ours=True,
-    hypotheses=(support, small),
+    hypotheses=(assumed(DormantSink()),),
     runs={"alone": ALONE},
     code=("sink_logit", "late_sink_logit", "take_off"),
     test=TESTS + "test_sink_alone_follows_the_implicit_solution",
@@ -224,7 +212,7 @@ def rest(found: Found) -> Measurement:
     sources="here",
     relation=AT_MOST,
     ours=True,
-    hypotheses=(support,),
+    hypotheses=(assumed(DormantLate()),),
     runs={"one": ONE},
     code=("conserved", "joint_end"),
     test=TESTS + "test_joint_flow_with_one_context_ends_where_the_conserved_quantity_says",
@@ -267,7 +255,7 @@ def end(found: Found) -> Measurement:
     sources=PAPER,
     relation=AT_LEAST,
     in_parts=True,
-    hypotheses=(support,),
+    hypotheses=(assumed(DormantLate()),),
     runs={"one": ONE, "many": MANY},
     code=("joint_end", "joint_flow"),
     test=TESTS + "test_contexts_that_differ_make_a_sink_and_drain_its_value",
@@ -303,7 +291,7 @@ def mutual(found: Found) -> Measurement:
     sources="here",
     relation=AT_MOST,
     ours=True,
-    hypotheses=(support,),
+    hypotheses=(assumed(DormantLate()),),
     runs={"many": MANY},
     code=("late_sink_logit", "context_variance"),
     test=TESTS + "test_contexts_that_differ_make_a_sink_and_drain_its_value",
