@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.experiments import mean
 from attnlab.measures.turning import extremes
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation, Steps
@@ -187,11 +186,6 @@ def turn_count(path: NDArray[np.float64]) -> int:
 def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the entropy of attention weights along the last axis."""
     return np.asarray(-(sigma * np.log(sigma)).sum(-1))
-
-
-def with_range(values: NDArray[np.float64]) -> str:
-    """Return the mean of a number for each seed with its error, and its range in brackets."""
-    return f"{mean(values)} ({values.min():.2f} to {values.max():.2f})"
 
 
 def top(result: xr.Dataset) -> NDArray[np.float64]:
