@@ -83,9 +83,10 @@ def square(found: Found) -> Measurement:
         number=float(beyond.mean()),
         training_number=float(tops["published"].max()),
         note=f"max sigma at b = 1, 3, 8: {', '.join(map(with_range, by_norm.T))}; boundary "
-        f"b - ln(1/spread) = {mean(beyond.mean(0))} (sd {beyond.mean(0).std(ddof=1):.2f}), at spreads "
-        f"1e-3, 1e-1: {listed(beyond.mean(1), '.2f')}; published sizes: growth {grown.min():.1f} to "
-        f"{grown.max():.1f}, cosh b {expected.min():.1f} to {expected.max():.1f}; nothing fitted",
+        f"b - ln(1/spread) = {mean(beyond.mean(0))} (sd {beyond.mean(0).std(ddof=1):.2f}), at "
+        f"spreads 1e-3, 1e-1: {listed(beyond.mean(1), '.2f')}; published sizes: growth "
+        f"{grown.min():.1f} to {grown.max():.1f}, cosh b {expected.min():.1f} to "
+        f"{expected.max():.1f}; nothing fitted",
     )
 
 
