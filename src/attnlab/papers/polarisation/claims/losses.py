@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -32,21 +31,19 @@ NORMS = (1.0, 3.0, 8.0)
 STARTS = 300  # they differ: a mean over a few says little
 
 
-def ends(
-    spreads: Sequence[float], norms: ArrayLike, seeds: int, n: int = 10
-) -> NDArray[np.float64]:
+def ends(spreads: ArrayLike, norms: ArrayLike, seeds: int, n: int = 10) -> NDArray[np.float64]:
     """Return max sigma where the square loss stops, (spread, seed, norm), from V_0 = 0.
 
     a_0 ~ spread N(0, 1).
     """
     draws = [np.random.default_rng(seed).normal(size=n) for seed in range(seeds)]
-    a0 = np.multiply.outer(spreads, draws)
+    a0 = np.multiply.outer(np.asarray(spreads), draws)
     settings: Any = {"along": "output", "rtol": 1e-7, "atol": 1e-10}
     path = theory.one_direction(np.zeros_like(a0), a0, norms, **settings)
     return np.moveaxis(path.weights.max(-1), 0, -1)
 
 
-def boundary(spreads: Sequence[float], seeds: int, n: int = 10) -> NDArray[np.float64]:
+def boundary(spreads: ArrayLike, seeds: int, n: int = 10) -> NDArray[np.float64]:
     """Return the norm b at which max sigma passes 1/2, (spread, seed)."""
     norms = np.linspace(0.5, 16.0, 120)
     tops = ends(spreads, norms, seeds, n)
