@@ -4,11 +4,13 @@ tests that use the same runs or shapes go to the same worker."""
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import chromium
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from small_classes import one_common, random_classes, syn_small  # noqa: F401 - fixtures
@@ -28,6 +30,9 @@ AS_SHIPPED = {
 }
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
+# JAX keeps every compiled program, some thousands of them in this suite. They are dropped when the
+# process has grown by this much since they were dropped last.
+GROWTH_BYTES = 2**30
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
 TOGETHER = {
@@ -101,6 +106,23 @@ def _optimize(wanted: bool) -> None:
     if jax.config.read("jax_disable_most_optimizations") is wanted:
         jax.config.update("jax_disable_most_optimizations", not wanted)
         jax.clear_caches()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish() -> None:
+    """Drop compiled programs between tests where memory has grown."""
+    global _resident
+    if "jax" in sys.modules and _resident_bytes() > _resident + GROWTH_BYTES:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+        _resident = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+_resident = 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

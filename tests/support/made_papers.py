@@ -1,6 +1,7 @@
 """Papers that are made for a test: folders with a `paper.yaml` and some code."""
 
 import json
+import sys
 
 import yaml
 
@@ -19,6 +20,8 @@ def make_paper(parent, name="made_paper", *, code=None, expected=None, leave_out
     """Write a paper's folder; `code` is the text of each module. Gives the folder."""
     folder = parent / name
     folder.mkdir(parents=True)
+    for module in [of for of in sys.modules if of.partition(".")[0] == name]:
+        del sys.modules[module]  # of an earlier test
     manifest = {"name": name, **FIELDS, **fields}
     for key in leave_out:
         del manifest[key]
