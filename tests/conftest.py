@@ -6,12 +6,12 @@ import ctypes
 import gc
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import chromium
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from small_classes import one_common, random_classes, syn_small  # noqa: F401 - fixtures
@@ -31,6 +31,9 @@ AS_SHIPPED = {
 }
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
+# What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
+# used 3. It is given back to the system when the process has grown by this much.
+GROWTH_BYTES = 2**30
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
 TOGETHER = {
@@ -91,19 +94,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _optimize(_as_shipped(item))
 
 
-_trimmed = time.monotonic()
-
-
-def pytest_runtest_teardown() -> None:
-    """Give freed memory back every ten seconds: what XLA's compiler frees stays in the pools of its
-    threads otherwise, and a worker grows to 10 GB of which it uses 2."""
-    global _trimmed
-    if time.monotonic() - _trimmed > 10:
-        with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
-            ctypes.CDLL(None).malloc_trim(0)
-        _trimmed = time.monotonic()
-
-
 def _as_shipped(item: pytest.Item) -> bool:
     names = {*item.path.parts, item.path.stem}
     return bool(AS_SHIPPED & names) and not NO_NUMBERS & names
@@ -117,6 +107,20 @@ def _optimize(wanted: bool) -> None:
     if jax.config.read("jax_disable_most_optimizations") is wanted:
         jax.config.update("jax_disable_most_optimizations", not wanted)
         jax.clear_caches()
+
+
+_resident = 0
+
+
+def pytest_runtest_logfinish() -> None:
+    """Give freed memory back where the process has grown."""
+    global _resident
+    memory = psutil.Process().memory_info
+    if memory().rss > _resident + GROWTH_BYTES:
+        gc.collect()
+        with contextlib.suppress(AttributeError, OSError):  # a C library other than glibc
+            ctypes.CDLL(None).malloc_trim(0)
+        _resident = memory().rss
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
