@@ -67,8 +67,8 @@ def against(
 
 
 @formula_claim(
-    "causal-first-gradient",
-    relation=EQUAL,
+    EQUAL,
+    id="causal-first-gradient",
     tolerance=1e-11,
     code=("softmax_gradient", "first_gradient", "through_softmax"),
     test=TESTS + "test_the_gradient_is_a_finite_difference",
@@ -104,9 +104,9 @@ STAGES = {of: partial(runs.stages, Forest(graph=of)) for of in runs.GRAPHS}
 
 
 @claim(
-    "causal-parent-first",
+    AT_LEAST,
+    id="causal-parent-first",
     sources=PAPER,
-    relation=AT_LEAST,
     runs=STAGES,
     code=("first_gradient", "leading_gradient"),
     test=TESTS + "test_kinship",
@@ -142,8 +142,8 @@ LENGTHS = (10, 20, 40)
 
 
 @formula_claim(
-    "causal-size",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="causal-size",
     code=("leading_gradient", "expected_kernel"),
     test=TESTS + "test_the_leading_term_is_the_limit",
     number="correlation {:.3f} at T = 40",
@@ -179,9 +179,9 @@ def _listed(pairs: list[tuple[float, float]]) -> str:
 
 
 @claim(
-    "causal-information",
+    EQUAL,
+    id="causal-information",
     sources=PAPER,
-    relation=EQUAL,
     tolerance=1e-8,
     runs={},
     in_parts=True,
@@ -208,8 +208,8 @@ def information(found: Found) -> Measurement:
 
 
 @formula_claim(
-    "causal-processing",
-    relation=AT_MOST,
+    AT_MOST,
+    id="causal-processing",
     tolerance=1e-7,
     code=("kinship_kernel", "chi_squared"),
     test=TESTS + "test_kinship",
@@ -238,8 +238,8 @@ def processing(found: Found) -> Measurement:
 
 
 @formula_claim(
-    "causal-siblings",
-    relation=EQUAL,
+    EQUAL,
+    id="causal-siblings",
     tolerance=1e-10,
     code=("kinship_kernel",),
     test=TESTS + "test_kinship",
@@ -273,9 +273,9 @@ STICKY = {f"{r:g}": partial(runs.stage_one, Forest(stickiness=r), steps=100) for
 
 
 @claim(
-    "causal-constant-mean",
+    LEADING,
+    id="causal-constant-mean",
     sources=FORMULA,
-    relation=LEADING,
     tolerance=0.02,
     runs=STICKY,
     ours=True,
@@ -324,9 +324,9 @@ LEVELS = ("causal-kernel", "causal-gradient")
 
 
 @claim(
-    "causal-levels",
+    AT_MOST,
+    id="causal-levels",
     sources="here",
-    relation=AT_MOST,
     runs={"stage 1": partial(runs.stage_one, Forest(), steps=100)},
     ours=True,
     code=("descend", "leading_gradient"),

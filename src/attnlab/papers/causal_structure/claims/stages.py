@@ -25,8 +25,8 @@ stage_claim = partial(
 
 
 @stage_claim(
-    "causal-concentrates",
-    relation=BELOW,
+    BELOW,
+    id="causal-concentrates",
     runs=STAGES,
     code=("descend", "softmax_rows"),
     training_number="attention to the parent {:.4f} after 300 steps",
@@ -53,8 +53,8 @@ def concentrates(found: Found) -> Measurement:
 
 
 @stage_claim(
-    "causal-roots",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="causal-roots",
     runs={
         **{name: STAGES[name] for name in ("pairs", "random")},
         "pairs 40": partial(runs.stages, Forest(length=40, graph="pairs"), second=1, seeds=3),
@@ -83,8 +83,8 @@ def roots(found: Found) -> Measurement:
 
 
 @stage_claim(
-    "causal-diagonal",
-    relation=ABOVE,
+    ABOVE,
+    id="causal-diagonal",
     runs=STAGES,
     code=("ideal_outputs",),
     training_number="diagonal {:.2f} after 300 steps, from 1",
@@ -114,8 +114,8 @@ ALPHAS = (0.1, 0.5, 1.0)
 
 
 @stage_claim(
-    "causal-bounded",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="causal-bounded",
     runs={
         f"{alpha:g}": partial(runs.stage_one, Forest(concentration=alpha), steps=100)
         for alpha in ALPHAS

@@ -75,7 +75,6 @@ def _per_model(of: xr.DataArray) -> str:
 
 
 @claim(
-    "one-hot-or-not",
     ABOVE,
     sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
     case=PAIRS,
@@ -107,13 +106,7 @@ def one_hot_or_not(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "freeze-or-dilution",
-    BELOW,
-    sources="Scan and Snap (Section 6) against JoMA (claim 4)",
-    case=PAIRS,
-    ours=True,
-)
+@claim(BELOW, sources="Scan and Snap (Section 6) against JoMA (claim 4)", case=PAIRS, ours=True)
 def freeze_or_dilution(s: Case) -> Measurement:
     r"""One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay.
 

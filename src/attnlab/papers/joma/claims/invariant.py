@@ -63,7 +63,6 @@ def _exact(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-linear",
     EQUAL,
     sources="JoMA, claim 1; re-derived",
     case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
@@ -80,7 +79,6 @@ def joma_linear(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-exp",
     EQUAL,
     sources="JoMA, claim 1; re-derived",
     case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
@@ -102,7 +100,6 @@ def _range(of: xr.DataArray) -> str:
 
 
 @claim(
-    "joma-softmax",
     LEADING,
     sources="JoMA, claim 1; re-derived",
     case=TOY_EARLY,
@@ -131,13 +128,7 @@ def joma_softmax(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-correlation",
-    ABOVE,
-    sources="JoMA, experiment on claim 1",
-    case=TOY,
-    hypotheses=(orthonormal, one_query),
-)
+@claim(ABOVE, sources="JoMA, experiment on claim 1", case=TOY, hypotheses=(orthonormal, one_query))
 def joma_correlation(s: Case) -> Measurement:
     """On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$.
 
@@ -154,7 +145,6 @@ def joma_correlation(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-size",
     LEADING,
     sources="JoMA, claim 1, on its own experiment; it reports correlations only",
     case=TOY,
@@ -184,7 +174,6 @@ def joma_size(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-several-queries",
     EQUAL,
     sources="JoMA, claim 1, which does not cover them",
     case=SHARED,

@@ -42,7 +42,6 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
 
 
 @claim(
-    "lemma-4",
     EQUAL,
     sources="Lemma 4, Eqs. 10, 94-96",
     case=WEAK,
@@ -104,7 +103,6 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
 
 
 @claim(
-    "theorem-2",
     ABOVE,
     sources="Theorem 2, Eqs. 97-100",
     case=UNEVEN,
@@ -164,7 +162,6 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
 
 
 @claim(
-    "corollary-2",
     BELOW,
     sources=["Corollary 2", "poster and slides, (a)"],
     case=SYMMETRIC,
@@ -192,7 +189,6 @@ def corollary_2(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-3",
     EQUAL,
     sources="Theorem 3, Eqs. 11, 108-111",
     case=WEAK,
@@ -229,7 +225,7 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim("eq-12", AT_MOST, sources="Theorem 3, Eq. 12", case=WEAK, hypotheses=EQ_10, tolerance=1e-9)
+@claim(AT_MOST, sources="Theorem 3, Eq. 12", case=WEAK, hypotheses=EQ_10, tolerance=1e-9)
 def eq_12(s: Case) -> Measurement:
     r"""$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z
     \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases.

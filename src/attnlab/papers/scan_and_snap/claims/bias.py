@@ -25,7 +25,6 @@ from .attention import TIMES
 
 
 @claim(
-    "frequency-bias",
     ABOVE,
     sources="Sections 1, 5 (frequency bias, token scanning)",
     case=SYN_SMALL,
@@ -62,7 +61,6 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
 
 
 @claim(
-    "distinct-attention",
     ABOVE,
     sources="Abstract, Section 5",
     case=UNEVEN,
@@ -101,7 +99,6 @@ def distinct_attention(s: Case) -> Measurement:
 
 
 @claim(
-    "discriminative-bias",
     BELOW,
     sources="Abstract, Section 1; Section 5 after Theorem 2",
     case=WEAK,
@@ -144,7 +141,6 @@ def random_pairs(M: int) -> FloatArray:
 
 
 @claim(
-    "several-common-tokens",
     EQUAL,
     sources='Section 5, "the condition can be a bit involved"',
     case=TURNING,
@@ -193,13 +189,7 @@ def several_common_tokens(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "no-winner-takes-all",
-    ABOVE,
-    sources="Abstract, Sections 1, 6",
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-)
+@claim(ABOVE, sources="Abstract, Sections 1, 6", case=SYN_SMALL, hypotheses=ASSUMPTION_1)
 def no_winner_takes_all(s: Case) -> Measurement:
     """Attention "will not collapse to one-hot": it slows down and looks frozen.
 
@@ -228,7 +218,6 @@ def no_winner_takes_all(s: Case) -> Measurement:
 
 
 @claim(
-    "scan-and-snap",
     SETTLES,
     sources="Theorem 4 (scanning, snapping)",
     case=WEAK,

@@ -35,7 +35,6 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
 
 
 @claim(
-    "lemma-10",
     AT_MOST,
     sources="Lemma 10, Eqs. 58, 59",
     case=WEAK,
@@ -57,7 +56,7 @@ def lemma_10(s: Case) -> Measurement:
     )
 
 
-@claim("eq-58", BELOW, sources="Eq. 58, last inequality", case=WEAK, hypotheses=(many_steps,))
+@claim(BELOW, sources="Eq. 58, last inequality", case=WEAK, hypotheses=(many_steps,))
 def eq_58(s: Case) -> Measurement:
     r"""$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$.
 
@@ -77,7 +76,6 @@ def eq_58(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-4",
     up_to(1.0),
     sources="Remark 4, Eq. 60",
     case=WEAK,
@@ -143,7 +141,6 @@ def strayed(stray: float) -> Strayed:
 
 
 @claim(
-    "lemma-11",
     up_to(3.0),
     sources="Lemma 11, Eqs. 61-65",
     case=WEAK,
@@ -174,7 +171,6 @@ def lemma_11(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-62",
     much_smaller(MUCH),
     sources="Lemma 11 (after Eq. 62), Theorem 1's sigma",
     case=WEAK,
@@ -192,11 +188,7 @@ def eq_62(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-12",
-    up_to(1.0),
-    sources="Lemma 12, Eqs. 66-69",
-    case=WEAK,
-    hypotheses=(uniform_classes, many_steps),
+    up_to(1.0), sources="Lemma 12, Eqs. 66-69", case=WEAK, hypotheses=(uniform_classes, many_steps)
 )
 def lemma_12(s: Case) -> Measurement:
     r"""$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ $\lvert
@@ -221,7 +213,6 @@ def lemma_12(s: Case) -> Measurement:
 
 
 @claim(
-    "corollary-1-sigma",
     up_to(1.0),
     sources="Corollary 1, after Eq. 71",
     case=WEAK,

@@ -19,13 +19,7 @@ from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
 
-@claim(
-    "poster-quarter",
-    within(10.0),
-    sources="poster and slides, Theorem 4",
-    case=FIG3,
-    hypotheses=SECTION_6,
-)
+@claim(within(10.0), sources="poster and slides, Theorem 4", case=FIG3, hypotheses=SECTION_6)
 def poster_quarter(s: Case) -> Measurement:
     r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
     t}{K}\right)\right)$ as $t \to +\infty$.
@@ -42,7 +36,7 @@ def poster_quarter(s: Case) -> Measurement:
     return Measurement(Check("B_n(t)", poster, B), number=float(grown))
 
 
-@claim("poster-start", EQUAL, sources="poster and slides, Theorem 3", case=FIG3, tolerance=1e-12)
+@claim(EQUAL, sources="poster and slides, Theorem 3", case=FIG3, tolerance=1e-12)
 def poster_start(s: Case) -> Measurement:
     r"""$B_n(0) = 0$, where Eq. 14 has $\frac{1}{4} \ln C_0$.
 
@@ -59,7 +53,6 @@ def poster_start(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-faster",
     ABOVE,
     sources="poster and slides, (c)",
     case=WEAK,
@@ -85,7 +78,6 @@ def poster_faster(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-slightly",
     BELOW,
     sources="poster and slides, (2)",
     case=WEAK.at(eta_y=0.225, eta_z=0.001),
@@ -113,9 +105,7 @@ def poster_slightly(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "poster-z", EQUAL, sources="poster and slides, reparameterization", case=WEAK, tolerance=1e-12
-)
+@claim(EQUAL, sources="poster and slides, reparameterization", case=WEAK, tolerance=1e-12)
 def poster_z(s: Case) -> Measurement:
     r"""$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1.
 
@@ -139,7 +129,6 @@ def poster_z(s: Case) -> Measurement:
 
 
 @claim(
-    "slides-suppressed",
     BELOW,
     sources="slides, take-home message",
     case=WEAK,
@@ -167,7 +156,6 @@ def slides_suppressed(s: Case) -> Measurement:
 
 
 @claim(
-    "slides-tf-idf",
     AT_LEAST,
     sources="slides, winners-emergence",
     case=WEAK,

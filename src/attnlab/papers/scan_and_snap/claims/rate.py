@@ -24,7 +24,6 @@ SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
 
 
 @claim(
-    "snap-time",
     within(5.0),
     sources=["Section 6 (a), Theorem 4", "slides"],
     case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
@@ -68,7 +67,6 @@ def snap_time(s: Case) -> Measurement:
 
 
 @claim(
-    "both-rates-sparser",
     ABOVE,
     sources=["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"],
     case=SLOWER,
@@ -103,7 +101,6 @@ def both_rates_sparser(s: Case) -> Measurement:
 
 
 @claim(
-    "eta-y-denser",
     BELOW,
     sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
     case=WEAK.at(eta_y=0.25, eta_z=0.001),

@@ -53,7 +53,6 @@ RARE_COMMON = Case(
 
 
 @claim(
-    "eq-13",
     LEADING,
     sources="Eq. 13, Section 6",
     case=RARE_COMMON,
@@ -84,7 +83,6 @@ def eq_13(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-4",
     LEADING,
     sources="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
     case=FIG3,
@@ -133,7 +131,7 @@ def theorem_4(s: Case) -> Measurement:
     )
 
 
-@claim("eq-124", EQUAL, sources="Eqs. 124, 129", case=FIG3, tolerance=1e-8)
+@claim(EQUAL, sources="Eqs. 124, 129", case=FIG3, tolerance=1e-8)
 def eq_124(s: Case) -> Measurement:
     r"""$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$.
 
@@ -150,7 +148,7 @@ def eq_124(s: Case) -> Measurement:
     )
 
 
-@claim("eq-128", EQUAL, sources="Eqs. 125-128", case=FIG3, tolerance=1e-10)
+@claim(EQUAL, sources="Eqs. 125-128", case=FIG3, tolerance=1e-10)
 def eq_128(s: Case) -> Measurement:
     r"""$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot
     \frac{K(M-1)^2}{2} h^2(t/K)$.
@@ -171,7 +169,7 @@ def eq_128(s: Case) -> Measurement:
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
-@claim("eq-132", LEADING, sources="Eq. 132", case=FIG3, hypotheses=SECTION_6, tolerance=0.02)
+@claim(LEADING, sources="Eq. 132", case=FIG3, hypotheses=SECTION_6, tolerance=0.02)
 def eq_132(s: Case) -> Measurement:
     r"""$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2
     M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -201,13 +199,7 @@ def eq_132(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-132-condition",
-    ABOVE,
-    sources="Appendix F (3), before Eq. 132",
-    case=FIG3,
-    hypotheses=SECTION_6,
-)
+@claim(ABOVE, sources="Appendix F (3), before Eq. 132", case=FIG3, hypotheses=SECTION_6)
 def eq_132_condition(s: Case) -> Measurement:
     r"""Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$.
 
@@ -236,7 +228,7 @@ def eq_132_condition(s: Case) -> Measurement:
     )
 
 
-@claim("eq-133", within(2.0), sources="Eq. 133", case=FIG3, hypotheses=SECTION_6)
+@claim(within(2.0), sources="Eq. 133", case=FIG3, hypotheses=SECTION_6)
 def eq_133(s: Case) -> Measurement:
     r"""$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) -
     \ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -258,7 +250,6 @@ def eq_133(s: Case) -> Measurement:
 
 
 @claim(
-    "b-at-t0",
     EQUAL,
     sources="Appendix F (2), Fig. 9",
     case=SLOWER,
@@ -319,7 +310,7 @@ def along_growth(P: FloatArray, B: FloatArray) -> FloatArray:
     return np.array([share(z) for z in path.y.T])
 
 
-@claim("two-fates", ABOVE, sources="Section 6, first paragraph", case=WEAK)
+@claim(ABOVE, sources="Section 6, first paragraph", case=WEAK)
 def two_fates(s: Case) -> Measurement:
     r"""If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays bounded
     they snap.
@@ -342,7 +333,6 @@ def two_fates(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-4-chi",
     AT_LEAST,
     sources="Theorem 4, attention scanning",
     case=FIG3,

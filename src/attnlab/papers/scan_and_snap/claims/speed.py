@@ -18,7 +18,6 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
 @claim(
-    "lemma-8",
     AT_MOST,
     sources="Lemma 8, Eqs. 50, 51",
     case=FIG3,
@@ -55,11 +54,7 @@ def lemma_8(s: Case) -> Measurement:
 
 
 @claim(
-    "remark-3",
-    much_greater(MUCH),
-    sources="Remark 3",
-    case=FIG3,
-    hypotheses=(large_vocabulary, rate_window),
+    much_greater(MUCH), sources="Remark 3", case=FIG3, hypotheses=(large_vocabulary, rate_window)
 )
 def remark_3(s: Case) -> Measurement:
     r"""For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg
@@ -77,7 +72,6 @@ def remark_3(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-9",
     up_to(2.0),
     sources="Lemma 9, Eqs. 53-57",
     case=FIG3,
@@ -124,9 +118,7 @@ def lemma_9(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-52", ABOVE, sources="Eq. 52, proof of Lemma 9", case=FIG3, hypotheses=(large_vocabulary,)
-)
+@claim(ABOVE, sources="Eq. 52, proof of Lemma 9", case=FIG3, hypotheses=(large_vocabulary,))
 def eq_52(s: Case) -> Measurement:
     r"""$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$.
 
