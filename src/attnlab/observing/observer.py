@@ -268,7 +268,7 @@ class Observer:
 
     def callback(self) -> Any:
         """Return a callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
-        return training.trainer_callback(self)
+        return type("Attention", training.trainer_callbacks(self), {})()
 
     def lightning(self) -> Any:
         """Return a callback for Lightning's Trainer."""
@@ -421,9 +421,14 @@ class Observer:
         if not self.live:
             self._at(number)
             self._trying("measure", _not_measured(number), self._measure, number)
-        if self._kept is not None and self.history.steps and snapshots.is_first_process():
+        if not (self.history.steps and snapshots.is_first_process()):
+            return
+        if self._kept is not None:
             words = f"{self._kept.folder}: the result is not written"
             self._trying("out", words, lambda kept: kept.save(self.result()), self._kept)
+        for tracker in self._trackers:
+            words = f"step {number}: the last log failed"
+            self._trying("log", words, lambda one: one.finish(self.result()), tracker)
 
     def _rewind(self, number: int) -> None:
         """Forget the measurements from a step on, if the training goes on from there."""
