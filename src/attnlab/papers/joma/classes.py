@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.constructions import (
     how_many,
@@ -249,8 +249,7 @@ class LatentTree:
             whole_number(f"branching[{level}]", count, 1)
         if not self.branching:
             raise InputError("branching: expected a number of children for at least one level")
-        if not -1 <= self.rho <= 1:
-            raise InputError(f"rho: expected a number from -1 to 1, got {self.rho}")
+        refuse_if(not -1 <= self.rho <= 1, "rho", "a number from -1 to 1", self.rho)
         chances = np.asarray(self.on, dtype=np.float64)
         if chances.ndim != 2 or chances.shape[1] != self.branching[0]:
             raise InputError(
