@@ -57,7 +57,7 @@ def preset(
                     numbers[name] = whole_number(name, value, 0)
                 elif value is not None:
                     numbers[name] = float(value)
-            if "queries" in numbers:
+            if {"queries", "classes"} <= numbers.keys():
                 number_of_queries(numbers["queries"], numbers["classes"])
             classes = construction(*given.args, **given.kwargs)
             return classes.with_origin(
@@ -75,14 +75,10 @@ def origin_text(preset: str, **parameters: int | float | None) -> str:
     return f"{preset}:{','.join(given)}"
 
 
-def number_of_queries(queries: int, classes: int) -> int:
-    """Return `queries`; refuse more than there are classes."""
-    queries = how_many("queries", queries, 1)
-    if queries > classes:
-        raise InputError(
-            f"queries: {queries} queries for {classes} classes; take at most {classes}"
-        )
-    return queries
+def number_of_queries(queries: int, most: int, noun: str = "classes") -> None:
+    """Refuse more queries than there are classes, or other things that each query needs."""
+    if how_many("queries", queries, 1) > most:
+        raise InputError(f"queries: {queries} queries for {most} {noun}; take at most {most}")
 
 
 def whole_number(name: str, value: int, at_least: int) -> int:
