@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from commands import in_forks
@@ -24,7 +25,9 @@ def test_papers_are_listed_with_their_standings(tmp_path, call):
         "claims": {
             "a": {"verdict": "holds"},
             "b": {"training": "fails"},
-            "c": {"verdict": "holds"},
+            "c": {"verdict": "holds", "training": "holds"},
+            "d": {"verdict": "exact", "training": "corrected"},
+            "e": {"verdict": "holds", "training": "premise fails in training"},
         },
         "figures": {"fig1": {"standing": "in part"}},
     }
@@ -34,29 +37,43 @@ def test_papers_are_listed_with_their_standings(tmp_path, call):
     )
     code, out, err = call("papers", "--paper", str(folder), cwd=tmp_path)
     assert (code, err) == (0, "")
-    listed = (
-        "listed_paper: How?\n  claims: 2 holds, 1 fails\n  figures: 1 in part, 1 not recorded\n"
-    )
-    assert listed in out
+    first, *others = rows_of(out)["listed_paper"]
+    assert first == ["listed_paper", "How?", "2 holds", "1 in part"]
+    assert others == [
+        ["Somebody (2025)", "1 fails", "1 not recorded"],
+        ["1 exact on paper and corrected in training"],
+        ["1 holds on paper and premise fails in training"],
+    ]
     assert all(known.name in out for known in shelf().papers)
     _, out, _ = call("papers", "--json", "--paper", str(folder), cwd=tmp_path)
     (row,) = [row for row in json.loads(out)["papers"] if row["name"] == "listed_paper"]
-    assert row["claims"] == {"holds": 2, "fails": 1}
+    assert row["claims"] == {
+        "holds": 2,
+        "fails": 1,
+        "exact on paper and corrected in training": 1,
+        "holds on paper and premise fails in training": 1,
+    }
     assert row["figures"] == {"in part": 1, "not recorded": 1}
     assert row["reading"] == "printed text" and row["folder"] == str(folder)
 
 
-def test_the_list_reads_well_in_a_narrow_terminal(tmp_path, call, monkeypatch):
+def test_the_table_reads_well_in_a_narrow_terminal(tmp_path, call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = call("papers", cwd=tmp_path)
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
+    at = lines[0].index("question"), lines[0].index("claims")
+    assert at[1] - at[0] > 20  # no column of single words
+    rows = rows_of(out, split=lambda line: [line[slice(*at)].strip()])
     for known in shelf().papers:
-        (at,) = [i for i, line in enumerate(lines) if line.startswith(f"{known.name}: ")]
-        length = next(n for n, line in enumerate([*lines[at + 1 :], "x"]) if line[0] != " ")
-        about = " ".join(line.strip() for line in lines[at : at + 1 + length])
-        assert about.startswith(f"{known.name}: {known.question}")
-        assert length <= 6  # no column of single words
+        asked = " ".join(cell for (cell,) in rows[known.name] if cell)
+        assert asked == known.question
+
+
+def rows_of(table, split=lambda line: re.split(r"  +", line.strip())):
+    """Return the cells of each line of each row, by the first word of the row."""
+    rows = re.split(r"\n *\n", table.partition("\n")[2].rstrip())
+    return {row.split()[0]: [split(line) for line in row.splitlines()] for row in rows}
 
 
 def test_faults_are_listed_with_their_reasons(tmp_path, call, monkeypatch):

@@ -377,6 +377,19 @@ class Reference:
             ) from error
 
 
+def standing(entry: Mapping[str, Any]) -> str:
+    """Return how a figure or a claim stands, in words; empty where nothing is on record.
+
+    A claim may have a verdict on paper and one in training: both are named where they differ.
+    """
+    found = dict.fromkeys(entry.get(key) for key in ("standing", "verdict", "training"))
+    first, *other = [str(of) for of in found if of] or [""]
+    if not other:
+        return first
+    training = other[0] if other[0].endswith("in training") else f"{other[0]} in training"
+    return f"{first} on paper and {training}"
+
+
 def recorded_number(value: float, before: float | None) -> float:
     """Return a number as it goes on record: to four significant digits, or as it is recorded.
 
