@@ -12,14 +12,7 @@ from .theory import early_push
 CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
 
 
-@claim(
-    LEADING,
-    sources="Own Paper",
-    tolerance=0.05,
-    hypotheses=[Early().assumptions],
-    case=CASE,
-    figure="early",
-)
+@claim(LEADING, "Own Paper", CASE, hypotheses=[Early().assumptions], tolerance=0.05, figure="early")
 def own_paper_square(case):
     r"""At first $z$ grows as $\eta_Y \eta_Z t^2$.
 
@@ -31,7 +24,7 @@ def own_paper_square(case):
     return Check("z at the end", said, z, training=True)
 
 
-@claim(ABOVE, sources="Own Paper", case=CASE)
+@claim(ABOVE, "Own Paper", CASE)
 def own_paper_distinct_first(case):
     """Distinct tokens gain.
 

@@ -292,7 +292,14 @@ class Claim:
         return sentence
 
 
-def claim(relation: Relation, *, id: str = "", **fields: Any) -> Callable[[Measure], Claim]:
+def claim(
+    relation: Relation,
+    sources: str | Sequence[str] = (),
+    case: Case | None = None,
+    *,
+    id: str = "",
+    **fields: Any,
+) -> Callable[[Measure], Claim]:
     r"""Make a claim of the function below: it measures, and its docstring says what and how.
 
     The first paragraph of the docstring is the statement, in one sentence, with its formulas in
@@ -309,6 +316,10 @@ def claim(relation: Relation, *, id: str = "", **fields: Any) -> Callable[[Measu
     ----------
     relation : Relation
         How its sign is read.
+    sources : str or sequence of str, optional
+        Where the statement stands.
+    case : Case, optional
+        What it is tested on, where that is not its `runs`.
     id : str, optional
         The name of the claim in commands; by default that of the function, with hyphens.
     **fields
@@ -345,7 +356,8 @@ def claim(relation: Relation, *, id: str = "", **fields: Any) -> Callable[[Measu
         name = id or measure.__name__.replace("_", "-")
         code = getattr(measure, "__code__", None)  # a built-in function has none
         texts = texts_of(code.co_filename).get(name, {}) if code else {}
-        return Claim(id=name, relation=relation, measure=measure, **words, **texts, **fields)
+        given: dict[str, Any] = {"relation": relation, "sources": sources, "case": case}
+        return Claim(id=name, measure=measure, **given, **words, **texts, **fields)
 
     return made
 

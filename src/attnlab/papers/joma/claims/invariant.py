@@ -64,8 +64,8 @@ def _exact(s: Case) -> Measurement:
 
 @claim(
     EQUAL,
-    sources="JoMA, claim 1; re-derived",
-    case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
+    "JoMA, claim 1; re-derived",
+    replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
     tolerance=1e-8,
 )
@@ -80,8 +80,8 @@ def joma_linear(s: Case) -> Measurement:
 
 @claim(
     EQUAL,
-    sources="JoMA, claim 1; re-derived",
-    case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
+    "JoMA, claim 1; re-derived",
+    replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
     tolerance=1e-8,
 )
@@ -101,8 +101,8 @@ def _range(of: xr.DataArray) -> str:
 
 @claim(
     LEADING,
-    sources="JoMA, claim 1; re-derived",
-    case=TOY_EARLY,
+    "JoMA, claim 1; re-derived",
+    TOY_EARLY,
     hypotheses=(orthonormal, one_query, runs.fixed_mean, runs.factorises),
     tolerance=IN_SIZE,
 )
@@ -128,7 +128,7 @@ def joma_softmax(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, sources="JoMA, experiment on claim 1", case=TOY, hypotheses=(orthonormal, one_query))
+@claim(ABOVE, "JoMA, experiment on claim 1", TOY, hypotheses=(orthonormal, one_query))
 def joma_correlation(s: Case) -> Measurement:
     """On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$.
 
@@ -146,8 +146,8 @@ def joma_correlation(s: Case) -> Measurement:
 
 @claim(
     LEADING,
-    sources="JoMA, claim 1, on its own experiment; it reports correlations only",
-    case=TOY,
+    "JoMA, claim 1, on its own experiment; it reports correlations only",
+    TOY,
     hypotheses=(orthonormal, one_query),
     tolerance=IN_SIZE,
     ours=True,
@@ -175,8 +175,8 @@ def joma_size(s: Case) -> Measurement:
 
 @claim(
     EQUAL,
-    sources="JoMA, claim 1, which does not cover them",
-    case=SHARED,
+    "JoMA, claim 1, which does not cover them",
+    SHARED,
     hypotheses=(orthonormal,),
     tolerance=1e-8,
     ours=True,

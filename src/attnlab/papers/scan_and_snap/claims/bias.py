@@ -26,8 +26,8 @@ from .attention import TIMES
 
 @claim(
     ABOVE,
-    sources="Sections 1, 5 (frequency bias, token scanning)",
-    case=SYN_SMALL,
+    "Sections 1, 5 (frequency bias, token scanning)",
+    SYN_SMALL,
     hypotheses=ASSUMPTION_1,
     general=True,
 )
@@ -61,10 +61,7 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
 
 
 @claim(
-    ABOVE,
-    sources="Abstract, Section 5",
-    case=UNEVEN,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    ABOVE, "Abstract, Section 5", UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token)
 )
 def distinct_attention(s: Case) -> Measurement:
     """Over training distinct tokens gain attention (of each class the dominant one).
@@ -100,8 +97,8 @@ def distinct_attention(s: Case) -> Measurement:
 
 @claim(
     BELOW,
-    sources="Abstract, Section 1; Section 5 after Theorem 2",
-    case=WEAK,
+    "Abstract, Section 1; Section 5 after Theorem 2",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
 )
 def discriminative_bias(s: Case) -> Measurement:
@@ -142,8 +139,8 @@ def random_pairs(M: int) -> FloatArray:
 
 @claim(
     EQUAL,
-    sources='Section 5, "the condition can be a bit involved"',
-    case=TURNING,
+    'Section 5, "the condition can be a bit involved"',
+    TURNING,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
     ours=True,
 )
@@ -189,7 +186,7 @@ def several_common_tokens(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, sources="Abstract, Sections 1, 6", case=SYN_SMALL, hypotheses=ASSUMPTION_1)
+@claim(ABOVE, "Abstract, Sections 1, 6", SYN_SMALL, hypotheses=ASSUMPTION_1)
 def no_winner_takes_all(s: Case) -> Measurement:
     """Attention "will not collapse to one-hot": it slows down and looks frozen.
 
@@ -219,8 +216,8 @@ def no_winner_takes_all(s: Case) -> Measurement:
 
 @claim(
     SETTLES,
-    sources="Theorem 4 (scanning, snapping)",
-    case=WEAK,
+    "Theorem 4 (scanning, snapping)",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
 )
 def scan_and_snap(s: Case) -> Measurement:
