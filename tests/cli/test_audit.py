@@ -190,7 +190,7 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
     ("arguments", "message"),
     [
         (["--claim", "theorem-33"], "did you mean theorem-3"),
-        (["--paper", "jama"], "paper: 'jama' is not on the shelf; did you mean 'joma'"),
+        (["--paper", "jama"], "paper: 'jama' is not known; did you mean 'joma'"),
         (["--paper", "joma", "--claim", "lemma-6"], "claim: 'lemma-6' is not of joma"),
         (["syn-small", "--paper", "joma"], "paper: it is for the claims on built-in settings"),
         (["syn-small", "--record"], "record: it is for the claims on built-in settings"),

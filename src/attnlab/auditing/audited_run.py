@@ -289,7 +289,7 @@ def audit(
         Claims to examine on it: your own, or those of the catalogue (`select`), which then train
         the joint flow at these learning rates.
     theories : sequence of ClassTheory or str, optional
-        Theories by name, or any `ClassTheory`; by default those of the shelf that cover the run.
+        Theories by name, or any `ClassTheory`; by default those of all papers that cover the run.
     tell : callable, optional
         Called with the name of each piece of work before its turn.
     **settings
