@@ -2,7 +2,7 @@
 
     import attnlab
 
-    attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).ladder
+    attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).errors
 
 The claims of papers are found by their ids, and each can be examined on its own:
 `attnlab.auditing.select(["theorem-2"])[0].examine().verdict`.

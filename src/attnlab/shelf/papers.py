@@ -38,7 +38,7 @@ BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
 # How to cite attnlab itself; a paper's entry is `Paper.citation`.
 ATTNLAB_BIBTEX = f"""\
 @software{{attnlab,
-  title   = {{attnlab: a laboratory for the training dynamics of attention}},
+  title   = {{attnlab: a test bench for theories of how attention learns}},
   author  = {{{{The attnlab developers}}}},
   version = {{{attnlab.__version__}}},
   year    = {{2026}},
