@@ -1,4 +1,4 @@
-"""attnlab papers, check-paper, new-paper and cite: the shelf, and what to do with a paper."""
+"""attnlab papers, check-paper, new-paper and cite: the papers, and what to do with one."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
     named = [known for known in shelf().papers if known.name == what]
     if what is not None and not named and not os.path.exists(what):
         hint = did_you_mean(what, PAPERS)
-        raise InputError(f"what: {what!r} is neither a paper on the shelf nor a file; {hint}")
+        raise InputError(f"what: {what!r} is neither a known paper nor a file; {hint}")
     with waiting("looking" if named or what is None else f"reading {what}", quiet=as_json):
         run = None if named or what is None else _run(Path(what))
     papers = named or [known for known in shelf().papers if known.reading != "ours"]

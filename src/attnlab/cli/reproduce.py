@@ -13,6 +13,7 @@ from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import finite, say, say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
+from attnlab.report.parts import chosen_parts
 from attnlab.shelf import add_folder
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def reproduce_verb(
         )
     for folder in paper or ():
         add_folder(folder)
+    chosen_parts(parts or [])  # a mistyped name is refused before JAX is loaded
     with waiting(LOADING, quiet=as_json):
         from attnlab.experiments.running import record as write
         from attnlab.playground.single_page import single_page

@@ -205,7 +205,7 @@ def _check_next(following: int) -> None:
 
 
 def _agreement(paper: str | None) -> Agreement:
-    """Return the agreement that a paper on the shelf offers."""
+    """Return the agreement that a paper offers."""
     from attnlab.shelf import single
 
     offers = {of.name: reference for of, reference in single("agreement")}

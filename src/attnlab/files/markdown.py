@@ -100,7 +100,9 @@ def _cell(value: Any, form: str) -> Markup:
         return Markup("yes" if value else "no")
     if isinstance(value, float):
         return words(format(value, form or ".4g"))
-    return words("-" if value is None else " ".join(value) if isinstance(value, list) else value)
+    if isinstance(value, list):
+        return words(" ".join(value))
+    return words("-" if value is None else value)
 
 
 def tokens(text: str) -> list[Token]:
