@@ -295,17 +295,32 @@ class Observer:
     def _settings(self) -> dict[str, Any]:
         return {"live": self.live, **self._sample, "model": self._name}
 
-    def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        text: Any = None,
+        names: Any = None,
+        maps: Sequence[tuple[int, int]] = (),
+    ) -> str:
         """Return the page about the measurements so far, as HTML; write it to `path` if given.
 
         text: tokens that the model learns from, as the model takes them: then the page says
         whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
-        in the order of their ids.
+        in the order of their ids. maps: heads (layer, head) whose attention weights now, on the
+        first sequence of the probe, are drawn with its tokens; a forward pass for each.
         """
+        from attnlab.observing.head_maps import head_map
         from attnlab.observing.report_page import expected, report
 
         found = self.result()
-        return report(found, path, theory=() if text is None else expected(found, text, names))
+        model = self._the_model() if maps else None
+        drawn = [
+            head_map(model, self._probe, layer=layer, head=head, names=names)
+            for layer, head in maps
+        ]
+        theory = () if text is None else expected(found, text, names)
+        return report(found, path, theory=theory, maps=drawn)
 
     def plot(self, variable: str = "relative_entropy", **entry: Any) -> Figure:
         """Draw a statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
