@@ -38,15 +38,15 @@ LOGGED = ("entropy", "relative_entropy", "sink_rate", "induction_mass", "max_log
 MAP, SUMMARY = "attention/relative_entropy/layer_by_head", "attention/summary"
 # attributes under which callbacks of transformers hold their trackers
 REPORTERS = ("tb_writer", "_wandb", "_trackio", "_ml_flow")
-# columns of the table in the terminal: a statistic, and the entry of its other dim
-COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "entropy": ("relative_entropy", {}),
-    "keys for 95 %": ("keys_for", {"mass": 0.95}),
-    "strongest key": ("top_mass", {"k": 1}),
-    "first key": ("sink_mass", {"first": 1}),
-    "previous": ("previous_mass", {}),
-    "induction": ("induction_mass", {}),
-    "largest logit": ("max_logit", {}),
+# columns of the table in the terminal
+COLUMNS = {
+    "entropy": "relative_entropy",
+    "keys for 95 %": "keys_for",
+    "strongest key": "top_mass",
+    "first key": "sink_mass",
+    "previous": "previous_mass",
+    "induction": "induction_mass",
+    "largest logit": "max_logit",
 }
 
 
@@ -293,8 +293,8 @@ def _cells(measured: xr.Dataset) -> dict[str, list[str]]:
         return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
 
     cells = {}
-    for title, (name, entry) in COLUMNS.items():
+    for title, name in COLUMNS.items():
         if name in measured:
-            layers = measured[name].sel(entry).transpose("layer", ...)
+            layers = measured[name].sel(LABELS[name].entry).transpose("layer", ...)
             cells[title] = [text(name, over_heads(name, one)) for one in layers]
     return cells
