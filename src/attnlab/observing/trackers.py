@@ -136,8 +136,9 @@ def _draw(board: Any, figure: Figure, step: int) -> None:
     elif hasattr(package := _package(board), "Image"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        FigureCanvasAgg(figure).draw()
-        pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
         board.log({MAP: package.Image(pixels), "attention/step": step})
 
 
@@ -154,7 +155,7 @@ def _tabulate(board: Any, frame: pd.DataFrame, step: int) -> None:
 
 def _package(board: Any) -> Any:
     """Return the package of a module or a run: wandb, trackio."""
-    name = getattr(board, "__module__", None) or getattr(board, "__name__", "")
+    name: str = getattr(board, "__module__", None) or getattr(board, "__name__", "")
     return sys.modules.get(name.partition(".")[0])
 
 
