@@ -19,6 +19,7 @@ from attnlab.cli.printing import say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, reporting, waiting
 from attnlab.shelf import add_folder
+from attnlab.shelf.papers import require_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,9 @@ def audit_verb(
     if given is not None and (paper is not None or recording):
         option = "paper" if paper is not None else "record"
         raise InputError(f"{option}: it is for the claims on built-in settings; leave CLASSES out")
+    if paper is not None and Path(paper).is_dir():
+        paper = add_folder(paper).name
+    require_claims(claim or (), paper_name=paper)
     written: list[Path] = []
     picture: dict[str, Any] = {}
     if given is None:
@@ -120,16 +124,15 @@ def _all(
         from attnlab.auditing.catalogue import amount, find, readable
         from attnlab.auditing.document import audit_document
 
-    name = add_folder(paper).name if paper is not None and Path(paper).is_dir() else paper
     maps = None
     if ids:
-        claims, faults = find(ids, paper=name)
+        claims, faults = find(ids, paper=paper)
         if not claims:
             raise InputError("; ".join(faults))
         with _progress(len(claims), quiet) as tell:
             findings = examine_all(claims, tell=tell)
     else:
-        papers = [] if name is None else [name]
+        papers = [] if paper is None else [paper]
         faults = readable(papers)[1]
         with _progress(amount(papers), quiet) as tell:
             findings, maps = whole_audit(papers, tell=tell)

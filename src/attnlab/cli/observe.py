@@ -12,16 +12,7 @@ import typer
 from attnlab.cli import options
 from attnlab.cli.exit_codes import FAULTS
 from attnlab.cli.options import check_writable
-from attnlab.cli.printing import (
-    about,
-    finite,
-    or_dash,
-    plain_console,
-    print_table,
-    say,
-    say_written,
-    show,
-)
+from attnlab.cli.printing import about, finite, say, say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -363,12 +354,12 @@ def _write_page(found: xr.Dataset, html: Path | None) -> None:
 
 
 def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
+    from attnlab.files.markdown import table_of
+
     if found.faults:
-        console = plain_console()
-        cells = [
-            (fault.kind, ", ".join(map(str, fault.steps)), fault.words) for fault in found.faults
-        ]
-        print_table(console, ("fault", "steps", "what was found"), cells)
+        columns = {"kind": "fault", "steps": "steps", "words": "what was found"}
+        rows = [{**vars(of), "steps": ", ".join(map(str, of.steps))} for of in found.faults]
+        show(table_of(rows, columns))
     said = f"{len(found.faults)} found" if found.faults else "nothing wrong"
     number = f"{len(checkpoints)} checkpoint" + ("" if len(checkpoints) == 1 else "s")
     say(f"{number} from {found.steps[0]} to {found.steps[-1]}: {said}")
@@ -450,22 +441,22 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
     if not heads:  # of a step at which the training has diverged
         say("no head of the last step has attention that is a finite number")
         return
-    columns = ["layer", "head", "role", *COLUMNS.values(), *(["snap"] if snap else [])]
-    cells = []
+    from attnlab.files.markdown import table_of
+
+    columns: dict[str, Any] = {"layer": "layer", "head": "head", "role": "role"}
+    columns |= {name: (title, ".2f") for name, title in COLUMNS.items()} | {"snap": ("snap", ">")}
+    rows = []
     for row in heads:
-        entropy = or_dash(row["entropy"], ".2f")
+        shown = {**row, "role": row.get("role")}
+        if row["kind"] != "self":
+            shown["layer"] = f"{row['layer']} {row['kind']}"
         if "entropy_start" in row:
-            entropy = f"{or_dash(row['entropy_start'], '.2f')} → {entropy}"
-        values = [entropy if name == "entropy" else or_dash(row[name], ".2f") for name in COLUMNS]
-        layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
-        role = str(row.get("role") or "-")
-        cells.append([layer, str(row["head"]), role, *values, *([_snap(row)] if snap else [])])
-    console = plain_console()
-    print_table(console, columns, cells, right=columns)
-    console.print(
-        "means over queries. entropy in nats; keys: exp(entropy); sink: attention to the first "
-        "key; distance of what is attended to" + (_SNAP_WORDS if snap else ""),
-        style="dim",
+            shown["entropy"] = row["entropy_start"], row["entropy"]
+        rows.append({**shown, "snap": _snap(row)} if snap else shown)
+    show(table_of(rows, columns))
+    show(
+        "*means over queries. entropy in nats; keys: exp(entropy); sink: attention to the first "
+        f"key; distance of what is attended to{_SNAP_WORDS if snap else ''}*"
     )
 
 

@@ -12,11 +12,11 @@ from attnlab.cli.printing import (
     about,
     finite,
     in_a_line,
-    print_summary,
-    print_table,
+    say,
     say_written,
+    show,
+    show_summary,
     summarise,
-    wide_console,
 )
 from attnlab.files.progress import LOADING, waiting
 
@@ -92,11 +92,12 @@ def predict_verb(
     if as_json:
         print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
         return
-    console = wide_console()
-    console.print(f"{in_a_line(run)}; theory: {name}", soft_wrap=True)
-    print_summary(console, summary, run.clock, times)
-    console.print()
-    _print_assumptions(console, predicted)
+    from attnlab.files.markdown import table_of
+
+    say(f"{in_a_line(run)}; theory: {name}")
+    show_summary(summary, run.clock, times)
+    say("")
+    show(table_of(_assumptions(predicted)))
     say_written(out, plot)
 
 
@@ -137,20 +138,6 @@ def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _print_assumptions(console: Any, predicted: xr.Dataset) -> None:
-    rows = [
-        [
-            row["assumption"],
-            row["source"],
-            f"{row['value']:.4g}",
-            row["needs"],
-            "yes" if row["holds"] else "no",
-        ]
-        for row in _assumptions(predicted)
-    ]
-    print_table(console, ["assumption", "source", "value", "needs", "holds"], rows, right=["value"])
 
 
 def _document(predicted: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:

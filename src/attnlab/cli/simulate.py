@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import (
-    about,
-    in_a_line,
-    print_summary,
-    say_written,
-    summarise,
-    wide_console,
-)
+from attnlab.cli.printing import about, in_a_line, say, say_written, show_summary, summarise
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from attnlab.simulation import Simulation
 
 
 def simulate_verb(
@@ -113,7 +104,10 @@ def simulate_verb(
     if as_json:
         print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
     else:
-        _table(run, result, summary, (out, plot, animate))
+        seeds, seconds = run.grid.seeds.size, result.attrs["seconds"]
+        say(f"{in_a_line(run)}, {seeds} seed(s), {seconds:.2f} s")
+        show_summary(summary, run.clock)
+        say_written(out, plot, animate)
 
 
 def _keep(recorded: xr.Dataset | None, out: Path | None) -> str:
@@ -142,18 +136,3 @@ def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, An
         loss = result["loss"]
         document["loss"] = {"dims": list(loss.dims), "values": loss.values.tolist()}
     return document
-
-
-def _table(
-    run: Simulation,
-    result: xr.Dataset,
-    summary: list[dict[str, Any]],
-    written: tuple[Path | None, ...],
-) -> None:
-    console = wide_console()
-    console.print(
-        f"{in_a_line(run)}, {run.grid.seeds.size} seed(s), {result.attrs['seconds']:.2f} s",
-        soft_wrap=True,
-    )
-    print_summary(console, summary, run.clock)
-    say_written(*written)

@@ -13,7 +13,7 @@ import typer
 
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import plain_console, print_table, say
+from attnlab.cli.printing import say, say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, reporting, waiting
 
@@ -145,6 +145,7 @@ def _bytes(text: str) -> float:
 
 
 def _show_plan(plan: Plan, as_json: bool) -> None:
+    from attnlab.files.markdown import table_of
     from attnlab.files.memory import size_words
     from attnlab.sweeping.plan import plan_document
 
@@ -152,25 +153,24 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(document, indent=2))
         return
-    console = plain_console()
-    console.print(
+    say(
         f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
         f"{document['groups']} groups, {document['compilations']} compilations"
     )
-    titles = ("settings", "for example", "groups", "runs each", "memory", "time")
+    columns = {
+        "settings": "settings",
+        "example": "for example",
+        "groups": "groups",
+        "runs_per_group": "runs each",
+        "memory": ("memory", ">"),
+        "time": ("time", ">"),
+    }
     rows = [
-        [
-            str(shape["settings"]),
-            shape["example"],
-            str(shape["groups"]),
-            str(shape["runs_per_group"]),
-            size_words(shape["memory_bytes"]),
-            in_words(shape["seconds"]),
-        ]
-        for shape in document["shapes"]
+        {**of, "memory": size_words(of["memory_bytes"]), "time": in_words(of["seconds"])}
+        for of in document["shapes"]
     ]
-    print_table(console, titles, rows, right={*titles} - {"for example"})
-    console.print(
+    show(table_of(rows, columns))
+    say(
         f"about {in_words(document['seconds'])} on two cores, "
         f"{size_words(document['memory_bytes'])} of memory besides JAX's own, "
         f"{size_words(document['file_bytes'])} of records before compression"
@@ -184,8 +184,7 @@ def _draw(out: Path, plot: Path, as_json: bool) -> None:
         from attnlab.sweeping import open_sweep
 
         save(grid(open_sweep(out)), plot)
-    if not as_json:
-        say(f"wrote {plot}")
+    say_written(None if as_json else plot)
 
 
 def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from attnlab.cli import options, text_classes
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.options import PICTURES, check_writable, numbers
-from attnlab.cli.printing import about, finite, or_dash, plain_console, print_table, say
+from attnlab.cli.printing import about, finite, say, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -222,45 +222,41 @@ def _document(
 def _table(
     corpus: str, result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
 ) -> None:
-    console = plain_console()
-    console.print(
-        f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s",
-        soft_wrap=True,
-    )
-    columns = (
-        *("learning rate", "layer", "head", "loss", "perplexity"),
-        *("entropy", "tokens", "top 1", "snap"),
-    )
-    cells = [
-        (
-            f"{row['learning_rate']:g}",
-            str(row["layer"] + 1),
-            str(row["head"] + 1),
-            or_dash(row["validation_loss"], ".3f"),
-            or_dash(row["perplexity"], ".1f"),
-            *(
-                f"{or_dash(row[f'{name}_start'], '.2f')} → {or_dash(row[f'{name}_end'], '.2f')}"
-                for name in ("entropy", "effective_tokens")
-            ),
-            or_dash(row["top_mass_end"][1], ".3f"),
-            or_dash(row["snap_step"], ".0f"),
-        )
+    from attnlab.files.markdown import table_of
+
+    say(f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s")
+    columns = {
+        "learning_rate": ("learning rate", "g"),
+        "layer": "layer",
+        "head": "head",
+        "validation_loss": ("loss", ".3f"),
+        "perplexity": ("perplexity", ".1f"),
+        "entropy": ("entropy", ".2f"),
+        "tokens": ("tokens", ".2f"),
+        "top 1": ("top 1", ".3f"),
+        "snap_step": ("snap", ".0f"),
+    }
+    shown = [
+        {
+            **row,
+            "layer": row["layer"] + 1,
+            "head": row["head"] + 1,
+            "entropy": (row["entropy_start"], row["entropy_end"]),
+            "tokens": (row["effective_tokens_start"], row["effective_tokens_end"]),
+            "top 1": row["top_mass_end"][1],
+        }
         for row in rows
     ]
-    print_table(console, columns, cells, right=columns)
-    console.print(
-        "entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "
-        "strongest token; snap: the step, or - where attention still moves at the end",
-        style="dim",
+    show(table_of(shown, columns))
+    show(
+        "*entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "
+        "strongest token; snap: the step, or - where attention still moves at the end*"
     )
     for run in lost[:MOST_LOST]:
-        console.print(
-            f"diverged: learning rate {run['learning_rate']:g}, seed {run['seed']}, at step "
-            f"{run['step']}",
-            soft_wrap=True,
-        )
+        rate, seed, step = (run[name] for name in ("learning_rate", "seed", "step"))
+        say(f"diverged: learning rate {rate:g}, seed {seed}, at step {step}")
     if len(lost) > MOST_LOST:
-        console.print(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
+        say(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
 
 
 options.TEXT.add(app, "train", train_verb)

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import finite, plain_console, print_table, say_written
+from attnlab.cli.printing import finite, say, say_written, show
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
-    from rich.console import Console
 
     from attnlab.tasks.classes import SequenceClasses
     from attnlab.tasks.text import Corpus
@@ -87,12 +86,9 @@ def classes_verb(
     if as_json:
         print(json.dumps({"corpus": _about(corpus), "out": str(out), "classes": rows}, indent=2))
         return
-    console = plain_console()
-    console.print(repr(corpus), repr(classes), sep="\n")
-    _print_rows(console, rows, ("query", "next", "prior", "tokens", "distinct", "telling"))
-    console.print(
-        f"wrote {out}; go on with: attnlab simulate {shlex.quote(str(out))}", soft_wrap=True
-    )
+    say(f"{corpus!r}\n{classes!r}")
+    _show_rows(rows)
+    say(f"wrote {out}; go on with: attnlab simulate {shlex.quote(str(out))}")
 
 
 def agreement_verb(
@@ -188,21 +184,18 @@ def agreement_verb(
         }
         print(json.dumps(document, indent=2, allow_nan=False))
         return
-    console = plain_console()
-    console.print(repr(corpus))
-    console.print(
+    say(repr(corpus))
+    say(
         f"{len(winners)} classes, {result.attrs['windows']} windows of {context} tokens; mean over "
         f"classes and seeds ± half the 95 % t-interval over {found.attrs['queries']} queries\n"
         "rank: correlation of ranks with what is learnt (z) and attended to (c); z is held against "
-        "the idf of TF-IDF",
-        soft_wrap=True,
+        "the idf of TF-IDF"
     )
     for kind, heading in TOKENS.items():
-        shown = _side_by_side([row for row in rows if row["tokens"] == kind], top)
-        console.print(heading)
-        _print_rows(console, shown, tuple(shown[0]))
-    _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
-    console.print(words)
+        say(heading)
+        _show_rows(_side_by_side([row for row in rows if row["tokens"] == kind], top))
+    _show_rows(winners)
+    say(words)
     say_written(plot)
 
 
@@ -212,7 +205,7 @@ def _check_next(following: int) -> None:
 
 
 def _agreement(paper: str | None) -> Agreement:
-    """Return the agreement that a paper on the shelf offers."""
+    """Return the agreement that a paper offers."""
     from attnlab.shelf import single
 
     offers = {of.name: reference for of, reference in single("agreement")}
@@ -310,13 +303,15 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
     return list(table.values())
 
 
-def _print_rows(console: Console, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    numeric = [name for name in columns if isinstance(rows[0][name], int | float)]
-    cells = [[_cell(row[name]) for name in columns] for row in rows]
-    print_table(console, columns, cells, right=numeric)
+def _show_rows(rows: list[dict[str, Any]]) -> None:
+    from attnlab.files.markdown import table_of
 
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(value)
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    show(
+        table_of(
+            rows,
+            {
+                name: (name, ".3f") if isinstance(of, float) else name
+                for name, of in rows[0].items()
+            },
+        )
+    )
