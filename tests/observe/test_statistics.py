@@ -10,7 +10,6 @@ import torch
 from whole_maps import of_caches, of_keys, of_row, over_sequences, value_norm_ratio, whole_maps
 
 from attnlab.files.errors import InputError
-from attnlab.observing import kv_cache
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.layer_statistics import LABELS
 from attnlab.observing.statistics import record, statistics
