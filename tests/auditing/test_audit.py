@@ -164,7 +164,7 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
     assert simulation_of(simulation)[0] == simulation
 
 
-@claim("common-lose", relation=BELOW)
+@claim(BELOW)
 def common_lose(run):
     """Common tokens lose.
 

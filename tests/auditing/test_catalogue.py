@@ -177,12 +177,12 @@ from attnlab.auditing import claim
 from attnlab.theory import Check
 from attnlab.theory.relation import EQUAL
 
-@claim("sound", EQUAL, sources="Eq. 1", runs={})
+@claim(EQUAL, sources="Eq. 1", runs={})
 def sound(found):
     \"\"\"One is one.\"\"\"
     return Check("one", 1.0, 1.0)
 
-@claim("unsound", EQUAL, sources="Eq. 2", runs={})
+@claim(EQUAL, sources="Eq. 2", runs={})
 def unsound(found):
     \"\"\"One is none.\"\"\"
     return Check("one", 1.0, 1.0 / 0)

@@ -65,7 +65,7 @@ from attnlab.theory import Check
 from attnlab.theory.relation import BELOW
 
 
-@claim("one-below-two", sources="here", relation=BELOW, case=WEAK)
+@claim(BELOW, sources="here", case=WEAK)
 def one_below_two(case):
     """$1 < 2$.
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from attnlab import __version__
 from attnlab.files.atomic import write_text
+from attnlab.files.errors import visible
 from attnlab.files.markdown import raw_template
 from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.layer_statistics import LABELS, Label
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 2_200_000  # of curves on a page, which leaves out steps of longer histories
 LEVELS = 2**16 - 2  # of a number on a page; one more stands for NaN
 DIGITS = 4
+MOST_TOKENS = 96  # of a sequence whose attention weights are drawn
 BAND = 1.96  # standard errors
 ROLE = ("head_role", "role_score", "role_onset", "role_onset_low", "role_onset_high")
 ROLE_COLUMNS = ("role", "score", "since step", "interval")
@@ -59,7 +61,11 @@ CACHE_NOTE = (
 
 
 def report(
-    dataset: xr.Dataset, path: str | Path | None = None, *, theory: Sequence[str] = ()
+    dataset: xr.Dataset,
+    path: str | Path | None = None,
+    *,
+    theory: Sequence[str] = (),
+    maps: Sequence[xr.DataArray] = (),
 ) -> str:
     """Return the page about a dataset of `attnlab.observe`, as HTML.
 
@@ -71,6 +77,8 @@ def report(
         File to write.
     theory : sequence of str, optional
         Sentences of `expected(...)`; by default those of the dataset's attributes.
+    maps : sequence of xarray.DataArray, optional
+        Results of `head_map`, to be drawn with their tokens, the first 96 of a sequence.
 
     Returns
     -------
@@ -85,7 +93,7 @@ def report(
         title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),
         theory=list(theory),
-        data=page_data(dataset),
+        data=page_data(dataset) | {"maps": [_drawn_map(one) for one in maps]},
         caches=cache_table(dataset),
         lint=json.loads(dataset.attrs["lint"]) if "lint" in dataset.attrs else None,
         settings=_settings(dataset, spec),
@@ -208,9 +216,16 @@ def _drawn(dataset: xr.Dataset, label: Label) -> dict[str, Any]:
         "name": label.name,
         "title": label.title,
         "meaning": str(values.attrs.get("long_name", label.title)),
-        "values": packed(values),
-        "band": None if error is None else packed(BAND * error),
+        "values": packed(values.transpose("step", "layer", "head")),
+        "band": None if error is None else packed(BAND * error.transpose("step", "layer", "head")),
     }
+
+
+def _drawn_map(one: xr.DataArray) -> dict[str, Any]:
+    """Return the start of a map of attention weights, over query and key."""
+    some = one.isel(query=slice(MOST_TOKENS), key=slice(MOST_TOKENS))
+    words = [visible(str(word)) for word in some["word"].values]
+    return {"title": one.attrs["long_name"], "words": words, "values": packed(some)}
 
 
 def _error(dataset: xr.Dataset, label: Label) -> xr.DataArray | None:
@@ -222,8 +237,8 @@ def _error(dataset: xr.Dataset, label: Label) -> xr.DataArray | None:
 
 
 def packed(values: xr.DataArray) -> dict[str, Any]:
-    """Return numbers in the order step, layer, head as 16 bits each, from `low` to `high`."""
-    numbers = values.transpose("step", "layer", "head").values.astype(np.float64)
+    """Return numbers as 16 bits each, from `low` to `high`."""
+    numbers = values.values.astype(np.float64)
     finite = np.isfinite(numbers)
     low, high = (float(end(numbers[finite])) if finite.any() else 0.0 for end in (np.min, np.max))
     share = (np.where(finite, numbers, low) - low) / ((high - low) or 1.0)

@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.documents import did_you_mean
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import Named
 from attnlab.models.base import LossName, Model, Params, Precision
@@ -187,10 +187,7 @@ class Learner(Named, ABC):
         require_groups("init", given, shapes)
         for name, group in given.items():
             wanted, found = (jax.tree.map(np.shape, of) for of in (shapes[name], group))
-            if wanted != found:
-                raise InputError(
-                    f"init: expected shapes {wanted} in the group {name!r}, got {found}"
-                )
+            refuse_if(wanted != found, "init", f"shapes {wanted} in the group {name!r}", found)
             if not all(np.all(np.isfinite(of)) for of in jax.tree.leaves(group)):
                 raise InputError(f"init: expected finite numbers in the group {name!r}")
         return {str(name): jax.tree.map(_frozen, of) for name, of in given.items()}

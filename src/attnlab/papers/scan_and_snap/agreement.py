@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.files.documents import texts_of
-from attnlab.files.errors import InputError
+from attnlab.files.errors import refuse_if
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.formulas import Setting
@@ -117,8 +117,7 @@ def measure(
         `attention_logits`.
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
-        if value < 1:
-            raise InputError(f"{name}: expected at least 1, got {value}")
+        refuse_if(value < 1, name, "at least 1", value)
     rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
     with reporting(progress, len(TRAININGS) + 2.0, f"{corpus.name}: agreement") as report:
         report(0.0, "looking for windows")

@@ -4,7 +4,7 @@ import { Curve } from "./charts/curves.js"
 import { Sentence } from "./charts/sentence.js"
 import { byId, h, number, say } from "./dom.js"
 import { measures } from "./simulator/measures.js"
-import { leader, mean, tell } from "./story.js"
+import { mean, tell } from "./story.js"
 
 const ENDS = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1] // of the bars' axis
 
@@ -41,8 +41,11 @@ export class Shown {
     return (i) => (1 - part) * values[r * size + i] + part * values[next * size + i]
   }
 
+  /** The highest share of each class. */
   _leaders(r) {
-    return Array.from({ length: this.classes.K }, (_, k) => leader(this.classes, this.head.attention, r, k).share)
+    const { K, size, offsets } = this.classes
+    return Array.from({ length: K }, (_, k) =>
+      Math.max(...this.head.attention.subarray(r * size + offsets[k], r * size + offsets[k + 1])))
   }
 
   series(name) {
@@ -80,10 +83,10 @@ export class Stage {
     const { classes } = main
     Object.assign(this, { main, other, first, transitions })
     this.predictions = {}
-    const { told, names } = tell(classes, { ...main.result, ...main.head }, main.measured, first)
+    const shown = Array.from({ length: Math.min(2, classes.K) }, (_, i) => (first + i) % classes.K)
+    const { told, names } = tell(classes, { ...main.result, ...main.head }, main.measured, shown)
     this.told = told
     this.stages.forEach((item, at) => say(item, names[at]))
-    const shown = Array.from({ length: Math.min(2, classes.K) }, (_, i) => (first + i) % classes.K)
     this._cards(shown)
     this._kinds(classes)
     const entries = shown.map((k) => chosen(classes, k, main.head.attention))

@@ -1,4 +1,4 @@
-/** The tour: three short steps, at the lower edge, once the first play is over. */
+/** The tour: three short steps over the title, once the first play is over. */
 import { byId, h } from "./dom.js"
 import { reducedMotion } from "./player.js"
 

@@ -76,9 +76,9 @@ def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
 
 
 @claim(
-    "icl-two-fixed-points",
+    AT_MOST,
+    id="icl-two-fixed-points",
     sources="Linear ICL, merged key and query",
-    relation=AT_MOST,
     tolerance=1e-5,
     runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
 )
@@ -101,10 +101,10 @@ def two_fixed_points(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-one-drop",
+    AT_MOST,
+    id="icl-one-drop",
     sources="Linear ICL, merged key and query",
     reading="as we know it",
-    relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
 )
@@ -141,9 +141,9 @@ def one_drop(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-escape-time",
+    LEADING,
+    id="icl-escape-time",
     sources="Linear ICL, merged key and query",
-    relation=LEADING,
     tolerance=0.15,
     runs={"descent": partial(of_size, 5000), "flow": random_start},
     hypotheses=(assumed(OneHead(), partial(of_size, 5000)),),
@@ -184,9 +184,9 @@ def escape_time(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-white-curve",
+    EQUAL,
+    id="icl-white-curve",
     sources="Linear ICL, Eq. 10",
-    relation=EQUAL,
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
     hypotheses=(assumed(White(), aligned),),

@@ -46,10 +46,10 @@ def passage(run: xr.Dataset) -> xr.Dataset:
 
 
 @claim(
-    "icl-in-weight-first",
+    BELOW,
+    id="icl-in-weight-first",
     sources="Linear ICL, its mixture of fresh tasks and a shared one",
     reading="as we know it",
-    relation=BELOW,
     runs={f"{p:g}": partial(mixed, p) for p in (0.0, *PARTS, 1.0)},
 )
 def in_weight_first(found: Results) -> Measurement:

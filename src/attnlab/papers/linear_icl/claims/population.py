@@ -75,9 +75,9 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim(
-    "icl-population-loss",
+    EQUAL,
+    id="icl-population-loss",
     sources="Linear ICL, its expected loss; re-derived",
-    relation=EQUAL,
     tolerance=1e-10,
     ours=True,
     runs={},
@@ -108,9 +108,9 @@ def population_loss(found: object) -> Measurement:
 
 
 @claim(
-    "icl-optimum",
+    LEADING,
+    id="icl-optimum",
     sources="Linear ICL, Eq. 11",
-    relation=LEADING,
     tolerance=0.05,
     runs={
         "flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.1), [0.0, 5000.0], seeds=5),
@@ -144,10 +144,10 @@ def optimum(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-zero-blocks",
+    AT_MOST,
+    id="icl-zero-blocks",
     sources="Linear ICL; re-derived",
     ours=True,
-    relation=AT_MOST,
     tolerance=1e-12,
     runs={f"{P}": partial(of_size, P) for P in SIZES},
 )
@@ -191,10 +191,10 @@ def zero_blocks(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-mlp-same",
+    EQUAL,
+    id="icl-mlp-same",
     sources="Linear ICL",
     reading="as we know it",
-    relation=EQUAL,
     tolerance=1e-8,
     runs={
         "attention": lambda: partner(LinearAttention(4, std=0.3)),

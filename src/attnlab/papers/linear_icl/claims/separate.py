@@ -108,9 +108,9 @@ SMALL_START = assumed(Staircase(), staircases)
 
 
 @claim(
-    "icl-levels",
+    ABOVE,
+    id="icl-levels",
     sources="Linear ICL, Eq. 19",
-    relation=ABOVE,
     runs={"flow": staircases},
     hypotheses=(SMALL_START,),
 )
@@ -136,9 +136,9 @@ def levels(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-order",
+    EQUAL,
+    id="icl-order",
     sources="Linear ICL, separate key and query",
-    relation=EQUAL,
     in_parts=True,
     runs={
         "0.3": partial(staircases, 0.3, 2e4),
@@ -166,9 +166,9 @@ def order(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-scalar",
+    EQUAL,
+    id="icl-scalar",
     sources="Linear ICL, Eq. 21",
-    relation=EQUAL,
     tolerance=1e-7,
     runs={"aligned": one_head, "random": staircases},
     hypotheses=(SMALL_START,),
@@ -196,9 +196,9 @@ def scalar(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-duration",
+    LEADING,
+    id="icl-duration",
     sources="Linear ICL, separate key and query",
-    relation=LEADING,
     tolerance=0.25,
     in_parts=True,
     runs={"flow": staircases},
@@ -247,10 +247,10 @@ def duration(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-heads",
+    AT_MOST,
+    id="icl-heads",
     sources="Linear ICL, separate key and query",
     reading="as we know it",
-    relation=AT_MOST,
     tolerance=1e-6,
     runs={f"{heads}": partial(few, heads) for heads in HEADS},
 )
@@ -268,9 +268,9 @@ def heads(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-rank",
+    EQUAL,
+    id="icl-rank",
     sources="Linear ICL, separate key and query; the print says that m divides R",
-    relation=EQUAL,
     tolerance=0.0,
     runs={f"{rank}": partial(eight, 0.005, 5e4, rank=rank, seeds=4) for rank in RANKS},
 )
@@ -299,9 +299,9 @@ def rank(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-first-escape",
+    LEADING,
+    id="icl-first-escape",
     sources="Linear ICL does not have it",
-    relation=LEADING,
     tolerance=0.1,
     ours=True,
     runs={"flow": staircases},
@@ -328,9 +328,9 @@ def first_escape(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-theories",
+    AT_MOST,
+    id="icl-theories",
     sources="Linear ICL does not ask",
-    relation=AT_MOST,
     tolerance=0.1,
     ours=True,
     runs={"separate": partial(staircases, 0.01, 1e5, 5), "merged": partial(of_size, 5000)},

@@ -50,9 +50,9 @@ START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_sta
 
 
 @small_start_claim(
-    "fd-condense",
+    ABOVE,
+    id="fd-condense",
     statement=r"First $W_0$ condenses to rank one along $\pi$ while attention stands still",
-    relation=ABOVE,
     runs={"start": START["0.01"]},
 )
 def condense(found: Found) -> Measurement:
@@ -85,9 +85,9 @@ def condense(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-focus",
+    ABOVE,
+    id="fd-focus",
     statement="Then all queries focus on the frequent token",
-    relation=ABOVE,
     runs=CHAIN,
     in_parts=True,
 )
@@ -115,9 +115,9 @@ def focus(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-dilute",
+    BELOW,
+    id="fd-dilute",
     statement="Focus is lost again, without any schedule",
-    relation=BELOW,
     runs={**CHAIN, "end": runs.chain_end},
 )
 def dilute(found: Found) -> Measurement:
@@ -136,9 +136,9 @@ def dilute(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-cycles",
+    AT_LEAST,
+    id="fd-cycles",
     statement="Focus and dilution repeat, cycle after cycle",
-    relation=AT_LEAST,
     runs={**CHAIN, "end": runs.chain_end},
     in_parts=True,
 )
@@ -159,9 +159,9 @@ def cycles(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-degenerate",
+    LEADING,
+    id="fd-degenerate",
     statement="With equal rare tokens training gets stuck",
-    relation=LEADING,
     tolerance=1e-3,
     runs={"equal": lambda: runs.chain(EQUAL_RARE)},
 )
@@ -181,10 +181,10 @@ def degenerate(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-log-time",
+    LEADING,
+    id="fd-log-time",
     statement=r"Stage I lasts $\Theta(\ln 1/\epsilon)$: by "
     r"$1/(\lvert\pi\rvert\lvert\pi - 1/d\rvert)$ for each unit of the logarithm",
-    relation=LEADING,
     tolerance=0.01,
     runs=START,
 )

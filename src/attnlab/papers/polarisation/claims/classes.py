@@ -30,9 +30,9 @@ def shares(result: xr.Dataset) -> NDArray[np.float64]:
 
 
 @claim(
-    "pol-against-snap",
+    ABOVE,
+    id="pol-against-snap",
     sources="ours, on Polarisation and Scan and Snap",
-    relation=ABOVE,
     ours=True,
     runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
 )
@@ -64,9 +64,9 @@ STARTS = (0.1, 0.01, 0.001)
 
 
 @claim(
-    "pol-rate-ratio",
+    LEADING,
+    id="pol-rate-ratio",
     sources="ours, on Polarisation",
-    relation=LEADING,
     tolerance=0.05,
     ours=True,
     runs={f"{eta:g}": partial(runs.classes, "none", eta) for eta in (1.0, 10.0)},

@@ -51,9 +51,9 @@ def boundary(spreads: tuple[float, ...], seeds: int, n: int = 10) -> NDArray[np.
 
 
 @claim(
-    "pol-square",
+    ABOVE,
+    id="pol-square",
     sources=("Polarisation", "the boundary is ours"),
-    relation=ABOVE,
     runs={
         "norm 8": partial(runs.one_way, Regression(10, norm=8.0)),
         "norm 1": partial(runs.flow, Regression(10, norm=1.0), ValueAttention(10), 50.0),
@@ -104,9 +104,9 @@ CONDITIONS = (1.0, 5.0, 50.0)
 
 
 @claim(
-    "pol-condition",
+    ABOVE,
+    id="pol-condition",
     sources=("Polarisation", "the part of the norm is ours"),
-    relation=ABOVE,
     runs={
         **{f"{k:g}": partial(runs.regression, k, 20) for k in CONDITIONS},
         "5, dim 10": partial(runs.regression, 5.0, 20, 10),
@@ -154,9 +154,9 @@ SEEDS = dict.fromkeys(SHARPNESS, runs.SEEDS) | {"5": 2 * runs.SEEDS}  # more at 
 
 
 @claim(
-    "pol-kl",
+    ABOVE,
+    id="pol-kl",
     sources=(PAPER, "the boundary is ours"),
-    relation=ABOVE,
     runs={name: partial(runs.distribution, of, SEEDS[name]) for name, of in SHARPNESS.items()},
     in_parts=True,
 )
@@ -189,9 +189,9 @@ OTHERS = ("square", "l1", "relu", "sum", "sigmoid", "l2")
 
 
 @claim(
-    "pol-softmax-only",
+    ABOVE,
+    id="pol-softmax-only",
     sources=PAPER,
-    relation=ABOVE,
     runs={name: partial(runs.weighting, name) for name in ("softmax", *OTHERS)},
     in_parts=True,
 )
