@@ -50,9 +50,9 @@ def late_slope(logit: xr.DataArray) -> xr.DataArray:
 
 
 @claim(
-    "ad-gradient",
+    EQUAL,
+    id="ad-gradient",
     sources="here",
-    relation=EQUAL,
     tolerance=1e-8,
     ours=True,
     runs={},
@@ -82,9 +82,9 @@ def gradient(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-growth",
+    LEADING,
+    id="ad-growth",
     sources=PAPER,
-    relation=LEADING,
     tolerance=0.02,
     hypotheses=(assumed(DormantSink()),),
     runs={"alone": ALONE},
@@ -108,9 +108,9 @@ def growth(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-constant",
+    AT_MOST,
+    id="ad-constant",
     sources="here",
-    relation=AT_MOST,
     ours=True,
     hypotheses=(assumed(DormantSink()),),
     runs={"alone": ALONE},
@@ -146,9 +146,9 @@ def constant(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-drain",
+    LEADING,
+    id="ad-drain",
     sources=PAPER,
-    relation=LEADING,
     tolerance=0.1,
     runs={},
     code=("drain_rate", "concentrated_value"),
@@ -182,9 +182,9 @@ def drain(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-stationary",
+    EQUAL,
+    id="ad-stationary",
     sources=PAPER,
-    relation=EQUAL,
     tolerance=1e-10,
     runs={},
     code=("concentrated_value", "gradient"),
@@ -213,9 +213,9 @@ def rest(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-end",
+    AT_MOST,
+    id="ad-end",
     sources="here",
-    relation=AT_MOST,
     ours=True,
     hypotheses=(assumed(DormantLate()),),
     runs={"one": ONE},
@@ -256,9 +256,9 @@ def end(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-mutual",
+    AT_LEAST,
+    id="ad-mutual",
     sources=PAPER,
-    relation=AT_LEAST,
     in_parts=True,
     hypotheses=(assumed(DormantLate()),),
     runs={"one": ONE},
@@ -293,9 +293,9 @@ def mutual(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-late",
+    AT_MOST,
+    id="ad-late",
     sources="here",
-    relation=AT_MOST,
     ours=True,
     hypotheses=(assumed(DormantLate(), ONE),),  # whose chains have the same P
     runs={},
@@ -327,9 +327,9 @@ def late(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-spread",
+    BELOW,
+    id="ad-spread",
     sources="here",
-    relation=BELOW,
     ours=True,
     runs={},
     code=("joint_flow", "context_variance"),

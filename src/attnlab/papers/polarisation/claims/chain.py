@@ -45,9 +45,9 @@ small_start_claim = partial(
 
 
 @small_start_claim(
-    "fd-condense",
+    ABOVE,
+    id="fd-condense",
     statement=r"First $W_0$ condenses to rank one along $\pi$ while attention stands still",
-    relation=ABOVE,
 )
 def condense(found: Found) -> Measurement:
     """Check at half of the first drop of the loss the cosine of W_0's first direction with pi
@@ -79,10 +79,7 @@ def condense(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-focus",
-    statement="Then all queries focus on the frequent token",
-    relation=ABOVE,
-    in_parts=True,
+    ABOVE, id="fd-focus", statement="Then all queries focus on the frequent token", in_parts=True
 )
 def focus(found: Found) -> Measurement:
     """Check that the attention of each query to the frequent token peaks 0.1 above its frequency,
@@ -107,9 +104,7 @@ def focus(found: Found) -> Measurement:
     )
 
 
-@small_start_claim(
-    "fd-dilute", statement="Focus is lost again, without any schedule", relation=BELOW
-)
+@small_start_claim(BELOW, id="fd-dilute", statement="Focus is lost again, without any schedule")
 def dilute(found: Found) -> Measurement:
     """Check that attention to the frequent token ends 0.1 or more below its peak: query 1 at t =
     600 (5 starts), query 0 at t = 10^4 (10 starts on file, width 4)."""
@@ -128,9 +123,9 @@ def dilute(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-cycles",
+    AT_LEAST,
+    id="fd-cycles",
     statement="Focus and dilution repeat, cycle after cycle",
-    relation=AT_LEAST,
     in_parts=True,
 )
 def cycles(found: Found) -> Measurement:
@@ -149,9 +144,9 @@ def cycles(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-degenerate",
+    LEADING,
+    id="fd-degenerate",
     statement="With equal rare tokens training gets stuck",
-    relation=LEADING,
     tolerance=1e-3,
     runs={},
     hypotheses=(assumed(DilutionStageOne(), partial(runs.chain, EQUAL_RARE)),),
@@ -171,10 +166,10 @@ def degenerate(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-log-time",
+    LEADING,
+    id="fd-log-time",
     statement=r"Stage I lasts $\Theta(\ln 1/\epsilon)$: by "
     r"$1/(\lvert\pi\rvert\lvert\pi - 1/d\rvert)$ for each unit of the logarithm",
-    relation=LEADING,
     tolerance=0.01,
     runs={**CHAIN, **SMALLER},
 )

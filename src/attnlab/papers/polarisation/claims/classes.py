@@ -34,9 +34,9 @@ def shares(result: xr.Dataset, eta_y: float = 1.0) -> NDArray[np.float64]:
 
 
 @claim(
-    "pol-against-snap",
+    ABOVE,
+    id="pol-against-snap",
     sources="ours, on Polarisation and Scan and Snap",
-    relation=ABOVE,
     ours=True,
     runs={**FREE, "l2": partial(runs.classes, "l2", RATES)},
 )
@@ -68,9 +68,9 @@ STARTS = (0.1, 0.01, 0.001)
 
 
 @claim(
-    "pol-rate-ratio",
+    LEADING,
+    id="pol-rate-ratio",
     sources="ours, on Polarisation",
-    relation=LEADING,
     tolerance=0.05,
     ours=True,
     runs=FREE,

@@ -51,9 +51,9 @@ def boundary(spreads: ArrayLike, seeds: int, n: int = 10) -> NDArray[np.float64]
 
 
 @claim(
-    "pol-square",
+    ABOVE,
+    id="pol-square",
     sources=("Polarisation", "the boundary is ours"),
-    relation=ABOVE,
     runs={"norm 8": partial(runs.one_way, Regression(10, norm=8.0))},
     in_parts=True,
 )
@@ -88,9 +88,9 @@ def square(found: Found) -> Measurement:
 
 
 @claim(
-    "pol-condition",
+    ABOVE,
+    id="pol-condition",
     sources=("Polarisation", "the part of the norm is ours"),
-    relation=ABOVE,
     runs={},
     in_parts=True,
 )
@@ -131,7 +131,7 @@ def crossing(norm: NDArray[np.float64], top: NDArray[np.float64]) -> Estimate:
     return jackknife(where, xr.DataArray([norm, logit(top)], dims=("part", "seed")))
 
 
-@claim("pol-kl", sources=(PAPER, "the boundary is ours"), relation=ABOVE, runs={}, in_parts=True)
+@claim(ABOVE, id="pol-kl", sources=(PAPER, "the boundary is ours"), runs={}, in_parts=True)
 def cross_entropy(found: Found) -> Measurement:
     """Cross entropy polarises attention.
 
@@ -157,7 +157,7 @@ def cross_entropy(found: Found) -> Measurement:
     )
 
 
-@claim("pol-softmax-only", sources=PAPER, relation=ABOVE, runs={}, in_parts=True)
+@claim(ABOVE, id="pol-softmax-only", sources=PAPER, runs={}, in_parts=True)
 def softmax_only(found: Found) -> Measurement:
     """Softmax polarises attention, other normalisations do not (logistic loss).
 

@@ -47,14 +47,7 @@ TOY = {"toy": runs.toy}
 toy_claim = partial(claim, sources=PAPER, runs=TOY, hypotheses=(even_start,), figure="evolution")
 
 
-@claim(
-    "pol-ntk",
-    sources="Polarisation, re-derived",
-    ours=True,
-    relation=EQUAL,
-    tolerance=1e-12,
-    runs={},
-)
+@claim(EQUAL, id="pol-ntk", sources="Polarisation, re-derived", ours=True, tolerance=1e-12, runs={})
 def ntk(found: Found) -> Measurement:
     r"""$\dot f = -M g$ with $M = \lvert\sigma\rvert^2 I + \rho V C^2 V^\top$, $C =
     \operatorname{diag} \sigma - \sigma \sigma^\top$.
@@ -75,9 +68,9 @@ def ntk(found: Found) -> Measurement:
 
 
 @claim(
-    "pol-one-clock",
+    EQUAL,
+    id="pol-one-clock",
     sources="ours, on Polarisation",
-    relation=EQUAL,
     tolerance=1e-8,
     hypotheses=(assumed(Polarisation()),),
     runs={
@@ -112,10 +105,10 @@ def one_clock(found: Found) -> Measurement:
 
 
 @toy_claim(
-    "pol-order",
+    ABOVE,
+    id="pol-order",
     statement=r"From $a_0 = 0$ the order of $u_0$ is kept by $u$ and taken up by $a$ (logistic "
     "loss)",
-    relation=ABOVE,
 )
 def order(found: Found) -> Measurement:
     """Check that all gaps between neighbours in the order of u_0 stay above 0: 20 starts, n = 8."""
@@ -146,9 +139,9 @@ def uneven_winners(seeds: int = 40) -> NDArray[np.float64]:
 
 
 @toy_claim(
-    "pol-winner",
+    EQUAL,
+    id="pol-winner",
     statement=r"The winner is $\operatorname{argmax} u_0$ if $a_0$ is uniform",
-    relation=EQUAL,
 )
 def winner(found: Found) -> Measurement:
     """Compare the largest weight at t = 10^5 with the largest u_0. The note has who wins from
@@ -174,11 +167,11 @@ SIZES = (2, 8, 20)
 
 
 @toy_claim(
-    "pol-one-hot",
+    LEADING,
+    id="pol-one-hot",
     sources=("Polarisation", "the rate is ours"),
     statement=r"$\sigma \to$ one-hot (logistic): $1 - \max \sigma \to 2(n-1)/(n \rho \tau^2)$, "
     r"$\tau \approx \ln t$",
-    relation=LEADING,
     tolerance=0.01,
 )
 def one_hot(found: Found) -> Measurement:
@@ -206,10 +199,10 @@ def one_hot(found: Found) -> Measurement:
 
 
 @toy_claim(
-    "pol-gaps",
+    AT_MOST,
+    id="pol-gaps",
     sources="Polarisation; its text and its proof differ, as we know them",
     statement="Every gap between tokens grows, of $u$ and of $a$",
-    relation=AT_MOST,
     tolerance=ROUNDING,
     in_parts=True,
 )
@@ -238,9 +231,9 @@ def gaps(found: Found) -> Measurement:
 
 
 @toy_claim(
-    "pol-entropy-falls",
+    BELOW,
+    id="pol-entropy-falls",
     statement="The entropy of attention falls monotonically (logistic loss)",
-    relation=BELOW,
 )
 def entropy_falls(found: Found) -> Measurement:
     """Check that entropy falls from record to record: 20 starts, 121 records to t = 10^5."""
@@ -254,7 +247,7 @@ def entropy_falls(found: Found) -> Measurement:
 MASSIVE = 3.0  # times the median; we know no number of the paper's
 
 
-@claim("pol-massive", sources=PAPER, relation=ABOVE, runs=TOY)
+@claim(ABOVE, id="pol-massive", sources=PAPER, runs=TOY)
 def massive(found: Found) -> Measurement:
     """The winner's value grows without bound and the others stay: a massive activation.
 
