@@ -71,8 +71,8 @@ def against(of: Case, beta0: float = 1.0, eps: float = EPS) -> tuple[float, floa
 
 
 @formula_claim(
-    "causal-first-gradient",
-    relation=EQUAL,
+    EQUAL,
+    id="causal-first-gradient",
     tolerance=1e-11,
     code=("softmax_gradient", "first_gradient", "through_softmax"),
     test=TESTS + "test_the_gradient_is_a_finite_difference",
@@ -110,9 +110,9 @@ def first_gradient(found: Found) -> Measurement:
 
 
 @claim(
-    "causal-parent-first",
+    AT_LEAST,
+    id="causal-parent-first",
     sources=PAPER,
-    relation=AT_LEAST,
     runs={},
     code=("first_gradient", "leading_gradient"),
     test=TESTS + "test_kinship",
@@ -149,8 +149,8 @@ LENGTHS = (10, 20, 40)
 
 
 @formula_claim(
-    "causal-size",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="causal-size",
     code=("leading_gradient", "expected_kernel"),
     test=TESTS + "test_the_leading_term_is_the_limit",
     number="correlation {:.3f} at T = 40",
@@ -184,9 +184,9 @@ def size(found: Found) -> Measurement:
 
 
 @claim(
-    "causal-information",
+    EQUAL,
+    id="causal-information",
     sources=PAPER,
-    relation=EQUAL,
     tolerance=1e-8,
     runs={},
     in_parts=True,
@@ -220,8 +220,8 @@ def information_of(pi: NDArray[np.float64], kinship: str) -> NDArray[np.float64]
 
 
 @formula_claim(
-    "causal-processing",
-    relation=AT_MOST,
+    AT_MOST,
+    id="causal-processing",
     tolerance=1e-7,
     code=("kinship_kernel", "chi_squared"),
     test=TESTS + "test_kinship",
@@ -249,8 +249,8 @@ def processing(found: Found) -> Measurement:
 
 
 @formula_claim(
-    "causal-siblings",
-    relation=EQUAL,
+    EQUAL,
+    id="causal-siblings",
     tolerance=1e-10,
     code=("kinship_kernel",),
     test=TESTS + "test_kinship",
@@ -297,9 +297,9 @@ def boundary(g: xr.DataArray) -> float:
 
 
 @claim(
-    "causal-constant-mean",
+    LEADING,
+    id="causal-constant-mean",
     sources=FORMULA,
-    relation=LEADING,
     tolerance=0.02,
     runs={},
     ours=True,
@@ -338,9 +338,9 @@ LEVELS = ("causal-kernel", "causal-gradient")
 
 
 @claim(
-    "causal-levels",
+    AT_MOST,
+    id="causal-levels",
     sources="here",
-    relation=AT_MOST,
     runs={"stage 1": partial(runs.stage_one, Forest())},
     ours=True,
     code=("descend", "leading_gradient"),

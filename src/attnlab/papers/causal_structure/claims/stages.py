@@ -25,8 +25,8 @@ stage_claim = partial(
 
 
 @stage_claim(
-    "causal-concentrates",
-    relation=BELOW,
+    BELOW,
+    id="causal-concentrates",
     code=("descend", "softmax_rows"),
     training_number="attention to the parent {:.4f} after 300 steps",
 )
@@ -52,8 +52,8 @@ def concentrates(found: Found) -> Measurement:
 
 
 @stage_claim(
-    "causal-roots",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="causal-roots",
     in_parts=True,
     code=("expected_kernel",),
     training_number="relative entropy {:.2f} after 300 steps (T = 10, pairs)",
@@ -80,8 +80,8 @@ def roots(found: Found) -> Measurement:
 
 
 @stage_claim(
-    "causal-diagonal",
-    relation=ABOVE,
+    ABOVE,
+    id="causal-diagonal",
     code=("ideal_outputs",),
     training_number="diagonal {:.2f} after 300 steps, from 1",
 )
@@ -105,8 +105,8 @@ def diagonal(found: Found) -> Measurement:
 
 
 @stage_claim(
-    "causal-bounded",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="causal-bounded",
     code=("sample_chains",),
     training_number="recovery {:.2f} at alpha = 0.1, 0.5 and 1 after 100 steps",
 )

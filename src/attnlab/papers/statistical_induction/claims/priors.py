@@ -22,8 +22,8 @@ prior_claim = partial(filed_claim, figure="priors")
 
 
 @prior_claim(
-    "si-delay",
-    relation=ABOVE,
+    ABOVE,
+    id="si-delay",
     in_parts=True,
     code=("first_step", "first_signal"),
     test=TESTS + "test_theory.py::test_first_signal_equals_the_gradient",
@@ -50,8 +50,8 @@ def delay(found: Found) -> Measurement:
 
 
 @prior_claim(
-    "si-delay-transformer",
-    relation=BELOW,
+    BELOW,
+    id="si-delay-transformer",
     in_parts=True,
     code=("leading_step", "divergence"),
     test=TESTS + "test_evidence.py::test_a_recorded_seed_is_trained_again",
@@ -83,8 +83,8 @@ def delay_transformer(found: Found) -> Measurement:
 
 
 @prior_claim(
-    "si-doubly",
-    relation=ABOVE,
+    ABOVE,
+    id="si-doubly",
     in_parts=True,
     code=("descend",),
     test=TESTS + "test_predict.py::test_doubly_stochastic_chains_leave_lag_one",
@@ -109,8 +109,8 @@ def doubly(found: Found) -> Measurement:
 
 
 @prior_claim(
-    "si-unigram-only",
-    relation=LEADING,
+    LEADING,
+    id="si-unigram-only",
     tolerance=0.05,
     code=("first_signal",),
     test=TESTS + "test_theory.py::test_unigram_chains_have_no_signal",
@@ -132,8 +132,8 @@ def unigram_only(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "si-ngrams",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="si-ngrams",
     in_parts=True,
     code=("divergence",),
     test=TESTS + "test_evidence.py::test_numbers_on_file_are_of_ten_seeds",
