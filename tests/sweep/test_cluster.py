@@ -120,9 +120,11 @@ def test_what_ray_is_not_given():
         Ray(cpus=0)
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["gcs_server", "raylet", "ray::"])
-def test_a_signal_ends_ray_and_all_that_it_has_started(tmp_path, kind, when):
+@pytest.mark.parametrize(
+    ("when", "kind"),
+    [("gcs_server", signal.SIGTERM), ("raylet", signal.SIGTERM), ("ray::", signal.SIGINT)],
+)
+def test_a_signal_ends_ray_and_all_that_it_has_started(tmp_path, when, kind):
     """While Ray starts, and while it is at work: its agents outlive a raylet that is killed."""
     prepare(tmp_path)
     process = start(VERBS["sweep, Ray"].words(tmp_path, tmp_path), tmp_path, cold=True)
