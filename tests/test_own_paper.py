@@ -96,20 +96,6 @@ def test_a_bad_paper_is_refused_with_its_reason(site, tmp_path):
     )
 
 
-def test_its_preset_and_theory_are_known(site, tmp_path):
-    options = ("--theory", "own-paper-early", "--time", "0.2", "--json")
-    assert json.loads(run(site, "predict", "own-paper-pair", *options, cwd=tmp_path).stdout)
-
-
-def test_its_claims_are_audited(site, tmp_path):
-    found = json.loads(run(site, "audit", "--paper", "own_paper", "--json", cwd=tmp_path).stdout)
-    verdicts = {of["id"]: (of["verdict"], of["training"]) for of in found["claims"]}
-    assert verdicts == {
-        "own-paper-square": (None, "holds"),
-        "own-paper-distinct-first": ("holds", None),
-    }
-
-
 def test_its_figure_is_reproduced(site, tmp_path):
     found = json.loads(run(site, "reproduce", "own_paper", "--json", cwd=tmp_path).stdout)
     assert [part["name"] for part in found["parts"]] == ["own_paper/early"]
