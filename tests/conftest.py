@@ -1,6 +1,8 @@
 """What keeps the suite short: compiled programs are kept for all workers and for the next time, and
 tests that use the same runs or shapes go to the same worker."""
 
+import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -30,9 +32,10 @@ AS_SHIPPED = {
 }
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
-# JAX keeps every compiled program, some thousands of them in this suite. They are dropped when the
-# process has grown by this much since they were dropped last.
-GROWTH_BYTES = 2**30
+# What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
+# used 3. It is given back to the system when the process has grown by this much.
+GROWTH_BYTES, MOST_BYTES = 2**30, 2**31
+NEEDED = ("browser", "torch", "ray")  # a fixture or a library, and the marker of those that use it
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
 TOGETHER = {
@@ -108,28 +111,39 @@ def _optimize(wanted: bool) -> None:
         jax.clear_caches()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_logfinish() -> None:
-    """Keep the garbage collector to the objects of the next test: all others would take seconds
-    each time. Where memory has grown, collect those, too, and drop compiled programs."""
-    global _resident
-    if _resident_bytes() > _resident + GROWTH_BYTES:
-        gc.unfreeze()
-        if "jax" in sys.modules:
-            sys.modules["jax"].clear_caches()
-        gc.collect()
-        _resident = _resident_bytes()
-    gc.freeze()
-
-
-def _resident_bytes() -> int:
-    return int(psutil.Process().memory_info().rss)
-
-
 _resident = 0
 
 
+def pytest_runtest_logfinish() -> None:
+    """Give freed memory back where the process has grown, and drop compiled programs where that is
+    not enough. What is there is frozen: the collector would go through all of it in each test that
+    measures a model, which takes longer than the measurement."""
+    global _resident
+    memory = psutil.Process().memory_info
+    if memory().rss > _resident + GROWTH_BYTES:
+        gc.unfreeze()
+        _give_back()
+        if memory().rss > MOST_BYTES and "jax" in sys.modules:
+            sys.modules["jax"].clear_caches()
+            _give_back()
+        _resident = memory().rss
+    gc.freeze()
+
+
+def _give_back() -> None:
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # a C library other than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        imported = vars(item.module)
+        for needed in NEEDED:
+            if needed in item.fixturenames or needed in imported:
+                item.add_marker(needed)
+
     def turn(item: pytest.Item) -> tuple[bool, int]:
         folder = item.path.parent.name
         names = [name for name in FIRST if name in (folder, item.path.stem)]

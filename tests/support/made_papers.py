@@ -18,10 +18,10 @@ FIELDS = {
 
 def make_paper(parent, name="made_paper", *, code=None, expected=None, leave_out=(), **fields):
     """Write a paper's folder; `code` is the text of each module. Gives the folder."""
+    for module in [known for known in sys.modules if known.partition(".")[0] == name]:
+        del sys.modules[module]  # of an earlier test, whose folder would be taken for this one
     folder = parent / name
     folder.mkdir(parents=True)
-    for module in [of for of in sys.modules if of.partition(".")[0] == name]:
-        del sys.modules[module]  # of an earlier test
     manifest = {"name": name, **FIELDS, **fields}
     for key in leave_out:
         del manifest[key]
