@@ -11,6 +11,8 @@ import pytest
 import yaml
 from made_papers import FIELDS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PROJECT = """
 [build-system]

@@ -61,6 +61,7 @@ def test_a_little_of_each_part(tmp_path):
     assert total["refused"] > 33
 
 
+@pytest.mark.slow
 def test_what_is_broken_is_found(tmp_path):
     done = run(broken_campaign.__file__, tmp_path / "cells")
     found = json.loads(done.stdout)
@@ -80,6 +81,7 @@ def test_what_is_broken_is_found(tmp_path):
     assert "nothing happened" in words["sleep"]
 
 
+@pytest.mark.slow
 def test_a_forked_verb_is_like_a_new_one(tmp_path):
     done = run(forked_verb.__file__, tmp_path)
     found = json.loads(done.stdout)

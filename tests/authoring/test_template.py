@@ -37,6 +37,7 @@ def test_the_example_is_small():
     assert sum(map(code_lines, files)) < 120
 
 
+@pytest.mark.slow
 def test_it_fulfils_what_is_asked(tmp_path, monkeypatch):
     """The example itself does when it is installed: tests/test_own_paper.py."""
     monkeypatch.setenv(VARIABLE, "")  # which is put back
@@ -77,6 +78,7 @@ def test_names_that_cannot_be(name, words, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
+@pytest.mark.slow
 def test_its_authors_can_test_it(tmp_path):
     folder = new_paper("tested_paper", out=tmp_path)
     (tmp_path / "test_it.py").write_text(

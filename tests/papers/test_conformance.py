@@ -14,6 +14,8 @@ from attnlab.authoring import requirements
 from attnlab.authoring.conformance import theory_alone, travels
 from attnlab.shelf import paper
 
+pytestmark = pytest.mark.slow
+
 OWN = (
     "scan_and_snap",
     "max_margin",

@@ -231,6 +231,7 @@ def messages(count: int) -> list[bytes]:
     return made
 
 
+@pytest.mark.slow
 def test_a_thousand_hostile_messages_leave_it_as_it_was(server: Server) -> None:
     wait_until_free(server)
     assert ask(server, LIMIT)[0] == 200
@@ -247,6 +248,7 @@ def drip(server: Server) -> socket.socket:
     return connection
 
 
+@pytest.mark.slow
 def test_half_a_request_holds_up_nobody(server: Server) -> None:
     hanging = [drip(server) for _ in range(20)]
     assert request(server, "GET", "/")[0] == 200
@@ -313,6 +315,7 @@ def wait_until_free(server: Server) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_page_goes() -> None:
     with serving(port=0, workers=Workers(1, seconds=300)) as server:
         for _ in range(3):
@@ -321,6 +324,7 @@ def test_a_run_ends_when_its_page_goes() -> None:
         assert ask(server, LIMIT)[0] == 200
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_is_ended() -> None:
     with serving(port=0, workers=Workers(1, seconds=0.5)) as server:
         status, found = ask(server, ENDLESS)

@@ -84,6 +84,7 @@ def test_builtin_is_english_without_repetition():
     assert not any(set(line) <= set("*=-~^") for line in paragraphs if len(line) > 2)
 
 
+@pytest.mark.slow
 def test_tokens_are_kept_by_content_and_made_again_when_damaged(tmp_path):
     path = write(tmp_path / "cats.txt", TEXT)
     first = open_corpus(path)
