@@ -61,7 +61,7 @@ def published_cells() -> xr.Dataset:
 
     Cells of one panel (num_last) share their seeds, so that they deviate together.
     """
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     found: xr.Dataset = pd.DataFrame(published(__file__, "fig6")).set_index(list(AXES)).to_xarray()
     return found
