@@ -242,7 +242,6 @@ HOSTILE = [
             {"motion": {"steps": "50"}},
             {"motion": {"steps": 10.5}},
             {"motion": {"name": None}},
-            {"model": {"name": []}},
             {"motion": {"optimizer": {"name": "sgd", "momentum": "0.5"}}},
             {"task": {"length": 8.5}},
             {"task": {"length": 8}},
