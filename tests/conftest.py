@@ -115,10 +115,11 @@ _resident = 0
 
 
 def pytest_runtest_logfinish() -> None:
-    """Give freed memory back where the process has grown, and drop compiled programs where that is
-    not enough. What is there is frozen: the collector would go through all of it in each test that
-    measures a model, which takes longer than the measurement."""
+    """Collect what the test left, and freeze the rest: the collector would go through all of it in
+    each test that measures a model, which takes longer than the measurement. Where the process has
+    grown, give freed memory back, and drop compiled programs if that is not enough."""
     global _resident
+    gc.collect()
     memory = psutil.Process().memory_info
     if memory().rss > _resident + GROWTH_BYTES:
         gc.unfreeze()

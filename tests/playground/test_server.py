@@ -232,11 +232,11 @@ def messages(count: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_a_thousand_hostile_messages_leave_it_as_it_was(server: Server) -> None:
+def test_hostile_messages_leave_it_as_it_was(server: Server) -> None:
     wait_until_free(server)
     assert ask(server, LIMIT)[0] == 200
     processes = [worker.process for worker in server.workers.all]
-    statuses = {request(server, "POST", "/api/simulate", m, **JSON)[0] for m in messages(1000)}
+    statuses = {request(server, "POST", "/api/simulate", m, **JSON)[0] for m in messages(300)}
     assert statuses <= {200, 400, 408}, statuses
     assert [worker.process for worker in server.workers.all] == processes
     assert ask(server, LIMIT)[0] == 200
@@ -318,7 +318,7 @@ def wait_until_free(server: Server) -> None:
 @pytest.mark.slow
 def test_a_run_ends_when_its_page_goes() -> None:
     with serving(port=0, workers=Workers(1, seconds=300)) as server:
-        for _ in range(3):
+        for _ in range(2):
             leave_in_the_middle(server, ENDLESS)
             wait_until_free(server)
         assert ask(server, LIMIT)[0] == 200
