@@ -30,7 +30,7 @@ WINDOW = 32  # queries of the prompt that vote in SnapKV,
 POOLED = 7  # and neighbours over which their votes are pooled, as we know it
 Change = Callable[[CapturedCall], Tensor | None]
 Weights = Float[Tensor, "batch head query key"]
-Kept = Bool[Tensor, "batch head later key"]
+Kept = Bool[Tensor, "#batch #head later key"]
 
 
 def ablate_heads(
@@ -195,18 +195,12 @@ def _with_cache(
     if call.shape[3] != length or bool(logits.isfinite().triu(1).any()):
         raise InputError(f"model: {captured.layer} is not causal self-attention")
     weights = weights_of(call, logits)
-    kept = policy(weights, prompt, size) | _own(weights, prompt)
+    own = torch.eye(length, dtype=torch.bool, device=weights.device)[prompt:]  # always cached
+    kept = policy(weights, prompt, size) | own
     logits = logits[:, :, prompt:].masked_fill(~kept, -torch.inf)
     assert call.value is not None
     output[:, :, prompt:] = times(weights_of(call, logits), call.value, call).to(output.dtype)
     return output
-
-
-def _own(weights: Weights, prompt: int) -> Kept:
-    """Return the later queries' own keys, which are always in the cache."""
-    length = weights.shape[-1]
-    own = torch.eye(length, dtype=torch.bool, device=weights.device)[prompt:]
-    return own.expand(*weights.shape[:2], -1, -1)
 
 
 def _largest(scores: Tensor, number: int) -> Bool[Tensor, "*many key"]:
@@ -226,8 +220,7 @@ def _streaming(weights: Weights, prompt: int, size: int) -> Kept:
     length = weights.shape[-1]
     key = torch.arange(length, device=weights.device)
     query, first = key[prompt:, None], min(SINKS, size // 2)
-    kept = (key < first) | ((key <= query) & (key > query - (size - first)))
-    return kept.expand(*weights.shape[:2], -1, -1)
+    return (key < first) | ((key <= query) & (key > query - (size - first)))
 
 
 def _snapkv(weights: Weights, prompt: int, size: int) -> Kept:
