@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import typer
 from attnlab.cli import options
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import say_written, show
+from attnlab.cli.printing import say_json, say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, reporting, waiting
 from attnlab.shelf import add_folder
@@ -104,7 +103,7 @@ def audit_verb(
     if html is not None:
         write_text(html, page(document, **picture))
     if as_json:
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
     else:
         show(in_markdown(document))
         say_written(html, plot, *written)
