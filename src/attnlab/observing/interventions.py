@@ -30,7 +30,7 @@ WINDOW = 32  # queries of the prompt that vote in SnapKV,
 POOLED = 7  # and neighbours over which their votes are pooled, as we know it
 Change = Callable[[CapturedCall], Tensor | None]
 Weights = Float[Tensor, "batch head query key"]
-Kept = Bool[Tensor, "#batch #head later key"]
+Kept = Bool[Tensor, "batch head later key"]
 
 
 def ablate_heads(
@@ -220,7 +220,8 @@ def _streaming(weights: Weights, prompt: int, size: int) -> Kept:
     length = weights.shape[-1]
     key = torch.arange(length, device=weights.device)
     query, first = key[prompt:, None], min(SINKS, size // 2)
-    return (key < first) | ((key <= query) & (key > query - (size - first)))
+    kept = (key < first) | ((key <= query) & (key > query - (size - first)))
+    return kept.expand(*weights.shape[:2], -1, -1)
 
 
 def _snapkv(weights: Weights, prompt: int, size: int) -> Kept:
