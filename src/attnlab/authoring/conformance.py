@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 from unittest import SkipTest
@@ -33,6 +34,7 @@ from attnlab.auditing.claims import claims_in
 from attnlab.experiments import Experiment, recipe_for
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
+from attnlab.files.markdown import tokens
 from attnlab.files.recipe import Named, as_value, plain, read_recipe
 from attnlab.files.shipped import documentation
 from attnlab.models import Model, Pairwise
@@ -71,8 +73,6 @@ for part in pkgutil.walk_packages(getattr(theory, "__path__", ()), theory.__name
 print(*sorted({{"jax", "attnlab.simulation", "torch"}} & set(sys.modules)))
 """
 _CLAIM_ID = re.compile(r"[a-z0-9]+([-.][a-z0-9]+)*")
-_LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
-_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,9 +429,14 @@ def links(paper: Paper) -> str:
         raise SkipTest("the paper has no page")
     page = paper.folder / paper.page
     assert page.is_file(), f"page: there is no {paper.page}; write it"
-    text = _CODE.sub("", page.read_text(encoding="utf-8"))
-    headings = {_anchor(line) for line in re.findall(r"^#+ +(.*)$", text, re.MULTILINE)}
-    targets = _LINK.findall(text)
+    found = tokens(page.read_text(encoding="utf-8"))
+    headings = {
+        _anchor(of.content) for before, of in pairwise(found) if before.type == "heading_open"
+    }
+    parts = [part for token in found for part in token.children or ()]
+    targets = [
+        str(part.attrs[name]) for part in parts for name in ("href", "src") if name in part.attrs
+    ]
     for target in targets:
         if re.match(r"[a-z]+:", target):
             continue
