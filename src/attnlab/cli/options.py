@@ -73,17 +73,12 @@ def completing(*words: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-def number(name: str, text: str) -> float:
-    """Return the number that a text stands for; `name` is the option."""
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{name}: expected a number, got {text!r}") from None
-
-
 def numbers(name: str, text: str) -> list[float]:
-    """Return the numbers in a text, with commas between them."""
-    return [number(name, part) for part in text.split(",")]
+    """Return the numbers in a text, with commas between them; `name` is the option."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{name}: expected a number, or several such as 1,2.5; got {text!r}") from None
 
 
 def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
