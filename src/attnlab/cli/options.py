@@ -78,7 +78,9 @@ def numbers(name: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{name}: expected a number, or several such as 1,2.5; got {text!r}") from None
+        raise InputError(
+            f"{name}: expected a number, or several such as 1,2.5; got {text!r}"
+        ) from None
 
 
 def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
