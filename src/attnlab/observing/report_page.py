@@ -22,7 +22,6 @@ from attnlab import __version__
 from attnlab.files.atomic import write_text
 from attnlab.files.errors import visible
 from attnlab.files.markdown import raw_template
-from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.layer_statistics import LABELS, Label
 from attnlab.observing.roles import ROLES
 from attnlab.observing.snap import SNAPPED, STATES
@@ -114,6 +113,9 @@ def page_data(dataset: xr.Dataset) -> dict[str, Any]:
     kept = np.unique(np.linspace(0, number - 1, most).round().astype(int))
     some = dataset.isel(step=kept)
     modules = some["module"].values.tolist() if "module" in some.coords else []
+    snaps = None
+    if "snap_step" in dataset:
+        snaps = [[_number(one) for one in row] for row in dataset["snap_step"].values]
     return {
         "steps": some["step"].values.tolist(),
         "left_out": int(number - kept.size),
@@ -121,7 +123,7 @@ def page_data(dataset: xr.Dataset) -> dict[str, Any]:
         "heads": dataset.sizes["head"],
         "modules": [str(module) for module in modules],
         "statistics": [_drawn(some, label) for label in there],
-        "snaps": _numbers(dataset["snap_step"]) if "snap_step" in dataset else None,
+        "snaps": snaps,
         "tables": [table for table in tables(dataset) if table["rows"]],
     }
 
@@ -194,13 +196,12 @@ def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return means over heads at the end: the mass that each policy keeps at each budget."""
     if "retained_mass" not in dataset:
         return []
-    last = dataset.isel(step=-1, drop=True).mean(("layer", "head"))
-    rows = itertools.groupby(_rounded(budget_table(last)), lambda cell: cell["policy"])
-    return [{"policy": POLICY_WORDS[name], "cells": list(cells)} for name, cells in rows]
-
-
-def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{n: _number(v) if isinstance(v, float) else v for n, v in row.items()} for row in rows]
+    names = [name for name in ("retained_mass", "output_error") if name in dataset]
+    last = dataset[names].isel(step=-1, drop=True).mean(("layer", "head"))
+    frame = last.to_dataframe(["policy", "budget"]).reset_index().astype(object)
+    rows = frame.where(frame.notnull(), None).to_dict("records")
+    by_policy = itertools.groupby(rows, lambda cell: cell["policy"])
+    return [{"policy": POLICY_WORDS[name], "cells": list(cells)} for name, cells in by_policy]
 
 
 def short(value: float | None) -> str:
@@ -258,15 +259,6 @@ def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:
     versions["torch"] = dataset.attrs.get("torch")
     shown["versions"] = ", ".join(f"{name} {one}" for name, one in versions.items() if one)
     return shown
-
-
-def _numbers(values: xr.DataArray) -> Any:
-    """Return nested lists in the order step, layer, head; rounded, None for NaN."""
-
-    def rounded(inner: Any) -> Any:
-        return [rounded(one) for one in inner] if isinstance(inner, list) else _number(inner)
-
-    return rounded(values.transpose("step", "layer", "head", missing_dims="ignore").values.tolist())
 
 
 def _number(value: float) -> float | None:

@@ -36,17 +36,19 @@ Send = Callable[[dict[str, float], int], object]  # numbers by name, and the ste
 # Statistics that trackers get by default
 LOGGED = ("entropy", "relative_entropy", "sink_rate", "induction_mass", "max_logit")
 MAP, SUMMARY = "attention/relative_entropy/layer_by_head", "attention/summary"
+SUMMARIZED: tuple[str, ...] = ("layer", "statistic", "first", "last", "lowest", "lowest at step")
+SUMMARIZED += ("highest", "highest at step", "roles")
 # attributes under which callbacks of transformers hold their trackers
 REPORTERS = ("tb_writer", "_wandb", "_trackio", "_ml_flow")
-# columns of the table in the terminal: a statistic, and the entry of its other dim
-COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "entropy": ("relative_entropy", {}),
-    "keys for 95 %": ("keys_for", {"mass": 0.95}),
-    "strongest key": ("top_mass", {"k": 1}),
-    "first key": ("sink_mass", {"first": 1}),
-    "previous": ("previous_mass", {}),
-    "induction": ("induction_mass", {}),
-    "largest logit": ("max_logit", {}),
+# columns of the table in the terminal
+COLUMNS = {
+    "entropy": "relative_entropy",
+    "keys for 95 %": "keys_for",
+    "strongest key": "top_mass",
+    "first key": "sink_mass",
+    "previous": "previous_mass",
+    "induction": "induction_mass",
+    "largest logit": "max_logit",
 }
 
 
@@ -136,8 +138,9 @@ def _draw(board: Any, figure: Figure, step: int) -> None:
     elif hasattr(package := _package(board), "Image"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        FigureCanvasAgg(figure).draw()
-        pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
         board.log({MAP: package.Image(pixels), "attention/step": step})
 
 
@@ -154,7 +157,7 @@ def _tabulate(board: Any, frame: pd.DataFrame, step: int) -> None:
 
 def _package(board: Any) -> Any:
     """Return the package of a module or a run: wandb, trackio."""
-    name = getattr(board, "__module__", None) or getattr(board, "__name__", "")
+    name: str = getattr(board, "__module__", None) or getattr(board, "__name__", "")
     return sys.modules.get(name.partition(".")[0])
 
 
@@ -165,27 +168,17 @@ def summary(dataset: xr.Dataset, statistics: Sequence[str] = LOGGED) -> pd.DataF
     layer's roles at the end.
     """
     rows = []
-    for layer in dataset["layer"].values:
+    for layer in dataset["layer"].values.tolist():
         names = [*dataset["role"].values, ""]  # -1: no role
-        roles = Counter(names[i] for i in dataset["head_role"].sel(layer=layer).values)
+        counts = Counter(names[i] for i in dataset["head_role"].sel(layer=layer).values)
+        roles = ", ".join(f"{number} {role}" for role, number in counts.items() if role)
         for name in (name for name in statistics if name in dataset):
             of_heads = dataset[name].sel(layer=layer).to_series().dropna().groupby("step")
-            values = of_heads.max() if name in MAXIMA else of_heads.mean()
-            if len(values):
-                rows.append(
-                    {
-                        "layer": int(layer),
-                        "statistic": name,
-                        "first": float(values.iloc[0]),
-                        "last": float(values.iloc[-1]),
-                        "lowest": float(values.min()),
-                        "lowest at step": int(values.idxmin()),
-                        "highest": float(values.max()),
-                        "highest at step": int(values.idxmax()),
-                        "roles": ", ".join(f"{n} {role}" for role, n in roles.items() if role),
-                    }
-                )
-    return pd.DataFrame(rows)
+            one = of_heads.max() if name in MAXIMA else of_heads.mean()
+            if len(one):
+                ends, low, high = one.iloc[[0, -1]].tolist(), one.idxmin(), one.idxmax()
+                rows.append([layer, name, *ends, one[low], low, one[high], high, roles])
+    return pd.DataFrame(rows, columns=SUMMARIZED)
 
 
 def numbers(measured: xr.Dataset, statistics: Sequence[str] = LOGGED) -> dict[str, float]:
@@ -215,9 +208,8 @@ def heat_map(measured: xr.Dataset, step: int, name: str = "relative_entropy") ->
 
     figure = Figure(figsize=(5, 4), layout="constrained")
     axes = figure.subplots()
-    drawn = axes.imshow(measured[name].transpose("layer", "head").values, aspect="auto")
-    axes.set(xlabel="head", ylabel="layer", title=f"{name} at step {step:,}")
-    figure.colorbar(drawn)
+    measured[name].plot.imshow(x="head", y="layer", yincrease=False, ax=axes)
+    axes.set_title(f"{name} at step {step:,}")
     return figure
 
 
@@ -293,8 +285,8 @@ def _cells(measured: xr.Dataset) -> dict[str, list[str]]:
         return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"
 
     cells = {}
-    for title, (name, entry) in COLUMNS.items():
+    for title, name in COLUMNS.items():
         if name in measured:
-            layers = measured[name].sel(entry).transpose("layer", ...)
+            layers = measured[name].sel(LABELS[name].entry).transpose("layer", ...)
             cells[title] = [text(name, over_heads(name, one)) for one in layers]
     return cells

@@ -218,8 +218,7 @@ class Learner(Named, ABC):
         """Refuse a run that this machine cannot hold, by the field that asks for most."""
         size = np.dtype(run.dtype).itemsize
         shapes = run_shapes(run)
-        parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
-        copies = COPIES[run.clock] * size * parameters
+        copies = COPIES[run.clock] * size * shapes.parameters
         require_memory("seeds", copies * run.grid.runs, "take fewer runs")
         require_memory("batch_size", size * shapes.activations, "take fewer examples at a time")
         records = run.bytes_per_record * run.record_steps.size
@@ -228,8 +227,7 @@ class Learner(Named, ABC):
     def bytes_of_run(self, run: Simulation, tables: Any) -> int:
         """Return the bytes that a run works on in a step, roughly."""
         shapes = run_shapes(run)
-        parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
-        numbers = COPIES[run.clock] * parameters + shapes.activations
+        numbers = COPIES[run.clock] * shapes.parameters + shapes.activations
         return numbers * np.dtype(run.dtype).itemsize
 
     def runs_at_once(self, run: Simulation) -> int:

@@ -40,7 +40,7 @@ def _run(
     rate: Any,
     at: Iterable[int],
     losses: Sequence[str] = (),
-    seeds: int,
+    seeds: int | Sequence[int],
     batch: int,
     probe: int = PROBE,
     optimizer: str = "sgd",
@@ -75,7 +75,7 @@ def stages(
 
 
 def stage_one(
-    task: Forest, *, steps: int = 100, seeds: int = SEEDS, batch: int = 512
+    task: Forest, *, steps: int = 100, seeds: int | Sequence[int] = SEEDS, batch: int = 512
 ) -> Simulation:
     """Return stage 1 alone, at a constant learning rate, as the theories take it."""
     rate, at = {"first": 5.0 * task.length * task.vocab_size, "second": None}, (*EARLY, steps)
@@ -120,8 +120,9 @@ def _even(steps: int) -> set[int]:
 @cache
 def parents(task: Forest, seeds: tuple[int, ...]) -> NDArray[np.int64]:
     """Return the graph of each seed, (seed, position): it depends on task and seed alone."""
-    drawn = facts_of(stage_one(task, steps=1, seeds=seeds))
-    return np.stack([facts.data["parents"] for _, facts in drawn])
+    run = stage_one(task, steps=1, seeds=seeds)
+    drawn = {facts.seed: facts.data["parents"] for _, facts in facts_of(run)}
+    return np.stack([drawn[seed] for seed in seeds])
 
 
 def measured(result: xr.Dataset) -> xr.Dataset:

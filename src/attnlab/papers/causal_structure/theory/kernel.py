@@ -44,12 +44,12 @@ def joint_law(pi: ArrayLike, down: int, across: int) -> Floats:
     """
     pi = np.asarray(pi, dtype=np.float64)
     to_key, to_query = (np.linalg.matrix_power(pi, edges) for edges in (down, across))
-    return np.einsum("...r,...ra,...rb->...ab", stationary(pi), to_key, to_query)
+    return np.swapaxes(stationary(pi)[..., None] * to_key, -1, -2) @ to_query
 
 
 def kernel(pi: ArrayLike, joint: ArrayLike) -> Floats:
     """Return g = sum P(a, b) pi(b|a) / mu(b) - 1 for a joint law of two positions."""
-    return _excess(joint, pi, stationary(pi)[..., None, :])
+    return _excess(joint, pi, np.asarray(joint).sum(-2)[..., None, :])
 
 
 def kinship_kernel(pi: ArrayLike, kinship: str) -> Floats:
