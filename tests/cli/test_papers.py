@@ -93,7 +93,7 @@ def test_bad_input_is_one_message(tmp_path, call):
     for arguments, words in (
         (("papers", "--paper", str(bad)), "titel: unknown key; did you mean 'title'?"),
         (("check-paper", str(bad)), "titel: unknown key"),
-        (("check-paper", "jomo"), "paper: 'jomo' is not on the shelf; did you mean 'joma'?"),
+        (("check-paper", "jomo"), "paper: 'jomo' is not known; did you mean 'joma'?"),
         (("check-paper", "Polarization"), "did you mean 'polarisation'?"),
         (("cite", "jomaa"), "did you mean 'joma'?"),
         (("reproduce", "jomaa"), "did you mean 'joma'?"),
@@ -158,3 +158,18 @@ def test_no_paper_is_imported_and_no_jax(tmp_path):
         assert not [name for name in modules if name.startswith(unwanted)], arguments
         if "check-paper" in environment.get("COMP_WORDS", ""):
             assert "loud_paper" in out
+
+
+def test_a_mistyped_name_is_refused_before_jax_is_loaded():
+    cases = [
+        ["reproduce", "fig66"],
+        ["reproduce", "joma/fig6"],
+        ["audit", "--claim", "theorm-2"],
+        ["audit", "--paper", "joma", "--claim", "theorem-2"],
+        ["audit", "syn-small", "--claim", "theorm-2"],
+    ]
+    for arguments, (code, out, modules, _) in zip(
+        cases, in_forks([(case, {}) for case in cases]), strict=True
+    ):
+        assert (code, out) == (2, ""), arguments
+        assert not [name for name in modules if name.startswith(("attnlab.papers", "jax"))]

@@ -52,11 +52,11 @@ TRIAL = {
         }
         for name in HOSTILE
     ],
-    "ladder": {
+    "errors": {
         "at": ["end"],
         "time": [9.0],
         "costs": ["Without \x1b[2J the error goes."],
-        "rungs": [
+        "theories": [
             {"theory": "corrected", "leans_on": "", "z_error": [1.0], "attention_error": [0.1]}
         ],
     },

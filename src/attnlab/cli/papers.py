@@ -1,4 +1,4 @@
-"""attnlab papers, check-paper, new-paper and cite: the shelf, and what to do with a paper."""
+"""attnlab papers, check-paper, new-paper and cite: the papers, and what to do with one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.options import PAPERS
-from attnlab.cli.printing import say, show
+from attnlab.cli.printing import say, say_json, show_table
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError, visible
 from attnlab.files.progress import LOADING, waiting
@@ -47,11 +47,11 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
     faults = list(shelf().faults)
     rows = [_row(known, faults) for known in shelf().papers]
     if as_json:
-        print(json.dumps({"papers": rows, "faults": [asdict(of) for of in faults]}, indent=2))
+        say_json({"papers": rows, "faults": [asdict(of) for of in faults]})
         return
     from markupsafe import Markup
 
-    from attnlab.files.markdown import table_of, words
+    from attnlab.files.markdown import words
 
     def lines(of: Iterable[str]) -> Markup:
         return Markup("<br>").join(map(words, of))
@@ -68,7 +68,7 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
         }
         for row in rows
     ]
-    show(table_of(shown))
+    show_table(shown)
     for fault in faults:
         say(f"{fault.name} cannot be used: {fault.reason}")
 
@@ -111,7 +111,7 @@ def check_paper_verb(paper: str, *, verdicts: bool = True, as_json: bool = False
     failed = sum(not outcome.passed for outcome in outcomes)
     if as_json:
         listed = [asdict(outcome) for outcome in outcomes]
-        print(json.dumps({"paper": known.name, "failed": failed, "outcomes": listed}, indent=2))
+        say_json({"paper": known.name, "failed": failed, "outcomes": listed})
     else:
         say(f"{known.name}: {len(outcomes) - failed} of {len(outcomes)} as they should be")
     if failed:
@@ -184,13 +184,13 @@ def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
     named = [known for known in shelf().papers if known.name == what]
     if what is not None and not named and not os.path.exists(what):
         hint = did_you_mean(what, PAPERS)
-        raise InputError(f"what: {what!r} is neither a paper on the shelf nor a file; {hint}")
+        raise InputError(f"what: {what!r} is neither a known paper nor a file; {hint}")
     with waiting("looking" if named or what is None else f"reading {what}", quiet=as_json):
         run = None if named or what is None else _run(Path(what))
     papers = named or [known for known in shelf().papers if known.reading != "ours"]
     entries = [*(known.citation for known in papers), ATTNLAB_BIBTEX]
     if as_json:
-        print(json.dumps({"bibtex": entries, "run": run}, indent=2, allow_nan=False))
+        say_json({"bibtex": entries, "run": run})
         return
     if run is not None:
         for line in _comment(run):

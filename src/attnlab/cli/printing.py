@@ -8,7 +8,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,17 @@ def say_written(*paths: Path | None) -> None:
             say(f"wrote {path}")
 
 
-def finite(value: float | None) -> float | None:
-    """Return the value, or None for NaN and infinity, which JSON lacks."""
-    return value if value is not None and math.isfinite(value) else None
+def say_json(document: Any) -> None:
+    """Print a document as JSON, with null for NaN and infinity, which JSON lacks."""
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: finite(of) for key, of in value.items()}
+        if isinstance(value, list | tuple):
+            return [finite(of) for of in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    print(json.dumps(finite(document), indent=2, allow_nan=False))
 
 
 def show(text: str) -> None:
@@ -101,6 +109,15 @@ def show(text: str) -> None:
         elif token.type == "table_close":
             _print_table(console, rows[0], rows[1:], right)
             rows = None
+
+
+def show_table(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Print a table of plain values: `attnlab.files.markdown.table_of`."""
+    from attnlab.files.markdown import table_of
+
+    show(table_of(rows, columns))
 
 
 def _styled(token: Token) -> Text:
@@ -239,8 +256,8 @@ def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
                     ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
                     row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
             if "snap" in point:
-                row[f"snap_{clock}"] = _mean(of_class["snap"])
-                row["moved_since_snap"] = _mean(of_class["moved_since"])
+                row[f"snap_{clock}"] = float(of_class["snap"].mean("seed"))
+                row["moved_since_snap"] = float(of_class["moved_since"].mean("seed"))
             rows.append(row)
     return rows
 
@@ -250,8 +267,6 @@ def show_summary(summary: Sequence[dict[str, Any]], clock: str, times: Sequence[
 
     times: names of predicted times, which have columns of their own.
     """
-    from attnlab.files.markdown import table_of
-
     snap = f"snap_{clock}"
     # As many digits as are the same on every machine; --json has all of them.
     columns = {
@@ -280,16 +295,10 @@ def show_summary(summary: Sequence[dict[str, Any]], clock: str, times: Sequence[
         }
         for row in summary[:MOST_ROWS]
     ]
-    show(table_of(rows, columns))
+    show_table(rows, columns)
     if len(summary) > MOST_ROWS:
         say(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
-    if any(row.get(snap, 0) is None for row in summary):
+    if any(math.isnan(row.get(snap, 0)) for row in summary):
         show(
             f"*snap {clock}: - where attention still moves at the end, or records are too unequal*"
         )
-
-
-def _mean(values: xr.DataArray) -> float | None:
-    """Return the mean over the seeds that have a value; None where no seed has one."""
-    value = float(values.mean("seed"))
-    return value if value == value else None

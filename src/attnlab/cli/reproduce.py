@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
-from attnlab.cli.printing import finite, say, say_written, show
+from attnlab.cli.printing import say, say_json, say_written, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
+from attnlab.report.parts import chosen_parts
 from attnlab.shelf import add_folder
 
 if TYPE_CHECKING:
@@ -75,6 +74,7 @@ def reproduce_verb(
         )
     for folder in paper or ():
         add_folder(folder)
+    chosen_parts(parts or [])  # a mistyped name is refused before JAX is loaded
     with waiting(LOADING, quiet=as_json):
         from attnlab.experiments.running import record as write
         from attnlab.playground.single_page import single_page
@@ -97,7 +97,7 @@ def reproduce_verb(
             "seconds": round(done.seconds, 2),
             "parts": [_made_document(done.out, made) for made in done.made],
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
     else:
         _print_parts(done)
         say_written(*written)
@@ -106,18 +106,15 @@ def reproduce_verb(
 
 
 def _made_document(out: Path, made: Part) -> dict[str, Any]:
-    def plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
-        return {name: finite(value) for name, value in numbers.items()}
-
     texts = ("name", "title", "standing", "outcome", "headline", "summary", "made_at", "reused")
     return {
         **{name: getattr(made, name) for name in texts},
         "claim": made.about,
-        "numbers": plain(made.numbers),
+        "numbers": dict(made.numbers),
         "regression_bounds": {name: list(b) for name, b in made.regression_bounds.items()},
-        "out_of_bounds": plain(made.out_of_bounds()),
-        "halves": [plain(half) for half in made.halves],
-        "unsettled": plain(made.unsettled()),
+        "out_of_bounds": made.out_of_bounds(),
+        "halves": [dict(half) for half in made.halves],
+        "unsettled": made.unsettled(),
         "settings": dict(made.settings),
         "files": [str(out / made.name / name) for name in made.files],
         "seconds": round(made.seconds, 2),
@@ -128,11 +125,10 @@ def _made_document(out: Path, made: Part) -> dict[str, Any]:
 def _print_parts(done: Reproduction) -> None:
     """Print a table of what was found, what is not as recorded, and where everything is."""
     from attnlab.experiments.estimate import MOST_APART, apart
-    from attnlab.files.markdown import table_of
 
     rows = [{"part": of.name, "": of.outcome, "what was found": of.headline} for of in done.made]
     if rows:
-        show(table_of(rows))
+        show_table(rows)
     for made in done.made:
         for name, value in made.out_of_bounds().items():
             low, high = made.regression_bounds[name]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli import options
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import about, in_a_line, say, say_written, show_summary, summarise
+from attnlab.cli.printing import (
+    about,
+    in_a_line,
+    say,
+    say_json,
+    say_written,
+    show_summary,
+    summarise,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -102,7 +109,7 @@ def simulate_verb(
         draw_moving(result, animate, progress=False if as_json else "auto", **shown)
     summary = summarise(result, run.sets[0])
     if as_json:
-        print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
+        say_json(_document(result, summary))
     else:
         seeds, seconds = run.grid.seeds.size, result.attrs["seconds"]
         say(f"{in_a_line(run)}, {seeds} seed(s), {seconds:.2f} s")

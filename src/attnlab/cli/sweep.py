@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import typer
 
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import say, say_written, show
+from attnlab.cli.printing import say, say_json, say_written, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, reporting, waiting
 
@@ -145,13 +144,12 @@ def _bytes(text: str) -> float:
 
 
 def _show_plan(plan: Plan, as_json: bool) -> None:
-    from attnlab.files.markdown import table_of
     from attnlab.files.memory import size_words
     from attnlab.sweeping.plan import plan_document
 
     document = plan_document(plan)
     if as_json:
-        print(json.dumps(document, indent=2))
+        say_json(document)
         return
     say(
         f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
@@ -169,7 +167,7 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
         {**of, "memory": size_words(of["memory_bytes"]), "time": in_words(of["seconds"])}
         for of in document["shapes"]
     ]
-    show(table_of(rows, columns))
+    show_table(rows, columns)
     say(
         f"about {in_words(document['seconds'])} on two cores, "
         f"{size_words(document['memory_bytes'])} of memory besides JAX's own, "
@@ -202,7 +200,7 @@ def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
             "causes": causes,
             "seconds": round(ran.seconds, 2),
         }
-        print(json.dumps(document, indent=2))
+        say_json(document)
         return
     say(
         f"{plan.runs - failed} of {plan.runs} runs in {out} ({ran.computed} groups computed, "
@@ -219,7 +217,7 @@ def _status(directory: Path | None, as_json: bool) -> None:
 
         found = status(directory)
     if as_json:
-        print(json.dumps({**asdict(found), "waiting": found.waiting}, indent=2))
+        say_json({**asdict(found), "waiting": found.waiting})
     else:
         _print_status(directory, found)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import finite, say, say_written, show
+from attnlab.cli.printing import say, say_json, say_written, show_table
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
@@ -84,7 +85,7 @@ def classes_verb(
         write_classes(classes, out)
     rows = _class_rows(classes)
     if as_json:
-        print(json.dumps({"corpus": _about(corpus), "out": str(out), "classes": rows}, indent=2))
+        say_json({"corpus": _about(corpus), "out": str(out), "classes": rows})
         return
     say(f"{corpus!r}\n{classes!r}")
     _show_rows(rows)
@@ -182,7 +183,7 @@ def agreement_verb(
             "winners": winners,
             "in_words": words,
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
         return
     say(repr(corpus))
     say(
@@ -205,7 +206,7 @@ def _check_next(following: int) -> None:
 
 
 def _agreement(paper: str | None) -> Agreement:
-    """Return the agreement that a paper on the shelf offers."""
+    """Return the agreement that a paper offers."""
     from attnlab.shelf import single
 
     offers = {of.name: reference for of, reference in single("agreement")}
@@ -259,11 +260,8 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.tasks.text.agreement import CELLS
 
-    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()[[*CELLS, *found.data_vars]]
-    return [
-        {name: finite(of) if isinstance(of, float) else of for name, of in row.items()}
-        for row in frame.to_dict("records")
-    ]
+    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()
+    return frame[[*CELLS, *found.data_vars]].to_dict("records")
 
 
 def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
@@ -297,21 +295,12 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
         key = row["training"], row["score"]
         cells = table.setdefault(key, {"training": key[0], "score": key[1]})
         for name, title in titles[row["target"]].items():
-            high = row[f"{name}_high"]  # None of one query
-            half = "" if high is None else f" ± {high - row[name]:.2f}"
-            cells[title] = f"{row[name]:.2f}{half}"
+            half = row[f"{name}_high"] - row[name]  # nan of one query
+            sure = "" if math.isnan(half) else f" ± {half:.2f}"
+            cells[title] = f"{row[name]:.2f}{sure}"
     return list(table.values())
 
 
 def _show_rows(rows: list[dict[str, Any]]) -> None:
-    from attnlab.files.markdown import table_of
-
-    show(
-        table_of(
-            rows,
-            {
-                name: (name, ".3f") if isinstance(of, float) else name
-                for name, of in rows[0].items()
-            },
-        )
-    )
+    forms = {name: (name, ".3f") if isinstance(of, float) else name for name, of in rows[0].items()}
+    show_table(rows, forms)

@@ -20,7 +20,8 @@ from attnlab.files.documents import within
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.files.recipe import Named, Recipe, read_recipe
-from attnlab.shelf import Paper, figure, shelf, single
+from attnlab.shelf import Paper, figure, single
+from attnlab.shelf.papers import figures as figures
 from attnlab.sweeping.recipe import SweepRecipe
 from attnlab.tasks.classes import classes_from
 
@@ -290,23 +291,6 @@ class Experiment(Generic[R]):
     def in_words(self, standing: Standing) -> str:
         """Return the standing of the claim as a phrase for readers."""
         return WORDS[self.kind][standing].format(source=self.source)
-
-
-def figures(*, ours: bool) -> tuple[str, ...]:
-    """Return the figures on the shelf, as "paper/figure", paper by paper; imports none of them.
-
-    Parameters
-    ----------
-    ours : bool
-        Those of what is ours (`reading: ours` in paper.yaml), or those of all other papers.
-
-    Returns
-    -------
-    tuple of str
-        Their names.
-    """
-    papers = [paper for paper in shelf().papers if (paper.reading == "ours") is ours]
-    return tuple(f"{paper.name}/{name}" for paper in papers for name in paper.figures)
 
 
 def experiment(name: str) -> Experiment[Any]:

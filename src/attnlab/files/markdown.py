@@ -6,6 +6,7 @@ page sets them as MathML; a terminal (`attnlab.cli.printing.show`) prints them a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -68,8 +69,8 @@ Column = str | tuple[str, str]  # a heading, or one with the format of the cells
 def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column] | None = None) -> str:
     """Return a table of Markdown with a row for each mapping.
 
-    Numbers are shown in four digits, a tuple as its start and end, None as a dash; texts are
-    escaped. Columns of numbers, and those with a format, are aligned to the right.
+    Numbers are shown in four digits, a tuple as its start and end; None, NaN and infinity are a
+    dash; texts are escaped. Columns of numbers, and those with a format, are aligned to the right.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column] | 
         for key, (_, form) in headings.items()
     ]
     cells = [[_cell(row[key], form) for key, (_, form) in headings.items()] for row in rows]
-    lines = [[words(heading) for heading, _ in headings.values()], marks, *cells]
+    lines: list[Sequence[str]] = [[words(of) for of, _ in headings.values()], marks, *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -98,9 +99,11 @@ def _cell(value: Any, form: str) -> Markup:
         return Markup(" → ").join(_cell(of, form) for of in value)
     if isinstance(value, bool):
         return Markup("yes" if value else "no")
-    if isinstance(value, float):
+    if isinstance(value, float) and math.isfinite(value):
         return words(format(value, form or ".4g"))
-    return words("-" if value is None else " ".join(value) if isinstance(value, list) else value)
+    if isinstance(value, list):
+        return words(" ".join(value))
+    return words("-" if value is None or isinstance(value, float) else value)
 
 
 def tokens(text: str) -> list[Token]:

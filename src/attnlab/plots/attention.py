@@ -309,6 +309,8 @@ def compare(
     times = solid[clock].values
     with style.style():
         figure, axes = _panels(solid["label"].values.tolist(), columns=2)
+        if len(axes) > 2 and len(axes) % 2:  # the last panel fills its row
+            axes[-1].set_subplotspec(axes[-1].get_gridspec()[-1, :])
         for i, ax in enumerate(axes):
             for token in shown[i].tolist():
                 colour, word = colours[token], solid["word"].values[token]

@@ -188,7 +188,7 @@ def _of_all(schemas: list[Schema], name: str) -> tuple[tuple[str, ...], np.dtype
 def table(index: Index, numbers: Mapping[str, NDArray[np.float64]]) -> str:
     """Return CSV text: the swept values, the numbers of runs that finished and failed, and every
     summary number as its mean and sample standard deviation over the seeds that finished."""
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     finished = index.finished()
     counts = finished.sum(axis=2)
