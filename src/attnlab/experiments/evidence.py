@@ -7,8 +7,6 @@ if __name__ == "__main__":
     EVIDENCE.write(*sys.argv[1:])  # trains the runs named, or all, and writes their files
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Callable, Mapping
