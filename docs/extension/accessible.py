@@ -1,31 +1,28 @@
-"""Attributes for keyboards and screen readers that the theme leaves out, as axe-core finds."""
+"""Markup for keyboards and screen readers that the theme leaves out, as axe-core finds it."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
-ADDED = {
-    r'<p class="caption" role="heading"': 'aria-level="2"',
-    r'<aside class="sidebar-drawer"': 'aria-label="Site"',
+BETTER = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Site">',
     # what is wide is scrolled by itself
-    r'<div class="highlight"><pre': 'tabindex="0"',
-    r'<div class="table-wrapper[^>]*"': 'tabindex="0"',
+    '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    '<th class="head"><p></p></th>': "<td></td>",
 }
-TAGS = re.compile("|".join(f"({tag})(?=>)" for tag in ADDED))
-
-
-def _with_attributes(tag: re.Match[str]) -> str:
-    return f"{tag[0]} {list(ADDED.values())[(tag.lastindex or 1) - 1]}"
 
 
 def _write(app: Sphinx, problem: Exception | None) -> None:
     if problem is None and app.builder.name == "html":
         for page in Path(app.outdir).rglob("*.html"):
-            text = TAGS.sub(_with_attributes, page.read_text(encoding="utf-8"))
+            text = page.read_text(encoding="utf-8")
+            for found, better in BETTER.items():
+                text = text.replace(found, better)
             page.write_text(text, encoding="utf-8")
 
 
