@@ -215,6 +215,8 @@ def test_a_page_of_theory_is_typeset_and_plays(address, browser):
     assert page.locator(".formula math").count() == page.locator(".formula").count() > 0
     frame = page.frame_locator(".playground iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
+    page.evaluate(AXE.read_text())
+    assert page.evaluate(FAULTS) == []
     assert frame.locator("[aria-current=true]").first.get_attribute("data-name") == "shared"
     assert errors == []
     assert all(url.startswith((address, "data:", "blob:", "about:")) for url in asked)
