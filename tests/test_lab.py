@@ -137,6 +137,10 @@ def test_help_of_a_verb_leaves_its_extra_alone(place):
     assert (place / "asked").read_text() == asked  # the page needs nothing more
     assert lab(place, "text").stdout == "attnlab text\n"
     assert "[text]" in (place / "asked").read_text().splitlines()[-1]
+    done = lab(place, "python", "--with", "observe", "file.py", "--with", "x")
+    assert done.stdout == "python file.py --with x\n"
+    assert "[observe]" in (place / "asked").read_text().splitlines()[-1]
+    assert "an extra" in lab(place, "python", "--with").stderr
 
 
 def test_an_installation_in_a_pipe_has_a_line_every_ten_seconds(place):

@@ -169,7 +169,7 @@ from attnlab.tasks.classes import from_preset
 from attnlab.theory import Case, Check
 from attnlab.theory.relation import BELOW
 CASE = Case(from_preset("syn-small"), 1.0, 1.0, 1.0)
-@claim("one-below-two", relation=BELOW, {source} case=CASE)
+@claim(BELOW, {source} case=CASE)
 def one_below_two(case):
     {docstring}
     return Measurement(Check("one", 2.0, {measured}))

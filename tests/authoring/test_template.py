@@ -66,7 +66,7 @@ def test_every_name_is_the_new_one(tmp_path):
         ("class", "expected lower-case words"),
         ("../up", "expected lower-case words"),
         ("json", "a Python module is called 'json'"),
-        ("scan_and_snap", "is on the shelf already"),
+        ("scan_and_snap", "is the name of a known paper"),
         ("there", "is there already; give another folder"),
     ],
 )

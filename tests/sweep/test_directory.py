@@ -20,10 +20,11 @@ import attnlab
 from attnlab.files import netcdf as files
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
+from attnlab.files.recipe import plain
 from attnlab.files.sealed import unseal, write_sealed
 from attnlab.sweeping import Stopped, group, open_sweep, run_in, status
 from attnlab.sweeping.group import Place, Schema
-from attnlab.sweeping.index import Entry, Index, index_document
+from attnlab.sweeping.index import Entry, Index
 from attnlab.sweeping.store import Folder
 
 PLAN = in_groups(tiny())
@@ -337,9 +338,8 @@ def test_ten_thousand_cells_open_at_once(tmp_path):
     dims = ("setting", "cell", "seed", "step", "sequence_class", "token")
     schema = Schema({"attention": (dims, "<f4")}, {"step": 101, "sequence_class": 2, "token": 1000})
     entries = tuple(Entry(Place((i,), (0, 1), (0, 1)), f"{i:024d}", 0) for i in range(10_000))
-    document = index_document(
-        Index({"common_prob": prob}, {"eta_z": (1.0,)}, (0,), (schema,), entries)
-    )
+    index = Index({"common_prob": prob}, {"eta_z": (1.0,)}, (0,), (schema,), entries)
+    document = plain(index, defaults=True)
     record = {"plan": "p", "table": "", "attrs": {}, "index": document}
     write_sealed(tmp_path / "index.json", record)
     runs = {entry.key: 1 for entry in entries}

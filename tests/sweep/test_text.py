@@ -140,4 +140,4 @@ def test_wrong_recipes_on_text_are_refused(changes, message):
 
 def test_a_model_that_this_machine_has_no_memory_for_is_refused():
     with pytest.raises(ValueError, match="Text: would need .*; take a smaller model"):
-        make_plan(tiny(model=text_transformer(dim=2 * 10**7)))
+        make_plan(tiny(model=text_transformer(mlp=10**9)))

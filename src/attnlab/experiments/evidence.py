@@ -44,7 +44,7 @@ class Evidence:
 
     def read(self, name: str) -> xr.Dataset:
         """Return the numbers on file of a run, along its seeds and the dims that were kept."""
-        import pandas as pd  # type: ignore[import-untyped]
+        import pandas as pd
 
         head, body = self.file(name).read_text(encoding="utf-8").split("\n", 1)
         if head != self._head(name, body):

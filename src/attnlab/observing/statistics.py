@@ -278,7 +278,7 @@ def summarize_layers(
     found["position_only"] = _position_only(plan, found["attention"])
     value = None
     if values[0] is not None:
-        value = arrays.precise(_stacked(values))
+        value = arrays.precise(namespace(values[0]).stack(values))
         values.clear()
         found["value_norm_ratio"] = _value_norm_ratio(plan, value)
         found["output_norm"] = _output_norm(plan, found["attention"], value)
@@ -515,12 +515,6 @@ def _caches(
     mean = xp.where(prompt[:, None, None, None, None], mean, xp.nan)
     names = ("retained_mass", "output_error")[: mean.shape[-3]]
     return {name: mean[..., i, :, :] for i, name in enumerate(names)}
-
-
-def _stacked(several: list[Any]) -> Array:
-    """Stack the arrays of layers."""
-    xp = namespace(several[0])
-    return several[0][None] if len(several) == 1 else xp.stack(several)
 
 
 def record(

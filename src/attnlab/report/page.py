@@ -26,7 +26,7 @@ from attnlab.files.markdown import template
 from attnlab.files.memory import machine_memory
 from attnlab.files.provenance import versions
 from attnlab.shelf import Paper, paper
-from attnlab.shelf.papers import ATTNLAB_BIBTEX
+from attnlab.shelf.papers import ATTNLAB_BIBTEX, standing
 
 if TYPE_CHECKING:
     from attnlab.report.study_pages import ShownStudy
@@ -115,7 +115,7 @@ def page(
         claims_papers=claims["papers"] if claims else {},
         counts=counts(documents, figures),
         verdicts={
-            name: counted(map(standing, members)) for name, members in grouped(documents, "paper")
+            name: counted(standings(members)) for name, members in grouped(documents, "paper")
         },
         outcomes={
             of.name: counted(made.outcome for made in members) for of, members in shown.items()
@@ -156,16 +156,16 @@ def counted(words: Iterable[str]) -> list[str]:
     return [f"{word}: {count}" for word, count in Counter(words).most_common()]
 
 
-def standing(claim: Mapping[str, Any]) -> str:
-    """Return the verdict on paper, or that in training of a claim that is about training alone."""
-    return str(claim["verdict"] or claim["training"] or "not examined")
+def standings(claims: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return how claims stand; one whose code raised an exception was not examined."""
+    return [standing(claim) or "not examined" for claim in claims]
 
 
 def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Part]) -> list[str]:
     """Return how many claims and figures were examined, and how they stand."""
     found = []
     if claims:
-        stand = ", ".join(counted(map(standing, claims)))
+        stand = ", ".join(counted(standings(claims)))
         found.append(f"{len(claims)} claim{'s' * (len(claims) != 1)} ({stand})")
     if figures:
         stand = ", ".join(counted(of.outcome for of in figures))

@@ -34,7 +34,7 @@ class Theory(ABC):
     name
         Its name in `predict(theory=...)`.
     leans_on
-        What the next level of its ladder does without.
+        What the next level of the theory does without.
     times
         Names of predicted values that are times, in plain steps.
     infinite

@@ -260,6 +260,7 @@ def test_moments_give_the_loss_and_gradient_of_all_sequences(model):
     learner, direct = SampleRegression(task, model), TaskLearner(task, model, "square")
     params, batch = filled(model), draw(task, 9)
     data = jax.jit(lambda: dict.fromkeys(("training", "in_context", "in_weight"), moments(batch)))()
+    data["gamma"] = task.regression.gamma
     loss, slope = graded(learner, data, params, (), tuple(params))
     expected, of_all = graded(direct, (), params, batch, tuple(params))
     assert float(loss) == pytest.approx(float(expected), rel=1e-12)
@@ -276,7 +277,14 @@ def test_a_model_of_the_shared_task_passes_the_in_weight_test_alone():
     learner = SampleRegression(task, LinearAttention(heads=1))
     params = {name: np.zeros(of.shape) for name, of in start(learner.model, task).items()}
     params |= {"value": np.ones(1), "key_labels": np.ones((1, 4))}
-    captured = jax.jit(lambda p: learner.capture(learner.draw(jax.random.key(10)), p, ()))(params)
+    (tables,) = learner.tables(None)
+
+    @jax.jit
+    def capture(params):
+        data = learner.data(tables, learner.draw(jax.random.key(10)))
+        return learner.capture(data, params, ())
+
+    captured = capture(params)
     assert float(captured["in_weight_loss"]) < 0.06  # 2/N is the variance of sigma^2
     assert float(captured["in_context_loss"]) > 1.5
 

@@ -55,6 +55,6 @@ def test_other_runs_are_refused(run, name, field):
 
 def test_spectra_run_side_by_side_as_they_do_alone():
     model, at = LinearAttention(2, 1, 0.1), [0.0, 20.0, 100.0]
-    both = simulate(flow(TASK, model, at, seeds=2, beside=(WHITE.spectrum,)), progress=False)
+    both = simulate(flow(TASK, model, at, seeds=2, beside=(WHITE,)), progress=False)
     alone = simulate(flow(WHITE, model, at, seeds=2), progress=False)
     assert float(abs(both["learned"].isel(setting=1) - alone["learned"]).max()) < 1e-6

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.files.errors import InputError
 from attnlab.models.base import Params
@@ -34,18 +35,23 @@ class Moments(NamedTuple):
     cross: jax.Array
     power: jax.Array
 
-    def loss(self, coefficients: jax.Array) -> jax.Array:
-        """Return E (y_q - f . coefficients)^2."""
-        T = coefficients.ravel()
-        return self.power - 2 * self.cross @ T + T @ self.gram @ T
+    def loss(self, T: jax.Array) -> jax.Array:
+        """Return E (y_q - f . T)^2 of coefficients T of the features.
+
+        The Gram matrix is symmetric, so that one product serves the loss and its gradient.
+        """
+        held = jax.lax.stop_gradient(T)
+        product = self.gram @ held
+        return self.power + 2 * (product - self.cross) @ T - held @ product
 
 
 def moments(batch: Batch) -> Moments:
-    """Return the moments of the features (X X^T/N)_ab x_qc, (D + 1)^2 D of them."""
+    """Return the moments of the features (X X^T/N)_ab x_qc with a <= b, (D + 1)(D + 2) D/2."""
     sequences, y = batch.inputs, batch.target
     P, N, D = len(y), sequences.shape[1] - 1, sequences.shape[2] - 1
     second = jnp.einsum("pna,pnb->pab", sequences, sequences) / N
-    f = (second[..., None] * sequences[:, N, None, None, :D]).reshape(P, -1)
+    a, b = np.triu_indices(D + 1)
+    f = (second[:, a, b, None] * sequences[:, N, None, :D]).reshape(P, -1)
     return Moments(f.T @ f / P, y @ f / P, (y**2).mean())
 
 
@@ -59,10 +65,34 @@ class RegressionLearner(Learner):
         Spectrum and number of examples, and the training set where there is one.
     model : LinearAttention
         Heads, rank and start.
+    beside : tuple of InContextRegression, optional
+        Further tasks in as many dimensions, which run in the same program, along `setting`.
     """
 
     task: InContextRegression
     model: LinearAttention
+    beside: tuple[InContextRegression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(len(of.spectrum) != len(self.task.spectrum) for of in self.beside):
+            raise InputError("beside: expected tasks in as many dimensions as the first")
+
+    @property
+    def tasks(self) -> tuple[InContextRegression, ...]:
+        """The tasks that run side by side."""
+        return (self.task, *self.beside)
+
+    def tables(self, run: Simulation) -> list[Any]:
+        """Return lambda and gamma of each task, and its number."""
+        regressions = [of.regression for of in self.tasks]
+        return [
+            {"lam": one.eigenvalues, "gamma": one.gamma, "number": np.int32(i)}
+            for i, one in enumerate(regressions)
+        ]
+
+    def runs_at_once(self, run: Simulation) -> int:
+        """Return all runs: operations are so small that their number decides."""
+        return run.grid.runs * len(self.tasks)
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -81,31 +111,15 @@ class PopulationRegression(RegressionLearner):
     L(A) = tr Lambda - 2 tr(Lambda^2 A) + tr(Lambda A^T Lambda Gamma A). In the population the
     blocks stay zero: y_hat - y_q is odd in w, and the factor beside it in their gradient is even.
     The paper's flow, dW/dt = -1/2 dL/dW, is ``Flow(time, learning_rate=0.5)``.
-
-    Parameters
-    ----------
-    beside : tuple, optional
-        Further spectra of as many eigenvalues, which run in the same program, along `setting`.
     """
 
-    beside: tuple[tuple[float, ...], ...] = ()
-
     def __post_init__(self) -> None:
-        if any(len(of) != len(self.task.spectrum) for of in self.beside):
-            raise InputError("beside: expected spectra of as many eigenvalues as the task has")
-        if self.task.fresh < 1 or self.task.noise:
+        super().__post_init__()
+        if any(of.fresh < 1 or of.noise for of in self.tasks):
             raise InputError(
                 "task: with a shared task or noise the blocks of labels leave zero, and the "
                 "expected loss is not one of A; use SampleRegression"
             )
-
-    def tables(self, run: Simulation) -> list[Any]:
-        """Return lambda and gamma of each spectrum."""
-        tasks = (self.task, *(replace(self.task, spectrum=of) for of in self.beside))
-        return [
-            {"lam": jnp.asarray(of.spectrum), "gamma": jnp.asarray(of.regression.gamma)}
-            for of in tasks
-        ]
 
     def data(self, tables: Any, drawn: Any) -> Any:
         """Return lambda and gamma."""
@@ -142,16 +156,22 @@ class SampleRegression(RegressionLearner):
     """
 
     def draw(self, key: jax.Array) -> dict[str, Moments]:
-        """Draw the training set and two sets of test sequences, and return their moments."""
+        """Draw a training set of each task and two test sets, and return their moments."""
         tests = {
             "in_context": replace(self.task, fresh=1.0, noise=False),
             "in_weight": replace(self.task, fresh=0.0, noise=True),
         }
         of_training, *others = jax.random.split(key, 3)
-        found = {"training": moments(self.task.draw(of_training))}
+        sets = [moments(task.draw(of_training)) for task in self.tasks]
+        found = {"training": jax.tree.map(lambda *of: jnp.stack(of), *sets)}
         for of, (name, task) in zip(others, tests.items(), strict=True):
             found[name] = moments(task.batch((), of, jnp.int32(0), TEST_SEQUENCES))
         return found
+
+    def data(self, tables: Any, drawn: Any) -> Any:
+        """Return the moments, those of one training set, and gamma."""
+        own = jax.tree.map(lambda of: of[tables["number"]], drawn["training"])
+        return {**drawn, "training": own, "gamma": tables["gamma"]}
 
     def loss(self, data: Any, params: Params, batch: Any, key: jax.Array | None) -> jax.Array:
         """Return the mean loss of the training set."""
@@ -161,10 +181,12 @@ class SampleRegression(RegressionLearner):
         """Return A, a_d = gamma_d A_dd, the leak into the blocks of labels and the test losses."""
         found = self.model.measures(params)
         T = self._coefficients(params)
-        learned = jnp.asarray(self.task.regression.gamma) * jnp.diag(found["matrix"])
+        learned = data["gamma"] * jnp.diag(found["matrix"])
         tests = {f"{name}_loss": data[name].loss(T) for name in ("in_context", "in_weight")}
         return {**found, "learned": learned, **tests}
 
     def _coefficients(self, params: Params) -> jax.Array:
         W, M = self.model.weights(params)
-        return jnp.einsum("ha,hbc->abc", W, M)
+        T = jnp.einsum("ha,hbc->abc", W, M)
+        a, b = np.triu_indices(T.shape[0])
+        return (T[a, b] + jnp.where(a < b, 1, 0)[:, None] * T[b, a]).ravel()

@@ -34,11 +34,11 @@ def flow(
     at: Sequence[float],
     *,
     seeds: int,
-    beside: tuple[tuple[float, ...], ...] = (),
+    beside: tuple[InContextRegression, ...] = (),
     rtol: float | None = None,
     init: object = None,
 ) -> Simulation:
-    """Return the flow of the expected loss, in the paper's time; `beside`: further spectra."""
+    """Return the flow of the expected loss, in the paper's time; `beside`: further tasks."""
     return Simulation(
         PopulationRegression(task, model, beside),
         motion=Flow(at[-1], rtol=rtol, atol=None if rtol is None else rtol, most_steps=MOST_STEPS),
@@ -59,53 +59,55 @@ def descent(
     every: int,
     seeds: int,
     heads: int = 8,
-    rank: int | None = None,
-    blocks: bool = True,
+    beside: tuple[InContextRegression, ...] = (),
+    partner: bool = False,
 ) -> Simulation:
-    """Return gradient descent on a training set; std and rate are those of the released code.
+    """Return gradient descent of merged attention; std and rate are those of the released code.
 
-    That code leaves out 1/N. Without `blocks` the label blocks are held at 0: the MLP partner.
+    That code leaves out 1/N. With `partner` each run has its MLP partner beside it, whose label
+    blocks are held at 0, along the dim `blocks`.
     """
-    time, weight = theory.released_clock(
-        1, learning_rate=rate, examples=task.examples, factors=2 if rank is None else 3
-    )
-    model = LinearAttention(heads, rank, std * weight)
+    time, weight = theory.released_clock(1, learning_rate=rate, examples=task.examples, factors=2)
     own = float(time) * HALF
-    weights = ("value", "key_query") if rank is None else ("value", "key", "query")
-    held = dict.fromkeys(weights, own) | dict.fromkeys(LABEL_BLOCKS)
+    free = xr.DataArray([own, 0.0], {"blocks": [True, False]}) if partner else own
     return Simulation(
-        SampleRegression(task, model),
+        SampleRegression(task, LinearAttention(heads, std=std * weight), beside),
         motion=Steps(steps),
-        learning_rate=own if blocks else held,
+        learning_rate={"value": own, "key_query": own, **dict.fromkeys(LABEL_BLOCKS, free)},
         seeds=seeds,
         record=Record((*MEASURED, "leak", "in_context_loss", "in_weight_loss"), every=every),
         dtype="float64",
     )
 
 
-def starts_of(result: xr.Dataset) -> list[Any]:
-    """Return the weights at the start of each seed: `theory.Merged` or `theory.Separate`."""
+def starts_of(result: xr.Dataset) -> Any:
+    """Return the weights at the start, with seeds first: `theory.Merged` or `theory.Separate`."""
     separate = "parameters.key" in result
     names = ("value", "key", "query") if separate else ("value", "key_query")
-    arrays = [weights_of(result, name)[:, 0] for name in names]
     kind = theory.Separate if separate else theory.Merged
-    return [kind(*of) for of in zip(*arrays, strict=True)]
+    return kind(*(weights_of(result, name)[:, 0] for name in names))
 
 
 def weights_of(result: xr.Dataset, group: str) -> NDArray[np.float64]:
     """Return a group of weights, (seed, time, ...)."""
     of = result[f"parameters.{group}"]
-    return np.asarray(of.transpose("seed", of_clock(result), ...).values)
+    return np.asarray(of.transpose("seed", of_clock(of), ...).values)
 
 
-def half_times(result: xr.Dataset) -> xr.DataArray:
-    """Return when half of the loss that is lost in the end is gone, for each seed."""
+def crossed(values: xr.DataArray, level: float = 0.5) -> xr.DataArray:
+    """Return the first time at which values are above a level, infinite where they never are."""
+    clock = of_clock(values)
+    ordered = values.transpose(clock, ...)
+    return ordered[0].drop_vars(clock).copy(data=first_crossing(ordered[clock], ordered, level))
+
+
+def gone(result: xr.Dataset) -> xr.DataArray:
+    """Return the share of the loss that is lost in the end, over time."""
     loss, clock = result["loss"], of_clock(result)
-    first, last = (loss.isel({clock: at}) for at in (0, -1))
-    gone = ((first - loss) / (first - last)).transpose(clock, "seed")
-    return xr.DataArray(first_crossing(result[clock], gone), dims="seed")
+    first, last = (loss.isel({clock: at}, drop=True) for at in (0, -1))
+    return (first - loss) / (first - last)
 
 
-def of_clock(result: xr.Dataset) -> str:
+def of_clock(result: xr.Dataset | xr.DataArray) -> str:
     """Return the dim along which a result is recorded."""
     return "time" if "time" in result.dims else "step"

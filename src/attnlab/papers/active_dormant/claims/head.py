@@ -57,9 +57,9 @@ def small(found: Found) -> tuple[Hypothesis, ...]:
 
 
 @claim(
-    "ad-gradient",
+    EQUAL,
+    id="ad-gradient",
     sources="here",
-    relation=EQUAL,
     tolerance=1e-8,
     ours=True,
     runs={},
@@ -89,9 +89,9 @@ def gradient(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-growth",
+    LEADING,
+    id="ad-growth",
     sources=PAPER,
-    relation=LEADING,
     tolerance=0.02,
     hypotheses=(support,),
     runs={"alone": ALONE},
@@ -115,9 +115,9 @@ def growth(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-constant",
+    AT_MOST,
+    id="ad-constant",
     sources="here",
-    relation=AT_MOST,
     ours=True,
     hypotheses=(support, small),
     runs={"alone": ALONE},
@@ -153,9 +153,9 @@ def constant(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-drain",
+    LEADING,
+    id="ad-drain",
     sources=PAPER,
-    relation=LEADING,
     tolerance=0.1,
     runs={},
     code=("drain_rate", "concentrated_value"),
@@ -189,9 +189,9 @@ def drain(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-stationary",
+    EQUAL,
+    id="ad-stationary",
     sources=PAPER,
-    relation=EQUAL,
     tolerance=1e-10,
     runs={},
     code=("concentrated_value", "gradient"),
@@ -220,9 +220,9 @@ def rest(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-end",
+    AT_MOST,
+    id="ad-end",
     sources="here",
-    relation=AT_MOST,
     ours=True,
     hypotheses=(support,),
     runs={"one": ONE},
@@ -263,9 +263,9 @@ def end(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-mutual",
+    AT_LEAST,
+    id="ad-mutual",
     sources=PAPER,
-    relation=AT_LEAST,
     in_parts=True,
     hypotheses=(support,),
     runs={"one": ONE, "many": MANY},
@@ -299,9 +299,9 @@ def mutual(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-late",
+    AT_MOST,
+    id="ad-late",
     sources="here",
-    relation=AT_MOST,
     ours=True,
     hypotheses=(support,),
     runs={"many": MANY},
@@ -336,9 +336,9 @@ def late(found: Found) -> Measurement:
 
 
 @claim(
-    "ad-spread",
+    BELOW,
+    id="ad-spread",
     sources="here",
-    relation=BELOW,
     ours=True,
     runs={},
     code=("joint_flow", "context_variance"),

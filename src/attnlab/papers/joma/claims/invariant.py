@@ -63,10 +63,9 @@ def _exact(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-linear",
     EQUAL,
-    sources="JoMA, claim 1; re-derived",
-    case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
+    "JoMA, claim 1; re-derived",
+    replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
     tolerance=1e-8,
 )
@@ -80,10 +79,9 @@ def joma_linear(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-exp",
     EQUAL,
-    sources="JoMA, claim 1; re-derived",
-    case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
+    "JoMA, claim 1; re-derived",
+    replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
     hypotheses=(orthonormal, one_query),
     tolerance=1e-8,
 )
@@ -102,10 +100,9 @@ def _range(of: xr.DataArray) -> str:
 
 
 @claim(
-    "joma-softmax",
     LEADING,
-    sources="JoMA, claim 1; re-derived",
-    case=TOY_EARLY,
+    "JoMA, claim 1; re-derived",
+    TOY_EARLY,
     hypotheses=(orthonormal, one_query, runs.fixed_mean, runs.factorises),
     tolerance=IN_SIZE,
 )
@@ -131,13 +128,7 @@ def joma_softmax(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-correlation",
-    ABOVE,
-    sources="JoMA, experiment on claim 1",
-    case=TOY,
-    hypotheses=(orthonormal, one_query),
-)
+@claim(ABOVE, "JoMA, experiment on claim 1", TOY, hypotheses=(orthonormal, one_query))
 def joma_correlation(s: Case) -> Measurement:
     """On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$.
 
@@ -154,10 +145,9 @@ def joma_correlation(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-size",
     LEADING,
-    sources="JoMA, claim 1, on its own experiment; it reports correlations only",
-    case=TOY,
+    "JoMA, claim 1, on its own experiment; it reports correlations only",
+    TOY,
     hypotheses=(orthonormal, one_query),
     tolerance=IN_SIZE,
     ours=True,
@@ -184,10 +174,9 @@ def joma_size(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-several-queries",
     EQUAL,
-    sources="JoMA, claim 1, which does not cover them",
-    case=SHARED,
+    "JoMA, claim 1, which does not cover them",
+    SHARED,
     hypotheses=(orthonormal,),
     tolerance=1e-8,
     ours=True,

@@ -22,14 +22,7 @@ BLOW_UP = theory.blow_up_time(DELTA)
 EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0))
 
 
-@claim(
-    "joma-delta",
-    EQUAL,
-    sources="JoMA, claim 2; re-derived",
-    case=PAIRS,
-    hypotheses=(one_query,),
-    tolerance=1e-12,
-)
+@claim(EQUAL, "JoMA, claim 2; re-derived", PAIRS, hypotheses=(one_query,), tolerance=1e-12)
 def joma_delta(s: Case) -> Measurement:
     r"""$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times frequency;
     common and distinct tokens are its two ends.
@@ -49,10 +42,9 @@ def joma_delta(s: Case) -> Measurement:
 
 
 @claim(
-    "joma-erf",
     EQUAL,
-    sources="JoMA, claim 2; re-derived; several hidden units are ours",
-    case=EXP,
+    "JoMA, claim 2; re-derived; several hidden units are ours",
+    EXP,
     hypotheses=(one_query,),
     tolerance=1e-7,
 )
@@ -102,7 +94,7 @@ def joma_erf(s: Case) -> Measurement:
     )
 
 
-@claim("joma-winner", ABOVE, sources="JoMA, claim 2; re-derived", case=EXP, hypotheses=(one_query,))
+@claim(ABOVE, "JoMA, claim 2; re-derived", EXP, hypotheses=(one_query,))
 def joma_winner(s: Case) -> Measurement:
     r"""Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l =
     \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$.

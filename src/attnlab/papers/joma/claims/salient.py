@@ -26,7 +26,7 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
     return np.sort(np.random.default_rng(seed).uniform(1.0, 4.0, count))
 
 
-@claim("joma-pull", LEADING, sources="JoMA, claim 3", case=NONLINEAR)
+@claim(LEADING, "JoMA, claim 3", NONLINEAR)
 def joma_pull(s: Case) -> Measurement:
     r"""A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$.
 
@@ -36,13 +36,7 @@ def joma_pull(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim(
-    "joma-ratio",
-    LEADING,
-    sources="JoMA, claim 4 (its Theorem 4); re-derived",
-    case=NONLINEAR,
-    tolerance=0.01,
-)
+@claim(LEADING, "JoMA, claim 4 (its Theorem 4); re-derived", NONLINEAR, tolerance=0.01)
 def joma_ratio(s: Case) -> Measurement:
     r"""With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to
     \exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first.
@@ -66,12 +60,7 @@ def joma_ratio(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-dip",
-    BELOW,
-    sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
-    case=NONLINEAR,
-)
+@claim(BELOW, "JoMA, claim 4; re-derived; the condition on v(0) is ours", NONLINEAR)
 def joma_dip(s: Case) -> Measurement:
     r"""From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention,
     $\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense.
@@ -110,7 +99,7 @@ def joma_dip(s: Case) -> Measurement:
     )
 
 
-@claim("joma-rank", BELOW, sources="JoMA, claim 4", case=NONLINEAR)
+@claim(BELOW, "JoMA, claim 4", NONLINEAR)
 def joma_rank(s: Case) -> Measurement:
     r"""The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, falls,
     then rises.

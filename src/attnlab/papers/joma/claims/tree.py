@@ -18,7 +18,7 @@ TREE = LatentTree((2,) * DEPTH, RHO, ((0.9, 0.1), (0.3, 0.7)))
 LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
 
 
-@claim("joma-tree", EQUAL, sources="JoMA, claim 5; re-derived", case=LEAVES, tolerance=1e-12)
+@claim(EQUAL, "JoMA, claim 5; re-derived", LEAVES, tolerance=1e-12)
 def joma_tree(s: Case) -> Measurement:
     r"""$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 \rho^{L-1}
     \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT.
@@ -39,7 +39,7 @@ def joma_tree(s: Case) -> Measurement:
     )
 
 
-@claim("joma-siblings", ABOVE, sources="JoMA, claim 5", case=LEAVES)
+@claim(ABOVE, "JoMA, claim 5", LEAVES)
 def joma_siblings(s: Case) -> Measurement:
     """Siblings co-occur most and are learnt first.
 

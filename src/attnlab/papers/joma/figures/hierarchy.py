@@ -15,7 +15,7 @@ read as its maximum over positions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -58,10 +58,6 @@ class Recipe(ExperimentRecipe):
     steps: int
     judged: int
     seeds: int
-
-    def with_seeds(self, seeds: int) -> Recipe:
-        """The same with another number of seeds."""
-        return replace(self, seeds=seeds)
 
     def hierarchies(self) -> tuple[LatentLayers, ...]:
         """Return every hierarchy: by latents, children and seed."""

@@ -9,7 +9,7 @@ end of the erf law, and larger than z after it.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -64,10 +64,6 @@ class Recipe(ExperimentRecipe):
         """The draws of the toy with this number of queries."""
         names = (f"{self.classes}:queries={queries},seed={seed}" for seed in range(self.seeds))
         return [classes_from(name) for name in names]
-
-    def with_seeds(self, seeds: int) -> Recipe:
-        """The same with another number of seeds."""
-        return replace(self, seeds=seeds)
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
@@ -21,25 +20,26 @@ from attnlab.theory.relation import AT_MOST, EQUAL, LEADING
 from .. import theory
 from ..model import LinearAttention
 from ..predict import OneHead, White
-from ..runs import Results, flow, geometric, half_times, starts_of
+from ..runs import Results, crossed, flow, geometric, gone, starts_of
 from ..task import InContextRegression
-from .population import PUBLISHED, REGRESSION, of_size
+from .population import PUBLISHED, REGRESSION, all_sizes, far_starts, of_size, of_sizes
 
 TINY = 1e-6 * np.sqrt(31)  # the published start, in our units
 WHITE = InContextRegression((0.25,) * 4)
 ALIGNED = 0.01  # norm of each layer where the start is balanced and along I
 SHARES = (0.5, 0.9, 0.99)
+EXPONENTS = np.linspace(0.7, 1.0, 7)  # of spectra around that whose tail is as long as its wait
 
 
-def steep(exponent: float, dimensions: int, examples: int = 31) -> theory.Regression:
-    """Return the spectrum lambda_d ~ d^-exponent of trace 1."""
+def steep(exponent: float, dimensions: int, examples: int = 31) -> InContextRegression:
+    """Return the task whose spectrum is lambda_d ~ d^-exponent, of trace 1."""
     falling = np.arange(1.0, dimensions + 1) ** -exponent
-    return theory.Regression(falling / falling.sum(), examples)
+    return InContextRegression(tuple((falling / falling.sum()).tolist()), examples)
 
 
 SPECTRA = {
-    "white": steep(0.0, 4),
-    "4:3:2:1": REGRESSION,
+    "white": WHITE,
+    "4:3:2:1": PUBLISHED,
     "1/d^2, D = 4": steep(2.0, 4),
     "1/d^2, D = 8": steep(2.0, 8),
 }
@@ -48,9 +48,9 @@ TRAINED = tuple(list(SPECTRA)[:3])
 
 def random_start() -> Simulation:
     """Return the flow from the published start, with its tail, for three spectra at once."""
-    at = geometric(10.0, 6000.0, 400)
-    others = tuple(tuple(SPECTRA[name].spectrum) for name in TRAINED[1:])
-    return flow(WHITE, LinearAttention(8, std=TINY), at, seeds=10, beside=others)
+    at = geometric(10.0, 2500.0, 300)
+    others = tuple(SPECTRA[name] for name in TRAINED[1:])
+    return flow(WHITE, LinearAttention(8, std=TINY), at, seeds=5, beside=others)
 
 
 def aligned() -> Simulation:
@@ -60,27 +60,24 @@ def aligned() -> Simulation:
     return flow(WHITE, LinearAttention(1), at, seeds=1, init=start, rtol=1e-11)
 
 
-def growing_starts(one: theory.Regression, seeds: int) -> NDArray[np.float64]:
-    """Return the growing part of published starts."""
-    rng, D = np.random.default_rng(0), len(one.spectrum)
-    drawn = (TINY * rng.normal(size=of) for of in ((seeds, 8), (seeds, 8, D, D)))
-    return np.array(
-        [theory.growing_start(one, theory.Merged(*of)) for of in zip(*drawn, strict=True)]
-    )
-
-
-def tails(one: theory.Regression, seeds: int = 10) -> NDArray[np.float64]:
+def tails(task: InContextRegression, seeds: int = 10) -> NDArray[np.float64]:
     """Return (t_99 - t_50)/t_50 of published starts, (seeds,)."""
-    times = np.array([theory.drop_times(one, norm) for norm in growing_starts(one, seeds)])
-    return (times[:, 2] - times[:, 0]) / times[:, 0]
+    rng, one, D = np.random.default_rng(0), task.regression, len(task.spectrum)
+    start = theory.Merged(*(TINY * rng.normal(size=(seeds, 8, *of)) for of in ((), (D, D))))
+    return tail(theory.drop_times(one, theory.growing_start(one, start), SHARES).T)
+
+
+def tail(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the tail over the wait of times at which `SHARES` are gone, (share, ...)."""
+    return np.asarray((times[2] - times[0]) / times[0])
 
 
 @claim(
-    "icl-two-fixed-points",
+    AT_MOST,
+    id="icl-two-fixed-points",
     sources="Linear ICL, merged key and query",
-    relation=AT_MOST,
     tolerance=1e-5,
-    runs={"flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)},
+    runs={"flow": far_starts},
 )
 def two_fixed_points(found: Results) -> Measurement:
     r"""The flow of merged attention has two fixed points in function space, $A = 0$ and $A =
@@ -101,10 +98,10 @@ def two_fixed_points(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-one-drop",
+    AT_MOST,
+    id="icl-one-drop",
     sources="Linear ICL, merged key and query",
     reading="as we know it",
-    relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
 )
@@ -115,21 +112,12 @@ def one_drop(found: Results) -> Measurement:
     where it is at most 1. For 10 starts: of one head along Lambda^2, and of the flow. The tail does
     not depend on the start, the wait grows as its logarithm.
     """
-    at = found["flow"]["time"].values
-    loss = found["flow"]["loss"].transpose("time", "setting", "seed").values
-    gone = (loss[0] - loss) / (loss[0] - loss[-1])
-    trained = {}
-    for i, name in enumerate(TRAINED):
-        each = np.array([[np.interp(s, of, at) for s in SHARES] for of in gone[:, i].T])
-        trained[name] = (each[:, 2] - each[:, 0]) / each[:, 0]
-    said = {name: tails(one) for name, one in SPECTRA.items()}
-    norms = growing_starts(REGRESSION, 10)
-
-    def over(exponent: float, norm: float) -> float:
-        half, _, last = theory.drop_times(steep(exponent, 4), norm)
-        return float((last - half) / half - 1)
-
-    edge = np.array([scipy.optimize.brentq(over, 0.1, 2.0, (norm,), xtol=1e-3) for norm in norms])
+    lost = gone(found["flow"])
+    times = np.array([crossed(lost, share).transpose("setting", "seed") for share in SHARES])
+    trained = dict(zip(TRAINED, tail(times), strict=True))
+    said = {name: tails(of) for name, of in SPECTRA.items()}
+    near = np.log([tails(steep(exponent, 4)) for exponent in EXPONENTS])
+    edge = np.array([np.interp(0.0, of, EXPONENTS) for of in near.T])
     return Measurement(
         *(Check(name, 1.0, of) for name, of in said.items()),
         *(Trained(name, 1.0, of) for name, of in trained.items()),
@@ -141,11 +129,11 @@ def one_drop(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-escape-time",
+    LEADING,
+    id="icl-escape-time",
     sources="Linear ICL, merged key and query",
-    relation=LEADING,
     tolerance=0.15,
-    runs={"descent": partial(of_size, 5000), "flow": random_start},
+    runs={"descent": all_sizes, "flow": random_start},
     hypotheses=(assumed(OneHead(), partial(of_size, 5000)),),
 )
 def escape_time(found: Results) -> Measurement:
@@ -157,7 +145,8 @@ def escape_time(found: Results) -> Measurement:
     the slope of ln |A|, fitted from t = 35 to 50.
     """
     per_step, _ = theory.released_clock(1, learning_rate=1e-3, examples=31, factors=2)
-    halves = half_times(found["descent"])
+    run = of_sizes(found["descent"], 5000)
+    halves = crossed(gone(run))
     layers = {
         name: float(theory.escape_time(REGRESSION, np.sqrt(size) * TINY)) / float(per_step)
         for name, size in (("value", 8), ("key_query", 128))
@@ -166,10 +155,8 @@ def escape_time(found: Results) -> Measurement:
     sizes = (published["matrix"] ** 2).sum(["context_input", "query_input"]) ** 0.5
     early = sizes.sel(time=slice(35.0, 50.0)).transpose("seed", "time")
     rates = np.polyfit(early["time"], np.log(early.values).T, 1)[0] / 2
-    ours = [
-        float(theory.drop_times(REGRESSION, theory.growing_start(REGRESSION, start), [0.5])[0])
-        for start in starts_of(found["descent"])
-    ] / per_step
+    norms = theory.growing_start(REGRESSION, starts_of(run))
+    ours = theory.drop_times(REGRESSION, norms, 0.5)[:, 0] / per_step
     return Measurement(
         Check("growth rate", theory.escape_rate(REGRESSION), rates, tolerance=0.03),
         Trained("by the value layer", layers["value"], halves.values),
@@ -184,9 +171,9 @@ def escape_time(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-white-curve",
+    EQUAL,
+    id="icl-white-curve",
     sources="Linear ICL, Eq. 10",
-    relation=EQUAL,
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
     hypotheses=(assumed(White(), aligned),),
@@ -203,11 +190,9 @@ def white_curve(found: Results) -> Measurement:
     run, random = found["aligned"].isel(seed=0), found["random"].isel(setting=0)
     a = theory.white_curve(run["time"].values, **how, norm=ALIGNED)
     diagonal = random["learned"].transpose("seed", "time", "component").values
-    norms = [theory.growing_start(one, start) for start in starts_of(random)]
-    curves = [
-        one.gamma[0] * theory.white_curve(random["time"].values, **how, norm=c) for c in norms
-    ]
-    off = np.abs(diagonal - np.array(curves)[..., None]).max()
+    norms = theory.growing_start(one, starts_of(random))
+    curves = theory.white_curve(random["time"].values, **how, norm=norms[:, None])
+    off = np.abs(diagonal - one.gamma[0] * curves[..., None]).max()
     return Measurement(
         Check("A", a[:, None, None] * np.eye(4), run["matrix"].values, relative=False),
         Trained("gamma a from random starts", 0.0, off, relative=False, tolerance=1e-3),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import xarray as xr
 
 from attnlab.auditing import Measurement, claim
@@ -15,16 +13,18 @@ from attnlab.theory.relation import BELOW
 from ..runs import Results, descent
 from ..task import InContextRegression
 
-PARTS = (0.2, 0.4, 0.6, 0.8)
+SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SEEDS, STEPS = 3, 5001
 LEARNED = 0.7  # an in-weight loss below: at the start it is 1
 BACK = 0.2  # of its start: the in-weight loss has come back
 
 
-def mixed(fresh: float) -> Simulation:
-    """Return the published run on a mixture, white inputs; to step 5001, as far as it is drawn."""
-    task = InContextRegression((0.25,) * 4, fresh=fresh)
-    return descent(task, std=1e-6, rate=5e-4, steps=STEPS, every=20, seeds=SEEDS)
+def mixtures() -> Simulation:
+    """Return the published run on mixtures, white inputs; to step 5001, as far as it is drawn."""
+    task, *others = (InContextRegression((0.25,) * 4, fresh=p) for p in SHARES)
+    return descent(
+        task, std=1e-6, rate=5e-4, steps=STEPS, every=25, seeds=SEEDS, beside=tuple(others)
+    )
 
 
 def passage(run: xr.Dataset) -> xr.Dataset:
@@ -46,11 +46,11 @@ def passage(run: xr.Dataset) -> xr.Dataset:
 
 
 @claim(
-    "icl-in-weight-first",
+    BELOW,
+    id="icl-in-weight-first",
     sources="Linear ICL, its mixture of fresh tasks and a shared one",
     reading="as we know it",
-    relation=BELOW,
-    runs={f"{p:g}": partial(mixed, p) for p in (0.0, *PARTS, 1.0)},
+    runs={"mixtures": mixtures},
 )
 def in_weight_first(found: Results) -> Measurement:
     """With a share $0 < p < 1$ of fresh tasks in-weight learning comes first, and is transient.
@@ -59,23 +59,17 @@ def in_weight_first(found: Results) -> Measurement:
     falls below 0.7 for p = 0.2 to 0.8, before the in-context loss does, and ends within 0.2 of its
     start; at p = 0 it stays low, at p = 1 it never falls.
     """
-    of = {name: passage(run) for name, run in found.items()}
+    each = passage(found["mixtures"]).assign_coords(setting=list(SHARES))
+    mixed, alone = each.sel(setting=slice(0.1, 0.9)), each.sel(setting=[0.0, 1.0])
     return Measurement(
-        *(
-            check
-            for p in PARTS
-            for each in (of[f"{p:g}"],)
-            for check in (
-                Trained(f"p = {p:g}: least in-weight loss", LEARNED, each["least"].values),
-                Trained(f"p = {p:g}: first", each["in_context"].values, each["in_weight"].values),
-                Trained(f"p = {p:g}: gap of its end from its start", BACK, each["gap"].values),
-            )
+        Trained("least in-weight loss", LEARNED, mixed["least"].values),
+        Trained("first", mixed["in_context"].values, mixed["in_weight"].values),
+        Trained("gap of its end from its start", BACK, mixed["gap"].values),
+        Trained("p = 0: in-weight loss at the end", LEARNED, alone["end"].values[0]),
+        Trained("p = 1: least, below the start", BACK, 1 - alone["least"].values[1]),
+        training_number=float(each["least"].sel(setting=0.4).mean()),
+        note="; ".join(
+            f"in-weight loss, {what}: {means({f'p = {p:g}:': of.sel(setting=p) for p in SHARES})}"
+            for what, of in (("least", each["least"]), ("at the end", each["end"]))
         ),
-        Trained("p = 0: in-weight loss at the end", LEARNED, of["0"]["end"].values),
-        Trained("p = 1: least in-weight loss, below the start", BACK, 1 - of["1"]["least"].values),
-        training_number=float(of["0.4"]["least"].mean()),
-        note="in-weight loss, least: "
-        + means({f"p = {name}:": each["least"] for name, each in of.items()})
-        + "; at the end: "
-        + means({f"p = {name}:": each["end"] for name, each in of.items()}),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.auditing import Measurement, claim
@@ -21,7 +23,7 @@ from attnlab.theory.relation import AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import theory
 from ..model import LABEL_BLOCKS, CubicPerceptron, LinearAttention
-from ..runs import Results, descent, flow, half_times, of_clock
+from ..runs import Results, crossed, descent, flow, gone, of_clock
 from ..task import InContextRegression
 
 PUBLISHED = InContextRegression()
@@ -30,10 +32,26 @@ SIZES = (1250, 5000, 20000)  # sequences in the training set; 5000 as published
 SEEDS = 4
 
 
-def of_size(sequences: int, *, blocks: bool = True) -> Simulation:
+def of_size(sequences: int, **own: Any) -> Simulation:
     """Return the published run of merged attention on so large a training set."""
     task = replace(PUBLISHED, sequences=sequences)
-    return descent(task, std=1e-6, rate=1e-3, steps=6001, every=20, seeds=SEEDS, blocks=blocks)
+    return descent(task, std=1e-6, rate=1e-3, steps=6001, every=30, seeds=SEEDS, **own)
+
+
+def all_sizes() -> Simulation:
+    """Return the published run on training sets of all sizes, with its MLP partner beside it."""
+    others = tuple(replace(PUBLISHED, sequences=P) for P in SIZES[1:])
+    return of_size(SIZES[0], beside=others, partner=True)
+
+
+def of_sizes(found: xr.Dataset, sequences: int, *, blocks: bool = True) -> xr.Dataset:
+    """Return the runs on training sets of this size."""
+    return found.isel(setting=SIZES.index(sequences)).sel(blocks=blocks)
+
+
+def far_starts() -> Simulation:
+    """Return the flow of merged attention from far away, to its end."""
+    return flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=16)
 
 
 def partner(model: LinearAttention | CubicPerceptron) -> Simulation:
@@ -75,9 +93,9 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim(
-    "icl-population-loss",
+    EQUAL,
+    id="icl-population-loss",
     sources="Linear ICL, its expected loss; re-derived",
-    relation=EQUAL,
     tolerance=1e-10,
     ours=True,
     runs={},
@@ -94,7 +112,8 @@ def population_loss(found: object) -> Measurement:
     small, exact = theory.Regression((0.7, 0.2), 1), quadrature((0.7, 0.2))
     A = rng.normal(size=(5, 2, 2))
     summed = [exact.weight @ (exact.target - said(exact, of)) ** 2 for of in A]
-    drawn = PUBLISHED.batch((), jax.random.key(0), jax.numpy.int32(0), 40_000)
+    draw = jax.jit(lambda key: PUBLISHED.batch((), key, jax.numpy.int32(0), 40_000))
+    drawn = draw(jax.random.key(0))
     apart = []
     for of in 2 * rng.normal(size=(5, 4, 4)):
         losses = (np.asarray(drawn.target) - said(drawn, of)) ** 2
@@ -108,14 +127,11 @@ def population_loss(found: object) -> Measurement:
 
 
 @claim(
-    "icl-optimum",
+    LEADING,
+    id="icl-optimum",
     sources="Linear ICL, Eq. 11",
-    relation=LEADING,
     tolerance=0.05,
-    runs={
-        "flow": lambda: flow(PUBLISHED, LinearAttention(8, std=0.1), [0.0, 5000.0], seeds=5),
-        "descent": partial(of_size, 5000),
-    },
+    runs={"flow": far_starts, "descent": all_sizes},
 )
 def optimum(found: Results) -> Measurement:
     r"""Training ends at $A^* = \Gamma^{-1}$: $\hat y = \beta^\top (\Lambda + (\Lambda +
@@ -127,11 +143,12 @@ def optimum(found: Results) -> Measurement:
     """
     A = theory.optimum(REGRESSION)
     scale = np.sqrt(np.outer(np.diag(A), np.diag(A)))
-    ends = {name: of["matrix"].isel({of_clock(of): -1}).values for name, of in found.items()}
-    gap = (ends["descent"] - A) / scale
+    ends = found["flow"], of_sizes(found["descent"], 5000)
+    flows, found_by_descent = (of["matrix"].isel({of_clock(of): -1}).values for of in ends)
+    gap = (found_by_descent - A) / scale
     on = np.abs(np.einsum("sdd->sd", gap))
-    off = np.abs(ends["descent"][:, ~np.eye(4, dtype=bool)])
-    exact = np.abs((ends["flow"] - A) / scale).max()
+    off = np.abs(found_by_descent[:, ~np.eye(4, dtype=bool)])
+    exact = np.abs((flows - A) / scale).max()
     return Measurement(
         Check("flow: A, over its end", 0.0, exact, relative=False, tolerance=1e-6),
         Trained("descent: diagonal", 0.0, on, relative=False),
@@ -144,12 +161,12 @@ def optimum(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-zero-blocks",
+    AT_MOST,
+    id="icl-zero-blocks",
     sources="Linear ICL; re-derived",
     ours=True,
-    relation=AT_MOST,
     tolerance=1e-12,
-    runs={f"{P}": partial(of_size, P) for P in SIZES},
+    runs={"descent": all_sizes},
 )
 def zero_blocks(found: Results) -> Measurement:
     r"""$\mathbf v_i$ and $\mathbf u_i$ stay zero from $\mathbf v_i = \mathbf u_i = 0$.
@@ -167,7 +184,7 @@ def zero_blocks(found: Results) -> Measurement:
         pull = jax.jit(partial(learner.loss_and_grad, groups=tuple(params)))
         _, slopes = pull((), params, whole, None)
     pulls = max(float(np.abs(slopes[name]).max()) for name in LABEL_BLOCKS)
-    leaks = {P: found[str(P)]["leak"].isel(step=-1) for P in SIZES}
+    leaks = {P: of_sizes(found["descent"], P)["leak"].isel(step=-1) for P in SIZES}
     exponent = slope(SIZES, [float(of.mean()) for of in leaks.values()])
     return Measurement(
         Check("pull in the population", 0.0, pulls, EQUAL, relative=False),
@@ -191,16 +208,15 @@ def zero_blocks(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-mlp-same",
+    EQUAL,
+    id="icl-mlp-same",
     sources="Linear ICL",
     reading="as we know it",
-    relation=EQUAL,
     tolerance=1e-8,
     runs={
         "attention": lambda: partner(LinearAttention(4, std=0.3)),
         "network": lambda: partner(CubicPerceptron(4, std=0.3)),
-        **{f"{P}": partial(of_size, P) for P in SIZES[1:]},
-        **{f"{P} held": partial(of_size, P, blocks=False) for P in SIZES[1:]},
+        "descent": all_sizes,
     },
 )
 def mlp_same(found: Results) -> Measurement:
@@ -212,11 +228,11 @@ def mlp_same(found: Results) -> Measurement:
     Corrected: the difference falls with P.
     """
     same = np.abs(found["attention"]["loss"] - found["network"]["loss"]).max().item()
-    apart = {
-        P: abs(found[str(P)]["loss"] - found[f"{P} held"]["loss"]).max("step") for P in SIZES[1:]
-    }
-    few, many = apart.values()
-    halves = [half_times(found[name]) for name in ("5000", "5000 held")]
+    losses = found["descent"]["loss"]
+    between = abs(losses.sel(blocks=True) - losses.sel(blocks=False)).max("step")
+    apart = {P: between.isel(setting=i) for i, P in enumerate(SIZES)}
+    few, many = apart[5000], apart[20_000]
+    halves = [crossed(gone(of_sizes(found["descent"], 5000, blocks=of))) for of in (True, False)]
     return Measurement(
         Check("loss", found["network"]["loss"].values, found["attention"]["loss"].values),
         Trained("blocks free: loss", 0.0, few.values, relative=False),

@@ -17,7 +17,7 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..runs import half_times
+from ..runs import crossed, gone
 from ..task import InContextRegression
 from . import DescentRecipe
 
@@ -41,13 +41,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     The MLP partner is attention with its label blocks held at zero, which is the same function.
     """
     task = InContextRegression(recipe.spectrum, recipe.examples, recipe.sequences)
-    runs = {blocks: recipe.descent(task, blocks=blocks) for blocks in (True, False)}
+    trained = simulate(recipe.descent(task, partner=True), progress=False)
     curves = {
-        "attention": simulate(runs[True], progress=False),
-        "MLP": simulate(runs[False], progress=False),
-        "one head": predict(runs[True], theory="icl-one-head"),
+        "attention": trained.sel(blocks=True, drop=True),
+        "MLP": trained.sel(blocks=False, drop=True),
+        "one head": predict(recipe.descent(task), theory="icl-one-head"),
     }
-    halves = {name: half_times(curves[name]) for name in ("attention", "one head")}
+    halves = {name: crossed(gone(curves[name])) for name in ("attention", "one head")}
     return xr.Dataset(
         {
             "loss": xr.concat([of["loss"] for of in curves.values()], "curve"),

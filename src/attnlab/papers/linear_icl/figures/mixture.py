@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from attnlab import simulate
 from attnlab.auditing.fit import listed
 from attnlab.experiments import Judgement, Standing, published
-from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import count_of
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
@@ -41,13 +40,13 @@ class Recipe(DescentRecipe):
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return the training, in-weight and in-context loss over (fresh, seed, step)."""
-
-    def one(fresh: float, report: Progress) -> xr.Dataset:
-        spectrum = (1 / recipe.dimensions,) * recipe.dimensions
-        task = InContextRegression(spectrum, sequences=recipe.sequences, fresh=fresh)
-        return simulate(recipe.descent(task), progress=False)[[*CURVES]]
-
-    return over_cells(one, progress, fresh=recipe.fresh)
+    spectrum = (1 / recipe.dimensions,) * recipe.dimensions
+    task, *others = (
+        InContextRegression(spectrum, sequences=recipe.sequences, fresh=share)
+        for share in recipe.fresh
+    )
+    found = simulate(recipe.descent(task, beside=tuple(others)), progress=progress)[[*CURVES]]
+    return found.rename(setting="fresh").assign_coords(fresh=list(recipe.fresh))
 
 
 def draw(curves: xr.Dataset) -> Figure:

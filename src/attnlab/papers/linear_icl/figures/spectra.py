@@ -17,9 +17,8 @@ from attnlab.plots import style
 
 from .. import theory
 from ..claims.merged import SHARES, steep
-from ..measures import first_crossing
 from ..model import LinearAttention
-from ..runs import flow, geometric
+from ..runs import crossed, flow, geometric
 from ..task import InContextRegression
 
 TEXTS = Texts.read(__file__)
@@ -47,18 +46,19 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return `drop`, the times of the merged drop over (decay, share), of one head along Lambda^2;
     and `ordered`, which flows learn the larger of two components first, over (std, ratio, seed)."""
     sizes = recipe.dimensions, recipe.examples
-    drops = [theory.drop_times(steep(of, *sizes), recipe.norm, SHARES) for of in recipe.decays]
+    drops = [
+        theory.drop_times(steep(of, *sizes).regression, recipe.norm, SHARES) for of in recipe.decays
+    ]
     spectra = [(r / (1 + r), 1 / (1 + r)) for r in recipe.ratios]
-    task = InContextRegression(spectra[0], recipe.examples)
+    task, *others = (InContextRegression(of, recipe.examples) for of in spectra)
     ordered = []
     for std in recipe.stds:
         at = geometric(0.5 / std, LAST / std, 300)
         model = LinearAttention(recipe.heads, 1, std)
-        run = flow(task, model, at, seeds=recipe.seeds, beside=tuple(spectra[1:]))
-        learned = simulate(run, progress=False)["learned"]
-        learned = learned.transpose("time", "setting", "seed", "component")
-        times = first_crossing(learned["time"], learned)
-        ordered.append(times[..., 0] < times[..., 1])
+        run = flow(task, model, at, seeds=recipe.seeds, beside=tuple(others))
+        times = crossed(simulate(run, progress=False)["learned"])
+        first, second = times.transpose("component", "setting", "seed").values
+        ordered.append(first < second)
     return xr.Dataset(
         {"drop": (("decay", "share"), drops), "ordered": (("std", "ratio", "seed"), ordered)},
         {

@@ -58,7 +58,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "half": (("seed", "component"), learned_at(trained)),
             "predicted_half": (
                 ("seed", "component"),
-                [theory.staircase_times(one, start) for start in starts_of(trained)],
+                theory.staircase_times(one, starts_of(trained)),
             ),
             "level": ("plateau", theory.plateau_losses(one)),
             "published": (("drop", "end"), released_drops(recipe)),

@@ -21,6 +21,7 @@ from attnlab.formulas.checks import FloatArray, at_least, between, unwrap
 from .population import Merged, Regression, Separate, plateau_losses, population_loss
 
 LINEAR = 1e-3  # of the final weights: below, growth is linear to LINEAR^2
+LONG, ESCAPED = 40.0, 1e3  # the end of a head's own clock; v there, over its start, if it escapes
 
 
 class FirstGradient(NamedTuple):
@@ -65,32 +66,34 @@ def escape_time(regression: Regression, norm: ArrayLike) -> FloatArray:
     return unwrap(-np.log(at_least("norm", norm, 0.0, strict=True)) / escape_rate(regression))
 
 
-def growing_start(regression: Regression, start: Merged) -> float:
-    """Return c, the size of the growing part of a small start of merged attention.
+def growing_start(regression: Regression, start: Merged) -> FloatArray:
+    """Return c, the size of the growing part of a small start of merged attention, (...).
 
     Near zero v_i + <U_i, Lambda^2>/|Lambda^2| grows as exp(|Lambda^2| t), and all else stays small.
     So A follows one head with v = |U| = c, U along Lambda^2, where
     c^2 = sum_i (v_i + <U_i, Lambda^2>/|Lambda^2|)^2/4. Ours.
 
-    >>> growing_start(Regression([1.0], examples=1), Merged(np.array([3.0]), np.array([[[1.0]]])))
+    >>> start = Merged(np.array([3.0]), np.array([[[1.0]]]))
+    >>> float(growing_start(Regression([1.0], examples=1), start))
     2.0
     """
-    along = np.einsum("hdd,d->h", start.U, regression.eigenvalues**2) / escape_rate(regression)
-    return float(np.linalg.norm(start.v + along) / 2)
+    along = np.einsum("...dd,d->...", start.U, regression.eigenvalues**2) / escape_rate(regression)
+    return unwrap(np.linalg.norm(start.v + along, axis=-1) / 2)
 
 
 def drop_times(
-    regression: Regression, norm: float, shares: ArrayLike = (0.5, 0.9, 0.99)
+    regression: Regression, norm: ArrayLike, shares: ArrayLike = (0.5, 0.9, 0.99)
 ) -> FloatArray:
-    """Return the times at which these shares of the loss that can be lost are gone.
+    """Return the times at which these shares of the loss that can be lost are gone, (..., shares).
 
     Merged attention from one head with v = |U| = `norm` along Lambda^2 (`growing_start`). Up to
-    1e-3 of the final weights growth is exponential; from there the flow is integrated. Ours.
+    1e-3 of the final weights growth is exponential, so that starts differ by a shift in time; from
+    there the flow is integrated. Ours.
 
     Parameters
     ----------
-    norm : float
-        c, at most 1e-3 of the final size of v.
+    norm : array_like
+        c, at most 1e-3 of the final size of v, (...).
     shares : array_like
         Shares of L(0) - L(A*), increasing.
 
@@ -99,35 +102,21 @@ def drop_times(
     >>> drop_times(Regression([1.0] * 4, examples=31), 1e-6).round(2)
     array([6.82, 7.24, 7.59])
     """
-    lam, rate = regression.eigenvalues, escape_rate(regression)
+    rate, starts = escape_rate(regression), at_least("norm", norm, 0.0, strict=True)
     shares = np.atleast_1d(between("shares", shares, 0.0, 1.0))
     small = LINEAR * np.sqrt(np.linalg.norm(1 / regression.gamma))
-    if not 0 < norm <= small:
+    if np.any(starts > small):
         raise InputError(
-            f"norm: expected a small start, above 0 and at most {small:.3g}, got {norm}; "
+            f"norm: expected a small start, at most {small:.3g}, got {norm}; "
             "integrate population_flow instead"
         )
+    end = -2 * (np.log(LINEAR) / rate + np.log1p(-shares[-1]) / tail_rate(regression))
+    t = np.geomspace(end * 1e-5, end, 4000)
+    A = one_head_curve(regression, t, norm=small)[..., None] * np.eye(regression.gamma.size)
     first, *_, last = plateau_losses(regression)
-    levels = first - shares * (first - last)
-
-    def passes(level: float, terminal: bool) -> object:
-        def event(_: float, state: FloatArray) -> float:
-            return float(population_loss(regression, np.diag(state[0] * state[1:])) - level)
-
-        event.terminal = terminal  # type: ignore[attr-defined]
-        return event
-
-    end = -2 * np.log(LINEAR) / rate - np.log1p(-shares[-1]) / tail_rate(regression) * 10
-    path = scipy.integrate.solve_ivp(
-        _one_head_velocity(regression),
-        (0.0, end),
-        small * np.append(1.0, lam**2 / rate),
-        events=[passes(level, i == levels.size - 1) for i, level in enumerate(levels)],
-        method="LSODA",
-        rtol=1e-10,
-        atol=1e-13,
-    )
-    return np.array([at[0] for at in path.t_events]) + np.log(small / norm) / rate
+    left = np.log((population_loss(regression, A) - last) / (first - last))
+    times = np.interp(-np.log1p(-shares), -left, t)
+    return np.asarray(times + np.log(small / starts)[..., None] / rate)
 
 
 def one_head_curve(regression: Regression, t: ArrayLike, *, norm: float) -> FloatArray:
@@ -166,7 +155,7 @@ def tail_rate(regression: Regression) -> float:
 
 
 def white_curve(
-    t: ArrayLike, *, dimensions: int, examples: int, variance: float = 1.0, norm: float
+    t: ArrayLike, *, dimensions: int, examples: int, variance: float = 1.0, norm: ArrayLike
 ) -> FloatArray:
     """Return a(t) of A = a I for white inputs, Lambda = variance * I: a logistic curve.
 
@@ -187,7 +176,7 @@ def white_curve(
     array([0.005, 0.5  ])
     """
     gamma = Regression([variance] * dimensions, examples).gamma[0]
-    m = float(at_least("norm", norm, 0.0, strict=True)) ** 2
+    m = at_least("norm", norm, 0.0, strict=True) ** 2
     s = 2 * np.sqrt(dimensions) * variance**2 * at_least("t", t, 0.0)
     return unwrap(1 / (-gamma * np.expm1(-s) + np.sqrt(dimensions) / m * np.exp(-s)))
 
@@ -246,25 +235,22 @@ def head_curve(regression: Regression, component: int, t: ArrayLike, *, v0: floa
 
 
 def blow_up_times(regression: Regression, start: Separate) -> FloatArray:
-    """Return when each head of separate attention would escape from A = 0 by itself, (H,).
+    """Return when each head of separate attention would escape from A = 0 by itself, (..., H).
 
     While A is near zero heads do not feel each other. With p = k + q, m = k - q, V = integral of v:
     p_d = p_d(0) exp(lambda_d^2 V), m_d = m_d(0) exp(-lambda_d^2 V) and
 
-        v^2 = v_0^2 + 1/4 sum_d [p_d(0)^2 (exp(2 lambda_d^2 V) - 1)
-                                 + m_d(0)^2 (exp(-2 lambda_d^2 V) - 1)],
+        v' = 1/4 sum_d lambda_d^2 [p_d(0)^2 exp(2 lambda_d^2 V) - m_d(0)^2 exp(-2 lambda_d^2 V)],
 
-    summed over ranks too; a head escapes at t* = integral of dV/v over V from 0 to infinity. The
-    smallest t* predicts the first drop with no fit. Ours. Where v crosses zero first, V
-    turns round: t* takes the way to the turning point twice and then the other side.
+    summed over ranks too; v is infinite at the time t*. The smallest t* predicts the first drop
+    with no fit. Ours. Where v crosses zero first, V turns round.
 
     >>> one = Separate(np.array([0.1]), np.array([[[0.1]]]), np.array([[[0.1]]]))
-    >>> blow_up_times(Regression([0.5], examples=1), one)  # balanced: 1/(lambda^2 v_0)
+    >>> blow_up_times(Regression([0.5], examples=1), one).round(6)  # balanced: 1/(lambda^2 v_0)
     array([40.])
     """
-    p, m = ((of**2).sum(1) for of in (start.k + start.q, start.k - start.q))
-    c = regression.eigenvalues**2
-    return np.array([_blow_up(*of, c) for of in zip(start.v, p, m, strict=True)])
+    p, m = ((of**2).sum(-2) for of in (start.k + start.q, start.k - start.q))
+    return _blow_up(start.v, p, m, regression.eigenvalues**2)
 
 
 def staircase_times(regression: Regression, start: Separate) -> FloatArray:
@@ -282,22 +268,24 @@ def staircase_times(regression: Regression, start: Separate) -> FloatArray:
     array([ 999., 3997.])
     """
     v, k, q = (np.asarray(of, dtype=np.float64) for of in start)
-    if k.shape[1] != 1:
-        raise InputError(f"start: a staircase needs rank 1, got {k.shape[1]}; see plateau_losses")
+    if k.shape[-2] != 1:
+        raise InputError(f"start: a staircase needs rank 1, got {k.shape[-2]}; see plateau_losses")
     lam, gamma = regression.eigenvalues, regression.gamma
-    p, m = (k + q)[:, 0], (k - q)[:, 0]
+    p, m = (k + q)[..., 0, :], (k - q)[..., 0, :]
     before = np.cbrt(2 * gamma) * scipy.special.hyp2f1(1.0, -1 / 3, 2 / 3, 0.5) / lam**2
-    found, now = np.full(lam.size, np.inf), 0.0
-    for d in range(min(lam.size, v.size)):
+    found, now = np.full((*v.shape[:-1], lam.size), np.inf), np.zeros(v.shape[:-1])
+    for d in range(min(lam.size, v.shape[-1])):
         c = lam[d:] ** 2
-        times = np.array([_blow_up(*of, c) for of in zip(v, p**2, m**2, strict=True)])
-        first = int(times.argmin())
-        found[d] = now + times[first] - before[d]
-        now += times[first]
-        v, p, m = (np.delete(of, first, axis=0) for of in (v, p, m))
+        times = _blow_up(v, p**2, m**2, c)
+        now = now + times.min(-1)
+        found[..., d] = now - before[d]
+        others = np.arange(v.shape[-1]) != times.argmin(-1)[..., None]
+        v, p, m = (
+            of[others].reshape(*others.shape[:-1], -1, *of.shape[others.ndim :]) for of in (v, p, m)
+        )
         if v.size:
-            v, p, m = _advanced(v, p, m, c, times[first])
-        p, m = p[:, 1:], m[:, 1:]
+            v, p, m = _advanced(v, p, m, c, times.min(-1))
+        p, m = p[..., 1:], m[..., 1:]
     return found
 
 
@@ -376,71 +364,43 @@ def _one_head_velocity(regression: Regression) -> Callable[[float, FloatArray], 
     return velocity
 
 
-def _blow_up(v0: float, p: FloatArray, m: FloatArray, c: FloatArray) -> float:
-    """Return t* of one head; p and m are squares, c = lambda^2 with the largest first."""
-    if v0 < 0:  # (v, q) -> (-v, -q) leaves A as it is and exchanges p and m
-        v0, p, m = -v0, m, p
-
-    grows = np.where(p > 0, 2 * c, 0.0)  # 0 times a number that overflows would not be 0
-
-    def square(V: float) -> float:
-        return float(v0**2 + np.sum(p * np.expm1(grows * V) + m * np.expm1(-2 * c * V)) / 4)
-
-    def slope(V: float) -> float:
-        return float(np.sum(c * (p * np.exp(grows * V) - m * np.exp(-2 * c * V))) / 2)
-
-    if slope(0.0) < 0:
-        beyond = 1 / c[0]
-        while slope(beyond) < 0:
-            beyond *= 2
-        lowest = scipy.optimize.brentq(slope, 0.0, beyond)
-        if square(lowest) < 0:
-            turn = scipy.optimize.brentq(square, 0.0, lowest, xtol=1e-15 / c[0])
-            up, down = p * np.exp(grows * turn), m * np.exp(-2 * c * turn)
-
-            def integrand(s: float) -> float:
-                # V = turn - s^2 takes the root out; from the turning point nothing cancels
-                gap = np.sum(up * np.expm1(-2 * c * s**2) + down * np.expm1(2 * c * s**2)) / 4
-                return float(2 * s / np.sqrt(gap))
-
-            there, _ = scipy.integrate.quad(integrand, 0.0, np.sqrt(turn), epsrel=1e-10)
-            return 2 * there + _straight(v0, m, p, c)
-    return _straight(v0, p, m, c)
+def _force(V: FloatArray, p: FloatArray, m: FloatArray, c: FloatArray) -> FloatArray:
+    """Return v' of heads by themselves, (..., H); p and m are squares."""
+    grown = np.exp(2 * c * V[..., None])
+    return np.asarray((c * (p * grown - m / grown)).sum(-1) / 4)
 
 
-def _straight(v0: float, p: FloatArray, m: FloatArray, c: FloatArray) -> float:
-    """Return the integral of dV/v from 0 to infinity where v has no zero.
+def _blow_up(v: FloatArray, p: FloatArray, m: FloatArray, c: FloatArray) -> FloatArray:
+    """Return t* of heads by themselves, (..., H); p and m are squares, c = lambda^2.
 
-    In s = c V, for the c that grows fastest, and with v e^-s in place of v: no exponential grows.
+    With v in units of the start's size and t in those of the fastest growth, and by a clock of its
+    own for each head, ds = sqrt(1 + v^2) dt, v grows as e^s at most; what is left of t is e^-s.
     """
-    fastest = np.max(c[p > 0], initial=0.0)
-    if not fastest:
-        return np.inf
-    part = c / fastest
+    fastest = np.where((p > 0) | (m > 0), c, 0.0).max(-1)
+    size = np.sqrt(v**2 + (p + m).sum(-1))
 
-    def integrand(s: float) -> float:
-        grown = p * np.exp(np.minimum(2 * (part - 1), 0.0) * s) - m * np.exp(-2 * s)
-        square = (v0 * np.exp(-s)) ** 2 - np.sum(np.expm1(-2 * part * s) * grown) / 4
-        return float(np.exp(-s) / np.sqrt(square))
+    def velocity(_: float, state: FloatArray) -> FloatArray:
+        _, V, v = state.reshape(3, *size.shape)
+        pull = _force(V / fastest, p, m, c) / (fastest * size**2)
+        return np.ravel(np.stack([np.ones_like(v), v, pull]) / np.hypot(1.0, v))
 
-    near, far = (
-        scipy.integrate.quad(integrand, *ends, epsrel=1e-10, epsabs=0.0, limit=200)[0]
-        for ends in ((0.0, 1.0), (1.0, np.inf))
+    start = np.stack([0 * v, 0 * v, v / size]).ravel()
+    t, _, end = solve(velocity, start, np.asarray(LONG), rtol=1e-10, atol=1e-13).reshape(
+        3, *v.shape
     )
-    return float((near + far) / fastest)
+    return np.asarray(np.where(abs(end) > ESCAPED, t / (fastest * size), np.inf))
 
 
 def _advanced(
-    v: FloatArray, p: FloatArray, m: FloatArray, c: FloatArray, time: float
+    v: FloatArray, p: FloatArray, m: FloatArray, c: FloatArray, time: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return heads that do not feel each other after `time`: V'' = dv^2/dV / 2."""
+    """Return heads by themselves after `time`, (...)."""
 
     def velocity(_: float, state: FloatArray) -> FloatArray:
-        V, u = state.reshape(2, -1)
-        grown = np.exp(2 * c * V[:, None])
-        return np.append(u, np.sum(c * (p**2 * grown - m**2 / grown), axis=1) / 4)
+        V, v = state.reshape(2, *p.shape[:-1])
+        return np.ravel(np.stack([v, _force(V, p**2, m**2, c)]) * time[..., None])
 
-    start = np.append(np.zeros_like(v), v)
-    V, u = solve(velocity, start, np.asarray(time), rtol=1e-10, atol=1e-14).reshape(2, -1)
-    grown = np.exp(c * V[:, None])
-    return u, p * grown, m / grown
+    start = np.stack([0 * v, v]).ravel()
+    V, v = solve(velocity, start, np.asarray(1.0), rtol=1e-10, atol=1e-14).reshape(2, *v.shape)
+    grown = np.exp(c * V[..., None])
+    return v, p * grown, m / grown

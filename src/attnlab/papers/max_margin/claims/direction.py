@@ -29,7 +29,7 @@ def levels() -> Simulation:
     return replace(run, record=replace(run.record, what=("attention", "direction")))
 
 
-@claim("mm-gradient", sources="T24; re-derived", ours=True, relation=EQUAL, tolerance=1e-8, runs={})
+@claim(EQUAL, sources="T24; re-derived", ours=True, tolerance=1e-8, runs={})
 def mm_gradient(found: Found) -> Measurement:
     r"""$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} -
     m_i) x_{it} z_i^\top$.
@@ -54,7 +54,7 @@ def mm_gradient(found: Found) -> Measurement:
     )
 
 
-@claim("mm-direction", sources="T24", relation=AT_MOST, runs={"local": runs.local})
+@claim(AT_MOST, sources="T24", runs={"local": runs.local})
 def mm_direction(found: Found) -> Measurement:
     r"""$W/\lVert W \rVert_F \to W^{mm}_\alpha/\lVert W^{mm}_\alpha \rVert_F$ for the selected
     tokens $\alpha$.
@@ -82,7 +82,7 @@ def mm_direction(found: Found) -> Measurement:
     )
 
 
-@claim("mm-saturates", sources="T24", relation=AT_LEAST, runs={"local": runs.local})
+@claim(AT_LEAST, sources="T24", runs={"local": runs.local})
 def mm_saturates(found: Found) -> Measurement:
     """Attention of every sequence saturates at one token.
 
@@ -100,9 +100,8 @@ def mm_saturates(found: Found) -> Measurement:
 
 
 @claim(
-    "mm-levels",
+    BELOW,
     sources="ours",
-    relation=BELOW,
     runs={"levels": levels},
     hypotheses=(assumed(MaxMargin(), levels),),
     ours=True,

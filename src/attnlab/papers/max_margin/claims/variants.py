@@ -39,7 +39,7 @@ UNUSED = -60.0  # logit of every other output, which leaves two
 TIMES = (1e9, 1e10, 1e11)
 
 
-@claim("mm-nuclear", sources="T24", relation=ABOVE, runs={"factors": factors})
+@claim(ABOVE, sources="T24", runs={"factors": factors})
 def mm_nuclear(found: Found) -> Measurement:
     """Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least Frobenius
     norm.
@@ -60,7 +60,7 @@ def mm_nuclear(found: Found) -> Measurement:
     )
 
 
-@claim("mm-rank", sources="T24, released figure", relation=BELOW, runs={})
+@claim(BELOW, sources="T24, released figure", runs={})
 def mm_rank(found: Found) -> Measurement:
     r"""Nuclear solutions have a lower rank than Frobenius ones, whose rank is at most $\min(n, d)$.
 
@@ -89,9 +89,8 @@ def mm_rank(found: Found) -> Measurement:
 
 
 @claim(
-    "mm-multi",
+    BELOW,
     sources="T24, released code",
-    relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
 )
 def mm_multi(found: Found) -> Measurement:
@@ -148,10 +147,9 @@ def one_hot(values: str, counts: str) -> Simulation:
 
 
 @claim(
-    "mm-one-hot",
+    EQUAL,
     sources="ours",
     ours=True,
-    relation=EQUAL,
     tolerance=1e-4,
     runs={
         f"{values}, {counts}": partial(one_hot, values, counts)

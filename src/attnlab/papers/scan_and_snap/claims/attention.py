@@ -42,10 +42,9 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
 
 
 @claim(
-    "lemma-4",
     EQUAL,
-    sources="Lemma 4, Eqs. 10, 94-96",
-    case=WEAK,
+    "Lemma 4, Eqs. 10, 94-96",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     tolerance=1e-13,
     general=True,
@@ -103,14 +102,7 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
     return velocity
 
 
-@claim(
-    "theorem-2",
-    ABOVE,
-    sources="Theorem 2, Eqs. 97-100",
-    case=UNEVEN,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    general=True,
-)
+@claim(ABOVE, "Theorem 2, Eqs. 97-100", UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10), general=True)
 def theorem_2(s: Case) -> Measurement:
     r"""Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;
     (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if some class of
@@ -164,10 +156,9 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
 
 
 @claim(
-    "corollary-2",
     BELOW,
-    sources=["Corollary 2", "poster and slides, (a)"],
-    case=SYMMETRIC,
+    ["Corollary 2", "poster and slides, (a)"],
+    SYMMETRIC,
     hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
     general=True,
 )
@@ -192,10 +183,9 @@ def corollary_2(s: Case) -> Measurement:
 
 
 @claim(
-    "theorem-3",
     EQUAL,
-    sources="Theorem 3, Eqs. 11, 108-111",
-    case=WEAK,
+    "Theorem 3, Eqs. 11, 108-111",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     tolerance=1e-8,
     general=True,
@@ -229,7 +219,7 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim("eq-12", AT_MOST, sources="Theorem 3, Eq. 12", case=WEAK, hypotheses=EQ_10, tolerance=1e-9)
+@claim(AT_MOST, "Theorem 3, Eq. 12", WEAK, hypotheses=EQ_10, tolerance=1e-9)
 def eq_12(s: Case) -> Measurement:
     r"""$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z
     \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases.

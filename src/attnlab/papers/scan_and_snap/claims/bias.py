@@ -25,10 +25,9 @@ from .attention import TIMES
 
 
 @claim(
-    "frequency-bias",
     ABOVE,
-    sources="Sections 1, 5 (frequency bias, token scanning)",
-    case=SYN_SMALL,
+    "Sections 1, 5 (frequency bias, token scanning)",
+    SYN_SMALL,
     hypotheses=ASSUMPTION_1,
     general=True,
 )
@@ -62,11 +61,7 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
 
 
 @claim(
-    "distinct-attention",
-    ABOVE,
-    sources="Abstract, Section 5",
-    case=UNEVEN,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    ABOVE, "Abstract, Section 5", UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token)
 )
 def distinct_attention(s: Case) -> Measurement:
     """Over training distinct tokens gain attention (of each class the dominant one).
@@ -101,10 +96,9 @@ def distinct_attention(s: Case) -> Measurement:
 
 
 @claim(
-    "discriminative-bias",
     BELOW,
-    sources="Abstract, Section 1; Section 5 after Theorem 2",
-    case=WEAK,
+    "Abstract, Section 1; Section 5 after Theorem 2",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
 )
 def discriminative_bias(s: Case) -> Measurement:
@@ -144,10 +138,9 @@ def random_pairs(M: int) -> FloatArray:
 
 
 @claim(
-    "several-common-tokens",
     EQUAL,
-    sources='Section 5, "the condition can be a bit involved"',
-    case=TURNING,
+    'Section 5, "the condition can be a bit involved"',
+    TURNING,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
     ours=True,
 )
@@ -193,13 +186,7 @@ def several_common_tokens(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "no-winner-takes-all",
-    ABOVE,
-    sources="Abstract, Sections 1, 6",
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-)
+@claim(ABOVE, "Abstract, Sections 1, 6", SYN_SMALL, hypotheses=ASSUMPTION_1)
 def no_winner_takes_all(s: Case) -> Measurement:
     """Attention "will not collapse to one-hot": it slows down and looks frozen.
 
@@ -228,10 +215,9 @@ def no_winner_takes_all(s: Case) -> Measurement:
 
 
 @claim(
-    "scan-and-snap",
     SETTLES,
-    sources="Theorem 4 (scanning, snapping)",
-    case=WEAK,
+    "Theorem 4 (scanning, snapping)",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
 )
 def scan_and_snap(s: Case) -> Measurement:

@@ -24,10 +24,9 @@ SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
 
 
 @claim(
-    "snap-time",
     within(5.0),
-    sources=["Section 6 (a), Theorem 4", "slides"],
-    case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    ["Section 6 (a), Theorem 4", "slides"],
+    FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
     hypotheses=SNAPPING,
 )
 def snap_time(s: Case) -> Measurement:
@@ -68,11 +67,7 @@ def snap_time(s: Case) -> Measurement:
 
 
 @claim(
-    "both-rates-sparser",
-    ABOVE,
-    sources=["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"],
-    case=SLOWER,
-    hypotheses=RATES_CHANGED,
+    ABOVE, ["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"], SLOWER, hypotheses=RATES_CHANGED
 )
 def both_rates_sparser(s: Case) -> Measurement:
     r"""Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence
@@ -103,10 +98,9 @@ def both_rates_sparser(s: Case) -> Measurement:
 
 
 @claim(
-    "eta-y-denser",
     BELOW,
-    sources="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
-    case=WEAK.at(eta_y=0.25, eta_z=0.001),
+    "Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    WEAK.at(eta_y=0.25, eta_z=0.001),
     hypotheses=RATES_CHANGED,
 )
 def eta_y_denser(s: Case) -> Measurement:

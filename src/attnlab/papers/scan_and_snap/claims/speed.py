@@ -17,14 +17,7 @@ from ..hypotheses import MUCH, large_vocabulary, rate_window
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
-@claim(
-    "lemma-8",
-    AT_MOST,
-    sources="Lemma 8, Eqs. 50, 51",
-    case=FIG3,
-    hypotheses=(large_vocabulary,),
-    tolerance=1e-9,
-)
+@claim(AT_MOST, "Lemma 8, Eqs. 50, 51", FIG3, hypotheses=(large_vocabulary,), tolerance=1e-9)
 def lemma_8(s: Case) -> Measurement:
     r"""$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le \frac{(1+\omega_1)
     \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$ and, if $M \gg 100$,
@@ -54,13 +47,7 @@ def lemma_8(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "remark-3",
-    much_greater(MUCH),
-    sources="Remark 3",
-    case=FIG3,
-    hypotheses=(large_vocabulary, rate_window),
-)
+@claim(much_greater(MUCH), "Remark 3", FIG3, hypotheses=(large_vocabulary, rate_window))
 def remark_3(s: Case) -> Measurement:
     r"""For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg
     \frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$.
@@ -77,10 +64,9 @@ def remark_3(s: Case) -> Measurement:
 
 
 @claim(
-    "lemma-9",
     up_to(2.0),
-    sources="Lemma 9, Eqs. 53-57",
-    case=FIG3,
+    "Lemma 9, Eqs. 53-57",
+    FIG3,
     hypotheses=(large_vocabulary, rate_window),
     tolerance=1e-12,
 )
@@ -124,9 +110,7 @@ def lemma_9(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "eq-52", ABOVE, sources="Eq. 52, proof of Lemma 9", case=FIG3, hypotheses=(large_vocabulary,)
-)
+@claim(ABOVE, "Eq. 52, proof of Lemma 9", FIG3, hypotheses=(large_vocabulary,))
 def eq_52(s: Case) -> Measurement:
     r"""$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$.
 

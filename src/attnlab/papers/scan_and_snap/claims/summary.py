@@ -18,10 +18,9 @@ from . import in_training
 
 
 @claim(
-    "summary-frequency",
     ABOVE,
-    sources="summary, Key Results and Mechanism 2",
-    case=WEAK,
+    "summary, Key Results and Mechanism 2",
+    WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
 )
 def summary_frequency(s: Case) -> Measurement:
@@ -46,7 +45,7 @@ def summary_frequency(s: Case) -> Measurement:
     )
 
 
-@claim("summary-theorem-2b", BELOW, sources="summary, Mechanism 1", case=WEAK)
+@claim(BELOW, "summary, Mechanism 1", WEAK)
 def summary_theorem_2b(s: Case) -> Measurement:
     r"""If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a distinct
     token.
@@ -69,9 +68,7 @@ def summary_theorem_2b(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "summary-slow-decoder", BELOW, sources="summary, Mechanism 1, break condition", case=SYN_SMALL
-)
+@claim(BELOW, "summary, Mechanism 1, break condition", SYN_SMALL)
 def summary_slow_decoder(s: Case) -> Measurement:
     r"""If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge.
 

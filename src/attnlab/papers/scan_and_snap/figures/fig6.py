@@ -61,7 +61,7 @@ def published_cells() -> xr.Dataset:
 
     Cells of one panel (num_last) share their seeds, so that they deviate together.
     """
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     found: xr.Dataset = pd.DataFrame(published(__file__, "fig6")).set_index(list(AXES)).to_xarray()
     return found
@@ -225,7 +225,7 @@ def _match(
         "joint_p_shift": joint.shift_chance,
         "joint_p_rest": joint.rest_chance,
         "bound": LEAST_CHANCE,
-        "agree": "do not differ" if agrees else "differ",
+        "agree": "agree" if agrees else "differ",
         "chances": ", ".join(f"{100 * of.shift_chance:.2g}" for of in each),
         "rests": ", ".join(f"{of.rest:.1f}" for of in each),
         "seeds": cells.attrs["seeds"],

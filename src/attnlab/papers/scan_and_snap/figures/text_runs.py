@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import xarray as xr
 
 from attnlab.experiments import ExperimentRecipe
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.folders import claim
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
@@ -70,8 +70,7 @@ class TextRecipe(CorpusRecipe):
 
 def check_depths(where: str, layers: tuple[int, ...]) -> None:
     """Refuse none, and one twice."""
-    if not layers or len(set(layers)) < len(layers):
-        raise InputError(f"{where}: expected different depths, got {list(layers)}")
+    refuse_if(not layers or len(set(layers)) < len(layers), where, "different depths", list(layers))
 
 
 def by_depth(

@@ -54,9 +54,9 @@ def sticky(k: int, weight: float, draw: int) -> NDArray[np.float64]:
 
 
 @claim(
-    "si-silent",
+    EQUAL,
+    id="si-silent",
     sources="Statistical induction, re-derived",
-    relation=EQUAL,
     tolerance=1e-15,
     runs={},
     code=("gradient",),
@@ -80,9 +80,9 @@ def silent(found: Found) -> Measurement:
 
 
 @minimal_claim(
-    "si-first-step",
+    ABOVE,
+    id="si-first-step",
     sources="Statistical induction, re-derived",
-    relation=ABOVE,
     runs={"3": EARLY["3"]},
     code=("first_step", "leading_step"),
     test=TESTS + "test_first_step_equals_the_gradient",
@@ -120,9 +120,9 @@ def first_step(found: Found) -> Measurement:
 
 
 @minimal_claim(
-    "si-lag-one",
+    ABOVE,
+    id="si-lag-one",
     sources="Statistical induction, re-derived",
-    relation=ABOVE,
     runs={"3": EARLY["3"]},
     code=("first_signal", "leading_signal", "lag_kernel"),
     test=TESTS + "test_first_signal_equals_the_gradient",
@@ -171,8 +171,8 @@ def lag_one(found: Found) -> Measurement:
 
 
 @minimal_claim(
-    "si-odd-even",
-    relation=ABOVE,
+    ABOVE,
+    id="si-odd-even",
     runs=EARLY,
     in_parts=True,
     code=("first_signal",),
@@ -201,8 +201,8 @@ def odd_even(found: Found) -> Measurement:
 
 
 @minimal_claim(
-    "si-stages",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="si-stages",
     runs=EARLY,
     code=("last_rules", "divergence"),
     test="tests/papers/statistical_induction/test_distances.py::test_stages",
@@ -242,8 +242,8 @@ def half_times(result: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 
 @minimal_claim(
-    "si-second-first",
-    relation=BELOW,
+    BELOW,
+    id="si-second-first",
     runs=EARLY,
     code=("descend",),
     test="tests/papers/statistical_induction/test_predict.py::test_descent_is_the_mean_of_training",
@@ -273,8 +273,8 @@ def second_first(found: Found) -> Measurement:
 
 
 @minimal_claim(
-    "si-minimal-bayes",
-    relation=AT_MOST,
+    AT_MOST,
+    id="si-minimal-bayes",
     tolerance=0.1,
     runs=LATE,
     code=("last_rules", "divergence"),
@@ -301,9 +301,9 @@ def minimal_bayes(found: Found) -> Measurement:
 
 
 @minimal_claim(
-    "si-minimal-end",
+    LEADING,
+    id="si-minimal-end",
     sources="Statistical induction, re-derived",
-    relation=LEADING,
     tolerance=0.08,
     runs=LATE,
     ours=True,
@@ -338,9 +338,9 @@ def minimal_end(found: Found) -> Measurement:
 
 
 @claim(
-    "si-leading",
+    AT_MOST,
+    id="si-leading",
     sources="Statistical induction, re-derived",
-    relation=AT_MOST,
     runs={},
     code=("first_step", "leading_step", "first_signal", "leading_signal"),
     test=TESTS + "test_leading_terms_are_the_limit",

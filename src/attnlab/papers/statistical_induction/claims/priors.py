@@ -27,8 +27,8 @@ SLOW = {
 
 
 @prior_claim(
-    "si-delay",
-    relation=ABOVE,
+    ABOVE,
+    id="si-delay",
     runs={
         **SLOW,
         "fast": lambda: runs.minimal(3),
@@ -60,9 +60,9 @@ def delay(found: Found) -> Measurement:
 
 
 @claim(
-    "si-delay-transformer",
+    BELOW,
+    id="si-delay-transformer",
     sources=SOURCE,
-    relation=BELOW,
     runs={},
     in_parts=True,
     code=("leading_step", "divergence"),
@@ -96,8 +96,8 @@ def delay_transformer(found: Found) -> Measurement:
 
 
 @prior_claim(
-    "si-doubly",
-    relation=ABOVE,
+    ABOVE,
+    id="si-doubly",
     runs={"3": lambda: runs.late(3, "doubly")},
     in_parts=True,
     code=("descend",),
@@ -125,8 +125,8 @@ def doubly(found: Found) -> Measurement:
 
 
 @prior_claim(
-    "si-unigram-only",
-    relation=LEADING,
+    LEADING,
+    id="si-unigram-only",
     tolerance=0.05,
     runs={"3": lambda: runs.minimal(3, "unigram", at=(0, 100, 400))},
     code=("first_signal",),
@@ -149,9 +149,9 @@ def unigram_only(found: Found) -> Measurement:
 
 
 @claim(
-    "si-ngrams",
+    AT_LEAST,
+    id="si-ngrams",
     sources=SOURCE,
-    relation=AT_LEAST,
     runs={},
     in_parts=True,
     code=("divergence",),

@@ -52,8 +52,8 @@ def interval(values: NDArray[np.float64]) -> str:
 
 
 @filed_claim(
-    "si-transformer-stages",
-    relation=AT_LEAST,
+    AT_LEAST,
+    id="si-transformer-stages",
     training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
 )
 def stages(found: Found) -> Measurement:
@@ -74,8 +74,8 @@ def stages(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "si-transition",
-    relation=AT_MOST,
+    AT_MOST,
+    id="si-transition",
     training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
 )
 def sharp(found: Found) -> Measurement:
@@ -95,8 +95,8 @@ def sharp(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "si-transformer-order",
-    relation=BELOW,
+    BELOW,
+    id="si-transformer-order",
     in_parts=True,
     code=("first_step", "first_signal"),
     training_number="{:.0f} steps before layer 1 (mean of 10 seeds)",
@@ -121,9 +121,7 @@ def order(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "si-induction-head",
-    relation=AT_MOST,
-    training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
+    AT_MOST, id="si-induction-head", training_number="KL {:.4f} at step 600 (mean of 10 seeds)"
 )
 def induction_head(found: Found) -> Measurement:
     """It ends as a statistical induction head, near Bayes.
@@ -148,9 +146,9 @@ def induction_head(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "si-avoids",
+    AT_LEAST,
+    id="si-avoids",
     sources="Statistical induction, our runs",
-    relation=AT_LEAST,
     in_parts=True,
     ours=True,
     code=("first_signal",),
@@ -177,9 +175,9 @@ def avoids(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "si-eight-symbols",
+    AT_MOST,
+    id="si-eight-symbols",
     sources="Statistical induction, our runs",
-    relation=AT_MOST,
     tolerance=0.0,
     ours=True,
     training_number="KL {:.3f} at step 6,000 (mean of 10 seeds)",
