@@ -1,8 +1,9 @@
 """The playground in a real headless Chromium: first paint, first bars, from a slider to new bars.
 
 The page is served by `attnlab play` on loopback and opened cold (a new browser context, nothing
-cached). It plays: the time between frames, and what drawing takes of it. Then sliders of Syn-Small (100 steps, T = 128, batch 128: Fig. 4's protocol) are moved; the
-clock starts when the slider moves and stops when the frame with the new bars has been painted.
+cached). It plays: the time between frames, and how long it draws in each. Then sliders of Syn-Small
+(100 steps, T = 128, batch 128: Fig. 4's protocol) are moved; the clock starts when the slider moves
+and stops when the frame with the new bars has been painted.
 
 With --opens N, pages are opened and closed instead, beside --busy loops, every second one while a
 run of the API is under way; counted are pages without bars, and the server's memory.

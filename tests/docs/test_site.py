@@ -29,6 +29,13 @@ SURFACE = (ROOT / "tests" / "surface.txt").read_text().split()
 LOADED = {"script", "link", "img", "iframe", "source", "video", "audio", "embed", "object"}
 CODE = {"code", "pre", "script"}
 PATIENCE = 120_000  # ms
+AXE = ROOT / "tests" / "support" / "axe" / "axe.min.js"
+# axe does not see that a formula is text
+FAULTS = """
+async () => (await axe.run({ resultTypes: ["violations"], iframes: false, preload: false }))
+  .violations.filter(({ nodes }) => nodes.some(({ html }) => !html.includes("<math")))
+  .map(({ id }) => id)
+"""
 
 
 class Page(HTMLParser):
