@@ -137,6 +137,10 @@ def test_help_of_a_verb_leaves_its_extra_alone(place):
     assert (place / "asked").read_text() == asked  # the page needs nothing more
     assert lab(place, "text").stdout == "attnlab text\n"
     assert "[text]" in (place / "asked").read_text().splitlines()[-1]
+    done = lab(place, "python", "--with", "observe", "file.py", "--with", "x")
+    assert done.stdout == "python file.py --with x\n"
+    assert "[observe]" in (place / "asked").read_text().splitlines()[-1]
+    assert "an extra" in lab(place, "python", "--with").stderr
 
 
 def test_an_installation_in_a_pipe_has_a_line_every_ten_seconds(place):
@@ -200,6 +204,7 @@ def test_what_pip_says_is_shown_where_it_fails_and_it_is_tried_again(place):
     assert len((place / "asked").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_installation_is_repeated(number, place):
     write_pip(place, "echo $$ > {place}/pid; exec /bin/sleep 600\n")

@@ -45,3 +45,11 @@ def test_the_table_of_papers_has_their_recorded_verdicts(capsys):
         for name, verdicts in rows
     }
     assert shown == recorded
+
+
+def test_one_sentence_says_what_attnlab_is():
+    files = ("README.md", "docs/index.md", "llms.txt", "pyproject.toml", "CITATION.cff", "lab")
+    code = ("src/attnlab/__init__.py", "src/attnlab/cli/app.py", "src/attnlab/shelf/papers.py")
+    for name in (*files, *code):
+        text = " ".join((ROOT / name).read_text().split())
+        assert "test bench for theories of how attention learns" in text, name

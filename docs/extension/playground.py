@@ -1,42 +1,44 @@
-"""The playground in the site: its page, and a directive that embeds it.
+"""The playground in the site: its page, and where a page of the docs plays one of its experiments.
 
-    ```{playground} snap
-    ```
+    [Play: scan, then snap](https://attnlab.github.io/attnlab/playground/#x=snap)
 
-opens it on one of its experiments, by the name in playground/page/experiments.js.
+on a line of its own is a link for readers of the file, and a frame with the experiment on the site.
+Names are those of playground/page/experiments.js.
 """
 
 from __future__ import annotations
 
-from html import escape
+import re
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
+from sphinx.errors import ExtensionError
 
 import attnlab
 from attnlab.playground.single_page import single_page
 
 EXPERIMENTS = Path(attnlab.__file__).parent / "playground" / "page" / "experiments.js"
+LINK = re.compile(r"^\[(.+)\]\(https://\S+/playground/#x=([\w-]+)\)$", re.MULTILINE)
 FRAME = """\
 <div class="playground">
-<iframe src="{page}?embed#x={name}" loading="lazy" title="The playground: {name}"></iframe>
+<iframe src="{page}?embed#x={name}" loading="lazy" title="{title}"></iframe>
 <p><a href="{page}#x={name}">Open it on a page of its own</a></p>
 </div>
 """
 
 
-class Playground(SphinxDirective):
-    required_arguments = 1
+def _embed(app: Sphinx, document: str, source: list[str]) -> None:
+    known = EXPERIMENTS.read_text(encoding="utf-8")
+    page = "../" * document.count("/") + "playground/index.html"
 
-    def run(self) -> list[nodes.Node]:
-        name = self.arguments[0]
-        if f'name: "{name}"' not in EXPERIMENTS.read_text(encoding="utf-8"):
-            raise self.error(f"the playground has no experiment {name!r}")
-        page = "../" * self.env.docname.count("/") + "playground/index.html"
-        return [nodes.raw("", FRAME.format(page=page, name=escape(name)), format="html")]
+    def frame(link: re.Match[str]) -> str:
+        title, name = link.groups()
+        if f'name: "{name}"' not in known:
+            raise ExtensionError(f"{document}: the playground has no experiment {name!r}")
+        return FRAME.format(page=page, name=name, title=title)
+
+    source[0] = LINK.sub(frame, source[0])
 
 
 def _write(app: Sphinx, problem: Exception | None) -> None:
@@ -47,6 +49,6 @@ def _write(app: Sphinx, problem: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_directive("playground", Playground)
+    app.connect("source-read", _embed)
     app.connect("build-finished", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,16 +12,8 @@ from .theory import early_push
 CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
 
 
-@claim(
-    "own-paper-square",
-    LEADING,
-    sources="Own Paper",
-    tolerance=0.05,
-    hypotheses=[Early().assumptions],
-    case=CASE,
-    figure="early",
-)
-def square(case):
+@claim(LEADING, "Own Paper", CASE, hypotheses=[Early().assumptions], tolerance=0.05, figure="early")
+def own_paper_square(case):
     r"""At first $z$ grows as $\eta_Y \eta_Z t^2$.
 
     Train the flow from zero; compare z at the end, over its largest entry.
@@ -32,8 +24,8 @@ def square(case):
     return Check("z at the end", said, z, training=True)
 
 
-@claim("own-paper-distinct-first", ABOVE, sources="Own Paper", case=CASE)
-def distinct_first(case):
+@claim(ABOVE, "Own Paper", CASE)
+def own_paper_distinct_first(case):
     """Distinct tokens gain.
 
     Compare the pushes on distinct tokens with 0, and the negative of that on the common one.

@@ -1,4 +1,4 @@
-"""attnlab: a laboratory for the training dynamics of attention.
+"""attnlab: a test bench for theories of how attention learns.
 
     import attnlab
 

@@ -28,6 +28,7 @@ def small():
     return attnlab.audit(syn_small(), eta_y=10.0, eta_z=1.0)
 
 
+@pytest.mark.slow
 def test_syn_small(small):
     missed = {assumption.source for assumption in small.assumptions if not assumption.holds}
     assert missed >= {"Assumption 1(c)", "Assumption 2"}
@@ -69,42 +70,42 @@ def test_rows_name_tokens_and_lead_with_the_largest(small):
     json.dumps(small.document(), allow_nan=False)
 
 
-def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
-    ladder = small.ladder
-    assert ladder["theory"].values.tolist() == ["printed", "corrected", "sgd"]
-    assert ladder["at"].values.tolist() == ["transition", "end"]
+def test_each_level_of_the_theory_is_nearer_at_t0(small):
+    errors = small.errors
+    assert errors["theory"].values.tolist() == ["printed", "corrected", "sgd"]
+    assert errors["at"].values.tolist() == ["transition", "end"]
     t0 = small.run.transition[1]
-    np.testing.assert_array_equal(ladder["time"], [t0, small.run.steps])
+    np.testing.assert_array_equal(errors["time"], [t0, small.run.steps])
     for kind in ("z_error", "attention_error"):
-        assert np.all(ladder[kind].sel(at="transition").diff("theory") < 0)
+        assert np.all(errors[kind].sel(at="transition").diff("theory") < 0)
     # by hand, at the end
     run, where = small.run, {"seed": 0, "time": -1}
     trained = run.simulated.isel(where)
     said = run.predicted["sgd"].isel(where)
     apart = abs(said["attention_logits"] - trained["attention_logits"]).max()
     by_hand = float(apart / abs(trained["attention_logits"]).max())
-    assert float(ladder["z_error"].sel(theory="sgd", at="end")) == pytest.approx(by_hand)
+    assert float(errors["z_error"].sel(theory="sgd", at="end")) == pytest.approx(by_hand)
     gap = float(abs(said["attention"] - trained["attention"]).max())
-    assert float(ladder["attention_error"].sel(theory="sgd", at="end")) == pytest.approx(gap)
+    assert float(errors["attention_error"].sel(theory="sgd", at="end")) == pytest.approx(gap)
 
 
 def test_costs_compare_neighbouring_levels_only():
-    rungs = xr.Dataset(
+    levels = xr.Dataset(
         {"z_error": (("theory", "at"), [[4.0, 3.0], [2.0, 1.0], [0.5, 0.25], [9.0, 9.0]])},
         {
-            "theory": ["a", "b", "c", "no rung"],
+            "theory": ["a", "b", "c", "no level"],
             "at": ["transition", "end"],
             "leans_on": ("theory", ["x", "y", "z", ""]),
         },
     )
-    assert costs(rungs) == [
+    assert costs(levels) == [
         "Without x the error in z goes from 4 to 2 at the transition and from 3 to 1 at the end.",
         "Without y the error in z goes from 2 to 0.5 at the transition and from 1 to 0.25 at the "
         "end.",
         "What is left, 0.5 at the transition and 0.25 at the end, is z.",
     ]
     # without b nothing is known of what x and y cost, each by itself
-    silent = rungs.where(rungs["theory"] != "b")
+    silent = levels.where(levels["theory"] != "b")
     assert costs(silent) == ["What is left, 0.5 at the transition and 0.25 at the end, is z."]
 
 
@@ -148,8 +149,8 @@ def test_steps_with_momentum_are_the_simulations_own():
     assert found.run.transition[1] == pytest.approx(
         float(formulas.momentum_steps(plain, momentum=0.9))
     )
-    assert found.ladder["theory"].values.tolist() == ["sgd"]
-    assert found.ladder["z_error"].max() < 0.3
+    assert found.errors["theory"].values.tolist() == ["sgd"]
+    assert found.errors["z_error"].max() < 0.3
     assert found.document()["run"]["step"] == 300
 
 
@@ -164,7 +165,7 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
     assert simulation_of(simulation)[0] == simulation
 
 
-@claim("common-lose", relation=BELOW)
+@claim(BELOW)
 def common_lose(run):
     """Common tokens lose.
 

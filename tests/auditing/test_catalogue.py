@@ -47,7 +47,7 @@ def test_every_claim_has_one_paper():
         assert {claim.paper for claim in claims_of(paper.name)} == {paper.name}
         titles = [part.section for part in paper.claims]
         assert list(dict.fromkeys(claim.section for claim in claims_of(paper.name))) == titles
-    with pytest.raises(InputError, match="paper: 'jama' is not on the shelf; did you mean 'joma'"):
+    with pytest.raises(InputError, match="paper: 'jama' is not known; did you mean 'joma'"):
         claims_of("jama")
 
 
@@ -125,7 +125,7 @@ def test_a_name_that_is_like_no_claim_gets_no_suggestion():
     with pytest.raises(InputError) as refused:
         select(["foo"])
     assert str(refused.value) == (
-        "claim: 'foo' is not on the shelf; attnlab audit --paper NAME lists a paper's"
+        "claim: 'foo' is not known; attnlab audit --paper NAME lists a paper's"
     )
 
 
@@ -177,12 +177,12 @@ from attnlab.auditing import claim
 from attnlab.theory import Check
 from attnlab.theory.relation import EQUAL
 
-@claim("sound", EQUAL, sources="Eq. 1", runs={})
+@claim(EQUAL, sources="Eq. 1", runs={})
 def sound(found):
     \"\"\"One is one.\"\"\"
     return Check("one", 1.0, 1.0)
 
-@claim("unsound", EQUAL, sources="Eq. 2", runs={})
+@claim(EQUAL, sources="Eq. 2", runs={})
 def unsound(found):
     \"\"\"One is none.\"\"\"
     return Check("one", 1.0, 1.0 / 0)
@@ -220,5 +220,5 @@ def test_a_claim_of_a_broken_paper_does_not_end_the_others(tmp_path, monkeypatch
     assert "claim: unsound: paper broken_claims: claims cannot be imported: claims.py:1:" in fault
     with pytest.raises(InputError, match="no_such_module"):
         select(["unsound", "lemma-1"])
-    with pytest.raises(InputError, match="is not on the shelf"):
+    with pytest.raises(InputError, match="is not known"):
         find(["unsound", "lemma-one"])

@@ -9,9 +9,7 @@ from attnlab.auditing.claims import claims_in
 from attnlab.theory.relation import BELOW, Check
 
 
-@claim(
-    "one-below-two", sources=("here", "there"), relation=BELOW, code=["h"], number="{:.1f} of it"
-)
+@claim(BELOW, sources=("here", "there"), code=["h"], number="{:.1f} of it")
 def one_below_two(case):
     r"""$1 \le 2$,
     always.
@@ -29,23 +27,23 @@ def test_a_decorated_function_is_a_claim():
     assert one_below_two.how == "Compare 2 with 1. Only the order counts."
     assert one_below_two.statement == r"$1 \le 2$, always"
     assert one_below_two.plain == "1 <= 2, always"
-    assert claim("x", statement="x", relation=BELOW, sources="here")(print).sources == ("here",)
+    assert claim(BELOW, id="x", statement="x", sources="here")(print).sources == ("here",)
 
 
 def test_texts_of_a_claim_may_stand_in_yaml_beside_its_module(tmp_path):
     (tmp_path / "own.py").write_text("def measure(case):\n    return []\n")
     (tmp_path / "own.yaml").write_text("one:\n  number: '{:.1f} of it'\n  code: [h]\n")
     measure = run_path(str(tmp_path / "own.py"))["measure"]
-    one, other = (claim(id, BELOW, statement="x")(measure) for id in ("one", "other"))
+    one, other = (claim(BELOW, id=id, statement="x")(measure) for id in ("one", "other"))
     assert (one.number, one.code) == ("{:.1f} of it", ("h",))
     assert (other.number, other.code) == ("", ())
 
 
 def test_claims_of_a_module_are_its_own_in_the_order_of_definition():
     module = ModuleType("made_up")
-    module.first = claim("b", statement="b", relation=BELOW)(_named(module))
+    module.first = claim(BELOW, id="b", statement="b")(_named(module))
     module.helper = 3
-    module.second = claim("a", statement="a", relation=BELOW)(_named(module))
+    module.second = claim(BELOW, id="a", statement="a")(_named(module))
     module.imported = one_below_two
     assert [found.id for found in claims_in(module)] == ["b", "a"]
 

@@ -26,9 +26,8 @@ def long_enough(found):
 
 
 @claim(
-    "loss-falls",
+    BELOW,
     sources=("here", "there"),
-    relation=BELOW,
     hypotheses=[long_enough],
     reading="as we know it",
     runs={"long": lambda: flow(4.0), "short": lambda: flow(2.0)},
@@ -45,7 +44,7 @@ def loss_falls(found):
     ]
 
 
-@claim("shared", sources="here", relation=EQUAL, runs={"same": lambda: flow(2.0)})
+@claim(EQUAL, sources="here", runs={"same": lambda: flow(2.0)})
 def shared(found):
     """The same.
 
@@ -54,7 +53,7 @@ def shared(found):
     return [Check("records", 101.0, found["same"].sizes["time"])]
 
 
-@claim("halves", sources="here", relation=BELOW, runs={}, in_parts=True)
+@claim(BELOW, sources="here", runs={}, in_parts=True)
 def halves(found):
     """$1 < 2$ and $2 < 1$.
 
@@ -123,8 +122,8 @@ from attnlab.auditing import claim
 from attnlab.theory import Check
 from attnlab.theory.relation import BELOW
 
-@claim("made-part", sources="here", relation=BELOW, runs={}, in_parts=True)
-def part(found):
+@claim(BELOW, sources="here", runs={}, in_parts=True)
+def made_part(found):
     """$1 < 2$.
 
     Compare numbers.

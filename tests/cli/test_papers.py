@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from commands import in_forks
@@ -24,7 +25,9 @@ def test_papers_are_listed_with_their_standings(tmp_path, call):
         "claims": {
             "a": {"verdict": "holds"},
             "b": {"training": "fails"},
-            "c": {"verdict": "holds"},
+            "c": {"verdict": "holds", "training": "holds"},
+            "d": {"verdict": "exact", "training": "corrected"},
+            "e": {"verdict": "holds", "training": "premise fails in training"},
         },
         "figures": {"fig1": {"standing": "in part"}},
     }
@@ -34,29 +37,43 @@ def test_papers_are_listed_with_their_standings(tmp_path, call):
     )
     code, out, err = call("papers", "--paper", str(folder), cwd=tmp_path)
     assert (code, err) == (0, "")
-    listed = (
-        "listed_paper: How?\n  claims: 2 holds, 1 fails\n  figures: 1 in part, 1 not recorded\n"
-    )
-    assert listed in out
+    first, *others = rows_of(out)["listed_paper"]
+    assert first == ["listed_paper", "How?", "2 holds", "1 in part"]
+    assert others == [
+        ["Somebody (2025)", "1 fails", "1 not recorded"],
+        ["1 exact on paper and corrected in training"],
+        ["1 holds on paper and premise fails in training"],
+    ]
     assert all(known.name in out for known in shelf().papers)
     _, out, _ = call("papers", "--json", "--paper", str(folder), cwd=tmp_path)
     (row,) = [row for row in json.loads(out)["papers"] if row["name"] == "listed_paper"]
-    assert row["claims"] == {"holds": 2, "fails": 1}
+    assert row["claims"] == {
+        "holds": 2,
+        "fails": 1,
+        "exact on paper and corrected in training": 1,
+        "holds on paper and premise fails in training": 1,
+    }
     assert row["figures"] == {"in part": 1, "not recorded": 1}
     assert row["reading"] == "printed text" and row["folder"] == str(folder)
 
 
-def test_the_list_reads_well_in_a_narrow_terminal(tmp_path, call, monkeypatch):
+def test_the_table_reads_well_in_a_narrow_terminal(tmp_path, call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = call("papers", cwd=tmp_path)
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
+    at = lines[0].index("question"), lines[0].index("claims")
+    assert at[1] - at[0] > 20  # no column of single words
+    rows = rows_of(out, split=lambda line: [line[slice(*at)].strip()])
     for known in shelf().papers:
-        (at,) = [i for i, line in enumerate(lines) if line.startswith(f"{known.name}: ")]
-        length = next(n for n, line in enumerate([*lines[at + 1 :], "x"]) if line[0] != " ")
-        about = " ".join(line.strip() for line in lines[at : at + 1 + length])
-        assert about.startswith(f"{known.name}: {known.question}")
-        assert length <= 6  # no column of single words
+        asked = " ".join(cell for (cell,) in rows[known.name] if cell)
+        assert asked == known.question
+
+
+def rows_of(table, split=lambda line: re.split(r"  +", line.strip())):
+    """Return the cells of each line of each row, by the first word of the row."""
+    rows = re.split(r"\n *\n", table.partition("\n")[2].rstrip())
+    return {row.split()[0]: [split(line) for line in row.splitlines()] for row in rows}
 
 
 def test_faults_are_listed_with_their_reasons(tmp_path, call, monkeypatch):
@@ -76,7 +93,7 @@ def test_bad_input_is_one_message(tmp_path, call):
     for arguments, words in (
         (("papers", "--paper", str(bad)), "titel: unknown key; did you mean 'title'?"),
         (("check-paper", str(bad)), "titel: unknown key"),
-        (("check-paper", "jomo"), "paper: 'jomo' is not on the shelf; did you mean 'joma'?"),
+        (("check-paper", "jomo"), "paper: 'jomo' is not known; did you mean 'joma'?"),
         (("check-paper", "Polarization"), "did you mean 'polarisation'?"),
         (("cite", "jomaa"), "did you mean 'joma'?"),
         (("reproduce", "jomaa"), "did you mean 'joma'?"),
@@ -122,6 +139,7 @@ WITHOUT_CODE = [
 COMPLETED = ["attnlab check-paper ", "attnlab reproduce ", "attnlab audit "]
 
 
+@pytest.mark.slow
 def test_no_paper_is_imported_and_no_jax(tmp_path):
     loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
     asked = [
@@ -141,3 +159,18 @@ def test_no_paper_is_imported_and_no_jax(tmp_path):
         assert not [name for name in modules if name.startswith(unwanted)], arguments
         if "check-paper" in environment.get("COMP_WORDS", ""):
             assert "loud_paper" in out
+
+
+def test_a_mistyped_name_is_refused_before_jax_is_loaded():
+    cases = [
+        ["reproduce", "fig66"],
+        ["reproduce", "joma/fig6"],
+        ["audit", "--claim", "theorm-2"],
+        ["audit", "--paper", "joma", "--claim", "theorem-2"],
+        ["audit", "syn-small", "--claim", "theorm-2"],
+    ]
+    for arguments, (code, out, modules, _) in zip(
+        cases, in_forks([(case, {}) for case in cases]), strict=True
+    ):
+        assert (code, out) == (2, ""), arguments
+        assert not [name for name in modules if name.startswith(("attnlab.papers", "jax"))]

@@ -10,6 +10,7 @@ import attnlab
 from attnlab.auditing.document import in_markdown
 from attnlab.cli import printing
 from attnlab.files.errors import visible
+from attnlab.files.markdown import table_of
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
 HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines", "</b>", "a|$b$*<br>"
@@ -51,11 +52,11 @@ TRIAL = {
         }
         for name in HOSTILE
     ],
-    "ladder": {
+    "errors": {
         "at": ["end"],
         "time": [9.0],
         "costs": ["Without \x1b[2J the error goes."],
-        "rungs": [
+        "theories": [
             {"theory": "corrected", "leans_on": "", "z_error": [1.0], "attention_error": [0.1]}
         ],
     },
@@ -139,15 +140,12 @@ def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypa
 
 @pytest.mark.parametrize("width", [30, 40, 80, 200])
 def test_a_table_is_never_cut(width, monkeypatch):
-    rows = [["syn-medium:num_last=3", " ".join(["one", "two", "three"] * 5), "2.899 → 2.870"]] * 2
     columns = ("for example", "words", "entropy of attention")
-
-    def show():
-        printing.print_table(printing.plain_console(), columns, rows, right=("entropy",))
-
-    printed = narrow(monkeypatch, width, show)
+    cells = "syn-medium:num_last=3", " ".join(["one", "two", "three"] * 5), (2.899, 2.87)
+    table = table_of([dict(zip(columns, cells, strict=True))] * 2)
+    printed = narrow(monkeypatch, width, lambda: printing.show(table))
     assert max(map(len, printed.splitlines())) <= width
-    for whole in (*columns, "syn-medium:num_last=3", "2.899 → 2.870"):
+    for whole in (*columns, "syn-medium:num_last=3", "2.899 → 2.87"):
         assert whole in " ".join(printed.split())
     assert printed.count("three") == 10
 

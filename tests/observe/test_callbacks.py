@@ -1,10 +1,12 @@
 """Ways in by others' trainers, and ways out to trackers."""
 
 import os
+import re
 import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from small_models import NanoGPT, small_model, tokens
@@ -77,7 +79,11 @@ def test_lightning_by_either_name(monkeypatch):
 
 class SummaryWriter:
     def __init__(self):
-        self.told, self.drawn = [], []
+        self.told, self.drawn, self.tables, self.closed = [], [], [], False
+
+    def add_text(self, name, text, step):
+        assert not self.closed
+        self.tables.append((step, name, text))
 
     def add_scalar(self, name, value, step):
         self.told.append((step, name, value))
@@ -97,7 +103,13 @@ class Run:
 
 class Mlflow:
     def __init__(self):
-        self.told = []
+        self.told, self.drawn, self.tables = [], [], []
+
+    def log_figure(self, figure, file):
+        self.drawn.append(file)
+
+    def log_table(self, frame, file):
+        self.tables.append((file, frame))
 
     def log_metrics(self, values, *, step):
         self.told += [(step, name, value) for name, value in values.items()]
@@ -119,13 +131,19 @@ def test_lightning_gets_the_callback_and_its_loggers_the_numbers(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning.pytorch", with_callback)
     model, logger = NanoGPT(), SimpleNamespace(told=[])
     logger.log_metrics = lambda values, step: logger.told.append((step, values))
+    logger.experiment, logger.run_id, client = SimpleNamespace(), "7", []  # as that of mlflow
+    for name in ("log_figure", "log_table"):
+        setattr(logger.experiment, name, lambda run, _, file: client.append((run, file)))
     trainer = SimpleNamespace(callbacks=[], loggers=[logger], global_step=0)
-    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW).attach(trainer)
+    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW)
+    observer.attach(trainer, maps_every=1)
     (callback,) = trainer.callbacks
     callback.on_train_start(trainer, model)
     assert [step for step, _ in logger.told] == observer.history.steps == [0]
     assert "attention/entropy/layer_01" in logger.told[0][1]
     callback.on_train_end(trainer, model)
+    files = ["attention/relative_entropy/layer_by_head/0.png", "attention/summary.json"]
+    assert client == [("7", file) for file in files]
 
 
 def test_trackers_get_few_numbers_by_name():
@@ -162,27 +180,65 @@ def test_the_user_chooses_statistics():
         observer.attach(told, statistics=["self"])
 
 
-def test_heat_maps_go_to_trackers_that_take_figures():
-    writer, model = SummaryWriter(), NanoGPT()
-    observer = attnlab.observe(model, probe=PROBE, every=1, **FEW).attach(writer, maps_every=2)
+def test_heat_maps_and_a_last_table_go_to_trackers_that_take_them(monkeypatch):
+    package = ModuleType("own")  # as wandb and trackio are
+    package.Image, package.Table = np.asarray, lambda dataframe: dataframe
+    package.log = lambda values: shown.update(values)
+    monkeypatch.setitem(sys.modules, "own", package)
+    writer, mlflow, shown, model = SummaryWriter(), Mlflow(), {}, NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, every=1, alert=False, **FEW)
+    for tracker in (writer, mlflow, package, Function()):
+        observer.attach(tracker, maps_every=2, statistics=["entropy", "max_logit"])
     for step in range(3):
         observer.step(step)
-    assert [step for step, _, _ in writer.drawn] == [0, 2]
-    entropy = observer.result().relative_entropy.isel(step=0)
-    assert writer.drawn[0][2] == pytest.approx(entropy.values)
+        with torch.no_grad():
+            for weights in model.parameters():
+                weights.mul_(1.5)
+    observer.finish(3)
+    assert [step for step, _, _ in writer.drawn] == [0, 2] and len(mlflow.drawn) == 2
+    result = observer.result()
+    assert writer.drawn[0][2] == pytest.approx(result.relative_entropy.isel(step=0).values)
+    assert shown["attention/relative_entropy/layer_by_head"].shape[-1] == 3  # a picture
+    (file, frame), table = mlflow.tables[0], shown["attention/summary"]
+    assert file == "attention/summary.json" and table.equals(frame)
+    assert frame[["layer", "statistic"]].values.tolist() == [
+        [layer, name] for layer in (0, 1) for name in ("entropy", "max_logit")
+    ]
+    of_layer = result.max_logit.sel(layer=1).max("head")
+    row = frame.iloc[3]
+    assert [row["first"], row["last"]] == pytest.approx(of_layer.values[[0, -1]])
+    assert row["highest"] == pytest.approx(float(of_layer.max()))
+    assert row["highest at step"] == of_layer.idxmax() == 3
+    assert sum(int(n) for one in frame["roles"][::2] for n in re.findall(r"\d+", one)) == int(
+        (result.head_role >= 0).sum()
+    )
+    ((step, name, text),) = writer.tables
+    assert (step, name) == (3, "attention/summary") and text.count("max_logit") == 2
 
 
 def test_a_trainer_logs_attention_beside_its_loss(tmp_path):
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer, TrainerCallback, TrainingArguments
 
     model = small_model("gpt2").train()
     rows = [{"input_ids": row, "labels": row} for row in tokens(8, seed=4)]
     settings = {"max_steps": 4, "report_to": [], "disable_tqdm": True, "save_strategy": "no"}
     arguments = TrainingArguments(tmp_path, use_cpu=True, logging_steps=2, **settings)
-    trainer = Trainer(model, arguments, train_dataset=rows)
-    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW).attach(trainer)
+
+    class Reporter(TrainerCallback):  # as that of TensorBoard
+        def on_train_begin(self, *_, **__):
+            self.tb_writer = writer
+
+        def on_train_end(self, *_, **__):
+            writer.closed = True
+
+    writer = SummaryWriter()
+    trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[Reporter()])
+    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW)
+    observer.attach(trainer, maps_every=2)
     trainer.train()
+    assert [step for step, _, _ in writer.drawn] == [0, 4]
+    assert writer.closed and len(writer.tables) == 1
     name = "attention/entropy/layer_01"
     logged = {one["step"]: one[name] for one in trainer.state.log_history if name in one}
     assert list(logged) == observer.history.steps == [0, 2, 4]

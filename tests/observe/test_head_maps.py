@@ -1,11 +1,16 @@
 """Maps, profiles and planted facts, of heads that are made by hand."""
 
+import base64
+import json
+import re
+
 import numpy as np
 import pytest
 import torch
 from made_by_hand import COPIES, LENGTH, MADE, MadeByHand
 from small_models import NanoGPT, small_model, tokens
 
+import attnlab
 from attnlab.files.errors import InputError
 from attnlab.observing import attention_profiles, head_map, needle_scores
 
@@ -27,6 +32,22 @@ def test_the_map_of_one_head(model):
         head_map(model, COPIES, layer=0, head=7)
     with pytest.raises(InputError, match="layer: the model has no attention layer 1"):
         head_map(model, COPIES, layer=1, head=0)
+
+
+def test_the_map_is_drawn_in_the_report(model):
+    observer = attnlab.observe(model, probe=COPIES, min_keys=4)
+    observer.step(0)
+    names = [f"<{i}>" for i in range(100)]
+    page = observer.report(maps=[(0, 1), (0, 2)], names=names)
+    held = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    first, second = json.loads(held[1])["maps"]
+    assert second["title"] == "attention of layer 0 head 2" and "One head on one sequence" in page
+    assert first["words"] == [f"<{token}>" for token in COPIES[0].tolist()]
+    drawn, (low, high) = first["values"], (first["values"]["low"], first["values"]["high"])
+    levels = np.frombuffer(base64.b64decode(drawn["data"]), "<u2").reshape(LENGTH, LENGTH)
+    wanted = head_map(model, COPIES, layer=0, head=1)
+    np.testing.assert_allclose(low + (high - low) * levels / 65534, wanted, atol=1e-4)
+    assert "One head on one sequence" not in observer.report()
 
 
 @torch.no_grad()

@@ -26,7 +26,6 @@ from attnlab.simulation import Simulation, as_simulation
 Open = Callable[..., Any]
 FAMILY = of_page(task={"classes": "family"})
 FLOW_FROM_NOW = "void attnlabPage.edit((of) => ({ ...of, motion: { name: 'flow', time: 50 } }), '')"
-PARTS = (".sentence-card", "#player", "#stages", "#classes")
 AXE = Path(__file__).parents[1] / "support" / "axe" / "axe.min.js"
 FINE = 2e-3  # of the axis: a fraction of a pixel
 
@@ -187,10 +186,6 @@ def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        {"a": None},
-        {"a": 3},
-        {"a": LIMIT, "experiment": []},
-        {"a": of_page(motion={"name": None})},
         {"a": of_page(model={"name": []})},
         {"a": {"classes": "syn-small", "engine": {"name": "limit"}, "eta_y": 1, "steps": 50}},
     ],
@@ -212,10 +207,12 @@ HOSTILE = [
     {"rungs": "sgd"},
     {"b": {}},
     {"a": None},
+    {"a": 3},
     {"a": []},
     {"b": False},
     {"experiment": {}},
     {"experiment": None},
+    {"experiment": []},
     *(
         {"a": {**LIMIT, **of}}
         for of in (
@@ -244,6 +241,7 @@ HOSTILE = [
             {"record": {"every": 1}, "motion": {"steps": 10**6}},
             {"motion": {"steps": "50"}},
             {"motion": {"steps": 10.5}},
+            {"motion": {"name": None}},
             {"motion": {"optimizer": {"name": "sgd", "momentum": "0.5"}}},
             {"task": {"length": 8.5}},
             {"task": {"length": 8}},
@@ -446,8 +444,8 @@ def test_the_stages_are_named_by_what_happens(open_page: Open) -> None:
     third = page.locator("#stages li >> nth=2")
     assert third.inner_text().endswith("A telling word wins")
     page.get_by_role("button", name="A shared word that wins").click()
-    page.wait_for_function(
-        "document.querySelectorAll('#stages li')[2].textContent === 'A shared word wins'"
+    page.wait_for_function(  # beside the other card, where a telling one does
+        "document.querySelectorAll('#stages li')[2].textContent === 'One word wins'"
     )
 
 
@@ -458,7 +456,8 @@ def test_the_tour_covers_nothing_that_it_explains(open_page: Open) -> None:
         for _ in range(3):
             page.wait_for_timeout(100)
             tour, of = (page.locator(name).first.bounding_box() for name in ("#tour", ".toured"))
-            assert of["y"] >= 0 and of["y"] + of["height"] <= tour["y"], width
+            assert tour["y"] + tour["height"] <= of["y"], width
+            assert of["y"] + of["height"] <= 800, width
             page.locator("#tour button.main").click()
 
 
@@ -573,25 +572,6 @@ def test_nothing_moves_while_it_loads_and_plays(
     page.goto(server.url)
     page.wait_for_function("globalThis.attnlabPage?.player.position > 10")
     assert page.evaluate("shifts") < 0.02
-
-
-def test_every_experiment_shows_its_point(open_page: Open) -> None:
-    page = open_page()
-    places = set()
-    for chip in page.locator("#experiments [data-name]").all():
-        before = drawn(page)
-        chip.click()
-        page.wait_for_function(f"Number(document.getElementById('live').dataset.drawn) > {before}")
-        assert page.locator("#problem").is_hidden(), chip.inner_text()
-        heights = page.evaluate(
-            """() => [...document.querySelectorAll("svg.curve")].map((chart) =>
-              Math.max(...[...chart.querySelectorAll("path.main, path.a")].map(
-                (line) => line.getBBox().height)))"""
-        )
-        assert min(heights) > 10, f"{chip.inner_text()}: a flat line"
-        places.add(tuple(round(page.locator(of).bounding_box()["y"]) for of in PARTS))
-    assert len(places) == 1, "the layout jumps"
-    assert page.errors == []
 
 
 def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: Open) -> None:

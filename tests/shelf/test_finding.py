@@ -163,7 +163,7 @@ def test_what_papers_offer(empty):
     assert "presets.two: made_early offers a preset of this name" in faults()["two"]
     assert reference("theories", "printed").target == "predict:Printed"
     with pytest.raises(
-        InputError, match=r"theory: 'prinetd' is not on .* mean 'printed'\?.*says why"
+        InputError, match=r"theory: 'prinetd' is not known.* mean 'printed'\?.*says why"
     ):
         reference("theories", "prinetd")
     assert [(of.name, found.target) for of, found in single("agreement")] == [
@@ -188,9 +188,9 @@ def test_figures_may_repeat_across_papers(empty):
     assert figure("made_two/fig2")[2].target == "drawn:FIG2" and not shelf().faults
     for wrong, words in {
         "fig2": "several papers have 'fig2'; say made_one/fig2 or made_two/fig2",
-        "fig9": "figure: 'fig9' is not on the shelf; did you mean",
+        "fig9": "figure: 'fig9' is not known; did you mean",
         "made_two/fig1": "figure: 'made_two/fig1' is not of made_two; did you mean 'made_two/fig2'",
-        "made_tow/fig2": "paper: 'made_tow' is not on the shelf; did you mean 'made_two'",
+        "made_tow/fig2": "paper: 'made_tow' is not known; did you mean 'made_two'",
     }.items():
         with pytest.raises(InputError, match=words):
             figure(wrong)

@@ -37,17 +37,24 @@ def launches(dtype, width, **of_call):
     return found
 
 
+def types(value, at, aligned):
+    """The type of an argument, or of each of its parts; `aligned` gets where pointers are."""
+    if isinstance(value, tuple):
+        return type(value)(*(types(one, (*at, i), aligned) for i, one in enumerate(value)))
+    if isinstance(value, torch.Tensor):
+        aligned[at] = [["tt.divisibility", 16]]
+        return "*" + TYPES[str(value.dtype).removeprefix("torch.")]
+    return "fp32" if isinstance(value, float) else "i32"
+
+
 def compiled(program, size, arguments, capability):
     signature, constants, aligned = {}, {}, {}
     for i, parameter in enumerate(program.params):
         name, value = parameter.name, arguments.pop(parameter.name)
         if parameter.is_constexpr:
             signature[name], constants[name] = "constexpr", value
-        elif isinstance(value, torch.Tensor):
-            signature[name] = "*" + TYPES[str(value.dtype).removeprefix("torch.")]
-            aligned[(i,)] = [["tt.divisibility", 16]]
         else:
-            signature[name] = "fp32" if isinstance(value, float) else "i32"
+            signature[name] = types(value, (i,), aligned)
     assert not arguments
     return triton.compile(
         ASTSource(program, signature, constants, aligned),

@@ -1,6 +1,7 @@
 """Papers that are made for a test: folders with a `paper.yaml` and some code."""
 
 import json
+import sys
 
 import yaml
 
@@ -17,6 +18,8 @@ FIELDS = {
 
 def make_paper(parent, name="made_paper", *, code=None, expected=None, leave_out=(), **fields):
     """Write a paper's folder; `code` is the text of each module. Gives the folder."""
+    for module in [known for known in sys.modules if known.partition(".")[0] == name]:
+        del sys.modules[module]  # of an earlier test, whose folder would be taken for this one
     folder = parent / name
     folder.mkdir(parents=True)
     manifest = {"name": name, **FIELDS, **fields}

@@ -20,10 +20,11 @@ import attnlab
 from attnlab.files import netcdf as files
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
+from attnlab.files.recipe import plain
 from attnlab.files.sealed import unseal, write_sealed
 from attnlab.sweeping import Stopped, group, open_sweep, run_in, status
 from attnlab.sweeping.group import Place, Schema
-from attnlab.sweeping.index import Entry, Index, index_document
+from attnlab.sweeping.index import Entry, Index
 from attnlab.sweeping.store import Folder
 
 PLAN = in_groups(tiny())
@@ -331,15 +332,15 @@ def test_ctrl_c_keeps_the_groups_that_are_done(tmp_path):
     assert (ran.kept, ran.computed) == (1, 3)
 
 
+@pytest.mark.slow
 def test_ten_thousand_cells_open_at_once(tmp_path):
     """A directory with 10,000 groups, made by hand: opening goes by its index alone."""
     prob = tuple(np.linspace(0.1, 0.2, 10_000).tolist())
     dims = ("setting", "cell", "seed", "step", "sequence_class", "token")
     schema = Schema({"attention": (dims, "<f4")}, {"step": 101, "sequence_class": 2, "token": 1000})
     entries = tuple(Entry(Place((i,), (0, 1), (0, 1)), f"{i:024d}", 0) for i in range(10_000))
-    document = index_document(
-        Index({"common_prob": prob}, {"eta_z": (1.0,)}, (0,), (schema,), entries)
-    )
+    index = Index({"common_prob": prob}, {"eta_z": (1.0,)}, (0,), (schema,), entries)
+    document = plain(index, defaults=True)
     record = {"plan": "p", "table": "", "attrs": {}, "index": document}
     write_sealed(tmp_path / "index.json", record)
     runs = {entry.key: 1 for entry in entries}
@@ -358,6 +359,7 @@ def test_ten_thousand_cells_open_at_once(tmp_path):
     assert peak < 32 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table.csv", "plan.json", "ledger.jsonl", "index.json", "groups"])
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_planted_link_is_refused_and_its_target_stays(tmp_path, name, finished):

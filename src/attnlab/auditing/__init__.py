@@ -2,9 +2,9 @@
 
     import attnlab
 
-    attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).ladder
+    attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).errors
 
-The claims of papers are found through the shelf, and each can be examined on its own:
+The claims of papers are found by their ids, and each can be examined on its own:
 `attnlab.auditing.select(["theorem-2"])[0].examine().verdict`.
 
 `__init__.pyi` lists the public names, which are loaded when they are first used.

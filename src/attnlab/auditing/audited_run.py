@@ -193,7 +193,7 @@ class Audit:
     """Comparison of theories with the training of a simulation.
 
     run: the simulation with its result and the predictions. assumptions: what is asked for, each
-    with its value. ladder: errors of each theory (`ladder_of`). fates: a Dataset over
+    with its value. errors: those of each theory (`errors_of`). fates: a Dataset over
     (query, token) with `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no paper
     speaks), and the logits at the end, `predicted` along `theory` and `simulated`. snap: a Dataset
     over sequence_class with the snap time, `predicted` along `theory` and `simulated`; nan where
@@ -205,7 +205,7 @@ class Audit:
 
     run: AuditedRun
     assumptions: tuple[Hypothesis, ...]
-    ladder: xr.Dataset
+    errors: xr.Dataset
     fates: xr.Dataset
     snap: xr.Dataset
     clocks: Mapping[str, tuple[Clock, ...]]
@@ -224,7 +224,7 @@ class Audit:
                 "eta_z": run.eta_z,
                 run.simulation.clock: run.simulation.last,
                 "assumptions": [hypothesis_document(of) for of in self.assumptions],
-                "ladder": ladder_document(self.ladder),
+                "errors": errors_document(self.errors),
                 "silent": dict(run.silent),
                 "fates": self.rows(),
                 "transition": run.transition and [number(time) for time in run.transition],
@@ -289,7 +289,7 @@ def audit(
         Claims to examine on it: your own, or those of the catalogue (`select`), which then train
         the joint flow at these learning rates.
     theories : sequence of ClassTheory or str, optional
-        Theories by name, or any `ClassTheory`; by default those of the shelf that cover the run.
+        Theories by name, or any `ClassTheory`; by default those of all papers that cover the run.
     tell : callable, optional
         Called with the name of each piece of work before its turn.
     **settings
@@ -298,13 +298,13 @@ def audit(
     Returns
     -------
     Audit
-        Assumptions, the ladder, the fates of tokens, the clocks.
+        Assumptions, the errors of each theory, the fates of tokens, the clocks.
 
     Examples
     --------
     >>> import attnlab
     >>> found = attnlab.audit("syn-small", gradient="population", eta_y=10.0, eta_z=0.1)
-    >>> found.ladder.theory.values.tolist()
+    >>> found.errors.theory.values.tolist()
     ['printed', 'corrected', 'sgd']
     """
     require_general(claims)
@@ -321,7 +321,7 @@ def audit(
     return Audit(
         run=run,
         assumptions=_assumptions(run, commentary),
-        ladder=ladder_of(run),
+        errors=errors_of(run),
         fates=tokens.assign(
             claimed=(("query", "token"), claimed[0] if claimed else 0 * tokens["role"].values)
         ),
@@ -386,7 +386,7 @@ def _cells(found: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def ladder_of(run: AuditedRun) -> xr.Dataset:
+def errors_of(run: AuditedRun) -> xr.Dataset:
     """Return the errors of each theory along (theory, at): at the transition and at the end.
 
     `z_error` is the largest error in z, relative to the largest |z| of training; `attention_error`
@@ -424,9 +424,9 @@ def ladder_of(run: AuditedRun) -> xr.Dataset:
     )
 
 
-def costs(ladder: xr.Dataset) -> list[str]:
+def costs(errors: xr.Dataset) -> list[str]:
     """Sentences: what each level leans on, and the error in z with it and without."""
-    levels = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
+    levels = errors["z_error"].isel(theory=np.flatnonzero(errors["leans_on"] != ""))
     when = [f"at the {at}" for at in levels["at"].values]
     words = []
     for i, leaning in enumerate(levels["leans_on"].values):
@@ -445,20 +445,20 @@ def _at(found: list[str], when: list[str]) -> str:
     return " and ".join(f"{what} {at}" for what, at in zip(found, when, strict=True))
 
 
-def ladder_document(ladder: xr.Dataset) -> dict[str, Any]:
+def errors_document(errors: xr.Dataset) -> dict[str, Any]:
     """Return the errors of each theory, and what each level costs, as plain data for JSON."""
     return {
-        "at": ladder["at"].values.tolist(),
-        "time": ladder["time"].values.tolist(),
-        "rungs": [
+        "at": errors["at"].values.tolist(),
+        "time": errors["time"].values.tolist(),
+        "theories": [
             {
                 "theory": name,
-                "leans_on": str(ladder["leans_on"].values[i]),
-                **{kind: [number(of) for of in ladder[kind].values[i].tolist()] for kind in KINDS},
+                "leans_on": str(errors["leans_on"].values[i]),
+                **{kind: [number(of) for of in errors[kind].values[i].tolist()] for kind in KINDS},
             }
-            for i, name in enumerate(ladder["theory"].values.tolist())
+            for i, name in enumerate(errors["theory"].values.tolist())
         ],
-        "costs": costs(ladder),
+        "costs": costs(errors),
     }
 
 

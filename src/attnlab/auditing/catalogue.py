@@ -1,4 +1,4 @@
-"""The claims of the papers on the shelf, by paper and section, and the audit of them.
+"""The claims of the papers, by paper and section, and the audit of them.
 
 Modules of claims are imported when they are asked for. Claims are examined one after another, in
 the caller's process.
@@ -16,12 +16,11 @@ from typing import Any
 import xarray as xr
 
 from attnlab.auditing.claims import Claim, Finding, OnRecord, claims_in
-from attnlab.files.documents import nearest
 from attnlab.files.errors import InputError
 from attnlab.files.progress import side_by_side
 from attnlab.shelf import Paper, shelf, single
 from attnlab.shelf import paper as shelved
-from attnlab.shelf.papers import naming, recorded_number
+from attnlab.shelf.papers import naming, recorded_number, unknown_claim
 from attnlab.theory.facts import Case
 
 
@@ -55,7 +54,7 @@ def claims_of(name: str) -> tuple[Claim, ...]:
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """Return the claims of all papers on the shelf; one that cannot be imported has none."""
+    """Return the claims of all papers; one that cannot be imported has none."""
     found: list[Claim] = []
     for known in audited_papers():
         with suppress(InputError):
@@ -71,7 +70,7 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     ids : sequence of str
         The ids.
     paper : str, optional
-        The paper in which to look; by default all on the shelf.
+        The paper in which to look; by default all.
 
     Returns
     -------
@@ -102,7 +101,9 @@ def find(ids: Sequence[str], *, paper: str | None = None) -> tuple[tuple[Claim, 
     found: dict[str, tuple[int, Claim]] = {}
     known: list[str] = []
     faults: dict[str, str] = {}  # by the name of the paper
-    for at, place in sorted(enumerate(places), key=lambda item: not _mentions(item[1], wanted)):
+    for at, place in sorted(
+        enumerate(places), key=lambda item: not item[1][0].mentions(item[1][3], wanted)
+    ):
         if len(found) == len(wanted):
             break
         try:
@@ -118,20 +119,7 @@ def find(ids: Sequence[str], *, paper: str | None = None) -> tuple[tuple[Claim, 
     missing = next((name for name in lost if name not in broken), None)
     if missing is None:
         return claims, [f"claim: {name}: {faults[broken[name].name]}" for name in lost]
-    near = nearest(missing, known, most=3)
-    hint = (
-        f"did you mean {', '.join(near)}?" if near else "attnlab audit --paper NAME lists a paper's"
-    )
-    whose = "on the shelf" if paper is None else f"of {paper}"
-    raise InputError("; ".join([f"claim: {missing!r} is not {whose}; {hint}", *faults.values()]))
-
-
-def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
-    """Say whether the text of a module has one of these ids in it."""
-    of, _, _, module = place
-    path = of.folder.joinpath(*module.split(".")).with_suffix(".py")
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return any(f'"{name}"' in text for name in ids)
+    raise InputError("; ".join([str(unknown_claim(missing, known, paper)), *faults.values()]))
 
 
 @lru_cache(maxsize=512)
@@ -173,7 +161,7 @@ def whole_audit(
     Parameters
     ----------
     papers : sequence of str, optional
-        Names of papers; by default all on the shelf that can be imported (`readable`).
+        Names of papers; by default all that can be imported (`readable`).
     tell : callable, optional
         Called with the name of each piece of work before its turn.
 
@@ -203,7 +191,7 @@ def amount(papers: Sequence[str] = ()) -> int:
 
 
 def readable(papers: Sequence[str] = ()) -> tuple[list[Paper], list[str]]:
-    """Return the papers that can be audited, and why others on the shelf cannot.
+    """Return the papers that can be audited, and why others cannot.
 
     A paper that is asked for by its name and cannot be imported is an InputError.
     """
@@ -275,22 +263,6 @@ def require_general(claims: Sequence[Claim]) -> None:
             raise InputError(
                 f"claim: {claim.id} is tested on built-in {own} only; leave CLASSES out"
             )
-
-
-def changed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings whose verdicts are not the recorded ones.
-
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of `examine_all`.
-
-    Returns
-    -------
-    list of Finding
-        Those of them.
-    """
-    return [finding for finding in findings if not finding.as_recorded]
 
 
 def record(findings: Sequence[Finding]) -> list[Path]:

@@ -292,7 +292,15 @@ class Claim:
         return sentence
 
 
-def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Claim]:
+def claim(
+    relation: Relation,
+    sources: str | Sequence[str] = (),
+    case: Case | None = None,
+    hypotheses: Sequence[Assumption] = (),
+    *,
+    id: str = "",
+    **fields: Any,
+) -> Callable[[Measure], Claim]:
     r"""Make a claim of the function below: it measures, and its docstring says what and how.
 
     The first paragraph of the docstring is the statement, in one sentence, with its formulas in
@@ -307,10 +315,16 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
 
     Parameters
     ----------
-    id : str
-        The name of the claim in commands.
     relation : Relation
         How its sign is read.
+    sources : str or sequence of str, optional
+        Where the statement stands.
+    case : Case, optional
+        What it is tested on, where that is not its `runs`.
+    hypotheses : sequence of callable, optional
+        What it asks for.
+    id : str, optional
+        The name of the claim in commands; by default that of the function, with hyphens.
     **fields
         The other fields of a `Claim`, which explains them. With `statement` among them, all of the
         docstring says how it is tested.
@@ -325,7 +339,7 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
     >>> from attnlab.auditing import claim
     >>> from attnlab.theory import Check
     >>> from attnlab.theory.relation import BELOW
-    >>> @claim("one-below-two", relation=BELOW, runs={})
+    >>> @claim(BELOW, runs={})
     ... def one_below_two(found):
     ...     '''$1 < 2$.
     ...
@@ -342,9 +356,12 @@ def claim(id: str, relation: Relation, **fields: Any) -> Callable[[Measure], Cla
         words: dict[str, Any] = {"statement": first.removesuffix("."), "how": rest}
         if "statement" in fields:
             words = {"how": doc}
+        name = id or measure.__name__.replace("_", "-")
         code = getattr(measure, "__code__", None)  # a built-in function has none
-        texts = texts_of(code.co_filename).get(id, {}) if code else {}
-        return Claim(id=id, relation=relation, measure=measure, **words, **texts, **fields)
+        texts = texts_of(code.co_filename).get(name, {}) if code else {}
+        given: dict[str, Any] = {"relation": relation, "sources": sources, "case": case}
+        given |= {"id": name, "measure": measure, "hypotheses": hypotheses}
+        return Claim(**given, **words, **texts, **fields)
 
     return made
 

@@ -1,4 +1,4 @@
-"""Training runs that claims share: any run, and the joint flow on a ladder of learning rates.
+"""Training runs that claims share: any run, and the joint flow at several ratios of learning rates.
 
 Time: the joint flow counts expected-gradient steps, in which every class has its share 1/K; a
 theory counts batch-1 steps, and each class gets 1/K of them. In expectation they agree, so that one
@@ -105,7 +105,7 @@ def ratios(*values: float, eta_y: float) -> tuple[tuple[float, float], ...]:
 
 
 def holds_from(holds: Sequence[bool]) -> float:
-    """Return the ratio of the ladder from which on a claim holds; infinity where at none."""
+    """Return the trained ratio from which on a claim holds; infinity where at none."""
     wrong = [ratio for ratio, right in zip(TRAINED_RATIOS, holds, strict=True) if not right]
     later = [ratio for ratio in TRAINED_RATIOS if not wrong or ratio > wrong[-1]]
     return later[0] if later else float("inf")

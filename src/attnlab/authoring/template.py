@@ -37,7 +37,7 @@ def new_paper(name: str, *, out: Path | str = ".") -> Path:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise InputError(f"name: expected lower-case words with _ between them, got {name!r}")
     if any(known.name == name for known in shelf().papers):
-        raise InputError(f"name: {name!r} is on the shelf already; give another")
+        raise InputError(f"name: {name!r} is the name of a known paper; give another")
     if (other := folder_of(name)) is not None:
         raise InputError(f"name: a Python module is called {name!r} ({other}); give another")
     folder = Path(out) / name

@@ -22,7 +22,7 @@ from attnlab.files.errors import InputError
 _shown = {"traceback": False}  # set by --debug
 
 app = group(
-    "A laboratory for the training dynamics of attention.",
+    "A test bench for theories of how attention learns.",
     name="attnlab",
     pretty_exceptions_enable=False,
 )

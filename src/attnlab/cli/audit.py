@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +14,11 @@ import typer
 from attnlab.cli import options
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import say_written, show
+from attnlab.cli.printing import say_json, say_written, show
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, reporting, waiting
 from attnlab.shelf import add_folder
+from attnlab.shelf.papers import require_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +86,9 @@ def audit_verb(
     if given is not None and (paper is not None or recording):
         option = "paper" if paper is not None else "record"
         raise InputError(f"{option}: it is for the claims on built-in settings; leave CLASSES out")
+    if paper is not None and Path(paper).is_dir():
+        paper = add_folder(paper).name
+    require_claims(claim or (), paper_name=paper)
     written: list[Path] = []
     picture: dict[str, Any] = {}
     if given is None:
@@ -100,7 +103,7 @@ def audit_verb(
     if html is not None:
         write_text(html, page(document, **picture))
     if as_json:
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
     else:
         show(in_markdown(document))
         say_written(html, plot, *written)
@@ -120,16 +123,15 @@ def _all(
         from attnlab.auditing.catalogue import amount, find, readable
         from attnlab.auditing.document import audit_document
 
-    name = add_folder(paper).name if paper is not None and Path(paper).is_dir() else paper
     maps = None
     if ids:
-        claims, faults = find(ids, paper=name)
+        claims, faults = find(ids, paper=paper)
         if not claims:
             raise InputError("; ".join(faults))
         with _progress(len(claims), quiet) as tell:
             findings = examine_all(claims, tell=tell)
     else:
-        papers = [] if name is None else [name]
+        papers = [] if paper is None else [paper]
         faults = readable(papers)[1]
         with _progress(amount(papers), quiet) as tell:
             findings, maps = whole_audit(papers, tell=tell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,16 +13,7 @@ import typer
 from attnlab.cli import options
 from attnlab.cli.exit_codes import FAULTS
 from attnlab.cli.options import check_writable
-from attnlab.cli.printing import (
-    about,
-    finite,
-    or_dash,
-    plain_console,
-    print_table,
-    say,
-    say_written,
-    show,
-)
+from attnlab.cli.printing import about, say, say_json, say_written, show, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -119,7 +111,7 @@ def model_verb(
             "heads": heads,
             "unseen": unseen,
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
         return
     sizes = " x ".join(map(str, _shape(probe)))
     say(f"{path}: {found.sizes['layer']} layers, {found.sizes['head']} heads, {sizes} tokens")
@@ -207,7 +199,7 @@ def checkpoints_verb(
     heads = _heads(result.isel(step=-1))
     for row in heads:
         start = result["entropy"].isel(step=0).sel(layer=row["layer"], head=row["head"])
-        row["entropy_start"] = finite(float(start))
+        row["entropy_start"] = float(start)
     if as_json:
         document = {
             **about(result, "torch"),
@@ -218,7 +210,7 @@ def checkpoints_verb(
             "unseen": json.loads(result.attrs["unseen"]),
             "not_finite": json.loads(result.attrs["not_finite"]),
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
         return
     steps = result["step"].values
     say(f"{where}: {steps.size} steps from {steps[0]} to {steps[-1]}")
@@ -256,7 +248,7 @@ def lint_verb(where: str, *, pattern: str | None = None, as_json: bool = False) 
     checkpoints = find_checkpoints(where, pattern=pattern)
     found = lint(checkpoints, progress=False if as_json else "auto")
     if as_json:
-        print(json.dumps(found.document(), indent=2, allow_nan=False))
+        say_json(found.document())
     else:
         _print_lint(checkpoints, found)
     if found.faults:
@@ -340,19 +332,12 @@ def compare_verb(
     if as_json:
         values = found.to_dict()
         document = {name: values["coords"][name]["data"] for name in ("side", "statistic")}
-        document |= {name: _finite(one["data"]) for name, one in values["data_vars"].items()}
+        document |= {name: one["data"] for name, one in values["data_vars"].items()}
         document |= {"first": str(first), "second": str(second), **values["attrs"]}
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
         return
     show(comparison_text(found, names))
     say_written(html)
-
-
-def _finite(values: Any) -> Any:
-    """Return nested lists for JSON, with None for NaN."""
-    if isinstance(values, list):
-        return [_finite(one) for one in values]
-    return finite(values) if isinstance(values, float) else values
 
 
 def _write_page(found: xr.Dataset, html: Path | None) -> None:
@@ -364,11 +349,9 @@ def _write_page(found: xr.Dataset, html: Path | None) -> None:
 
 def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
     if found.faults:
-        console = plain_console()
-        cells = [
-            (fault.kind, ", ".join(map(str, fault.steps)), fault.words) for fault in found.faults
-        ]
-        print_table(console, ("fault", "steps", "what was found"), cells)
+        columns = {"kind": "fault", "steps": "steps", "words": "what was found"}
+        rows = [{**vars(of), "steps": ", ".join(map(str, of.steps))} for of in found.faults]
+        show_table(rows, columns)
     said = f"{len(found.faults)} found" if found.faults else "nothing wrong"
     number = f"{len(checkpoints)} checkpoint" + ("" if len(checkpoints) == 1 else "s")
     say(f"{number} from {found.steps[0]} to {found.steps[-1]}: {said}")
@@ -414,22 +397,20 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
         row |= {name: str(one[name].item()) for name in ("module", "kind")}
         for name in COLUMNS:
             values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
-            row[name] = finite(float(values))
+            row[name] = float(values)
         for name in ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left"):
             if name in one:
-                row[name] = finite(float(one[name]))
+                row[name] = float(one[name])
         if "snap_state" in one:
             row["snap_state"] = STATES[int(one["snap_state"])]
         if "head_role" in one:
             row |= _role(one)
         if "retained_mass" in one:
             kept = one["retained_mass"]
+            budgets = [f"{budget:g}" for budget in kept["budget"].values.tolist()]
             row["retained_mass"] = {
-                str(policy): {
-                    f"{float(b):g}": finite(float(kept.sel(policy=policy, budget=b)))
-                    for b in kept["budget"].values
-                }
-                for policy in kept["policy"].values
+                str(of["policy"].values): dict(zip(budgets, of.values.tolist(), strict=True))
+                for of in kept.transpose("policy", "budget")
             }
         rows.append(row)
     return rows
@@ -442,7 +423,7 @@ def _role(one: xr.Dataset) -> dict[str, Any]:
     for name in ("role_score", "role_onset", "role_onset_low", "role_onset_high"):
         if name in one:
             values = one[name].isel(step=-1) if "step" in one[name].dims else one[name]
-            found[name] = dict(zip(names, map(finite, values.values.tolist()), strict=True))
+            found[name] = dict(zip(names, values.values.tolist(), strict=True))
     return found
 
 
@@ -450,22 +431,20 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
     if not heads:  # of a step at which the training has diverged
         say("no head of the last step has attention that is a finite number")
         return
-    columns = ["layer", "head", "role", *COLUMNS.values(), *(["snap"] if snap else [])]
-    cells = []
+    columns: dict[str, Any] = {"layer": "layer", "head": "head", "role": "role"}
+    columns |= {name: (title, ".2f") for name, title in COLUMNS.items()} | {"snap": ("snap", ">")}
+    rows = []
     for row in heads:
-        entropy = or_dash(row["entropy"], ".2f")
+        shown = {**row, "role": row.get("role")}
+        if row["kind"] != "self":
+            shown["layer"] = f"{row['layer']} {row['kind']}"
         if "entropy_start" in row:
-            entropy = f"{or_dash(row['entropy_start'], '.2f')} → {entropy}"
-        values = [entropy if name == "entropy" else or_dash(row[name], ".2f") for name in COLUMNS]
-        layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
-        role = str(row.get("role") or "-")
-        cells.append([layer, str(row["head"]), role, *values, *([_snap(row)] if snap else [])])
-    console = plain_console()
-    print_table(console, columns, cells, right=columns)
-    console.print(
-        "means over queries. entropy in nats; keys: exp(entropy); sink: attention to the first "
-        "key; distance of what is attended to" + (_SNAP_WORDS if snap else ""),
-        style="dim",
+            shown["entropy"] = row["entropy_start"], row["entropy"]
+        rows.append({**shown, "snap": _snap(row)} if snap else shown)
+    show_table(rows, columns)
+    show(
+        "*means over queries. entropy in nats; keys: exp(entropy); sink: attention to the first "
+        f"key; distance of what is attended to{_SNAP_WORDS if snap else ''}*"
     )
 
 
@@ -476,10 +455,10 @@ _SNAP_WORDS = (
 
 
 def _snap(row: dict[str, Any]) -> str:
-    if row["snap_step"] is None:
+    if math.isnan(row["snap_step"]):
         return str(row.get("snap_state", "-"))
-    low, high = row.get("snap_low"), row.get("snap_high")
-    between = "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
+    low, high = (row.get(name, math.nan) for name in ("snap_low", "snap_high"))
+    between = f" [{low:.0f}, {high:.0f}]" if math.isfinite(low + high) else ""
     return f"{row['snap_step']:.0f}{between}"
 
 

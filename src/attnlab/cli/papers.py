@@ -1,29 +1,26 @@
-"""attnlab papers, check-paper, new-paper and cite: the shelf, and what to do with a paper."""
+"""attnlab papers, check-paper, new-paper and cite: the papers, and what to do with one."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import typer
 
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.options import PAPERS
-from attnlab.cli.printing import plain_console, say
+from attnlab.cli.printing import say, say_json, show_table
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError, visible
 from attnlab.files.progress import LOADING, waiting
 from attnlab.shelf import Fault, Paper, add_folder, shelf
 from attnlab.shelf import paper as paper_called
-from attnlab.shelf.papers import ATTNLAB_BIBTEX
-
-WIDEST = 100  # columns of a list
+from attnlab.shelf.papers import ATTNLAB_BIBTEX, standing
 
 
 def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> None:
@@ -31,8 +28,8 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
 
     Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders
     that the environment variable ATTNLAB_PAPERS names. Only their paper.yaml and expected.json are
-    read. A claim with two verdicts is counted by that on its formulas, not by that in training. A
-    paper that cannot be used is listed below the others, with the reason.
+    read. A claim with two verdicts, on its formulas and in training, is listed with both where they
+    differ. A paper that cannot be used is named below the table, with the reason.
 
     \b
     Examples:
@@ -50,17 +47,30 @@ def papers_verb(*, paper: list[Path] | None = None, as_json: bool = False) -> No
     faults = list(shelf().faults)
     rows = [_row(known, faults) for known in shelf().papers]
     if as_json:
-        print(json.dumps({"papers": rows, "faults": [asdict(of) for of in faults]}, indent=2))
+        say_json({"papers": rows, "faults": [asdict(of) for of in faults]})
         return
-    console = plain_console()
-    width = min(console.width, WIDEST)
-    for row in rows:
-        paragraphs = [f"{row['name']}: {row['question']}"]
-        paragraphs += [f"  {of}: {_counted(row[of])}" for of in ("claims", "figures") if row[of]]
-        for text in paragraphs:
-            say(fill(text, width, subsequent_indent="    "))
+    from markupsafe import Markup
+
+    from attnlab.files.markdown import words
+
+    def lines(of: Iterable[str]) -> Markup:
+        return Markup("<br>").join(map(words, of))
+
+    def counted(standings: Mapping[str, int]) -> Markup:
+        return lines(f"{count} {of}" for of, count in standings.items())
+
+    shown = [
+        {
+            "paper": lines([row["name"], f"{row['authors']} ({row['year']})"]),
+            "question": row["question"],
+            "claims": counted(row["claims"]),
+            "figures": counted(row["figures"]),
+        }
+        for row in rows
+    ]
+    show_table(shown)
     for fault in faults:
-        console.print(f"{fault.name} cannot be used: {fault.reason}", style="red", soft_wrap=True)
+        say(f"{fault.name} cannot be used: {fault.reason}")
 
 
 def check_paper_verb(paper: str, *, verdicts: bool = True, as_json: bool = False) -> None:
@@ -101,7 +111,7 @@ def check_paper_verb(paper: str, *, verdicts: bool = True, as_json: bool = False
     failed = sum(not outcome.passed for outcome in outcomes)
     if as_json:
         listed = [asdict(outcome) for outcome in outcomes]
-        print(json.dumps({"paper": known.name, "failed": failed, "outcomes": listed}, indent=2))
+        say_json({"paper": known.name, "failed": failed, "outcomes": listed})
     else:
         say(f"{known.name}: {len(outcomes) - failed} of {len(outcomes)} as they should be")
     if failed:
@@ -151,17 +161,8 @@ def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:
 
 def _standings(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Count how often each standing is recorded, the most frequent first."""
-    return dict(Counter(_standing(entry) for entry in entries.values()).most_common())
-
-
-def _standing(entry: Mapping[str, Any]) -> str:
-    """Return a recorded standing: a claim has one on paper, in training, or both."""
-    found = [entry.get(key) for key in ("standing", "verdict", "training")]
-    return next((str(standing) for standing in found if standing), "not recorded")
-
-
-def _counted(standings: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {standing}" for standing, count in standings.items())
+    counts = Counter(standing(entry) or "not recorded" for entry in entries.values())
+    return dict(counts.most_common())
 
 
 def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
@@ -183,13 +184,13 @@ def cite_verb(what: str | None = None, *, as_json: bool = False) -> None:
     named = [known for known in shelf().papers if known.name == what]
     if what is not None and not named and not os.path.exists(what):
         hint = did_you_mean(what, PAPERS)
-        raise InputError(f"what: {what!r} is neither a paper on the shelf nor a file; {hint}")
+        raise InputError(f"what: {what!r} is neither a known paper nor a file; {hint}")
     with waiting("looking" if named or what is None else f"reading {what}", quiet=as_json):
         run = None if named or what is None else _run(Path(what))
     papers = named or [known for known in shelf().papers if known.reading != "ours"]
     entries = [*(known.citation for known in papers), ATTNLAB_BIBTEX]
     if as_json:
-        print(json.dumps({"bibtex": entries, "run": run}, indent=2, allow_nan=False))
+        say_json({"bibtex": entries, "run": run})
         return
     if run is not None:
         for line in _comment(run):

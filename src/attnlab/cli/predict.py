@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,13 @@ from attnlab.cli import options
 from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import (
     about,
-    finite,
     in_a_line,
-    print_summary,
-    print_table,
+    say,
+    say_json,
     say_written,
+    show_summary,
+    show_table,
     summarise,
-    wide_console,
 )
 from attnlab.files.progress import LOADING, waiting
 
@@ -88,15 +87,14 @@ def predict_verb(
         save_picture(compare(simulated, predicted, **shown), plot)
     name = predicted.attrs["theory"]
     times = _times(predicted, as_theory(name).times)
-    summary = _summary(predicted, run.sets[0], times)
+    summary = summarise(predicted, run.sets[0], times)
     if as_json:
-        print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
+        say_json(_document(predicted, summary))
         return
-    console = wide_console()
-    console.print(f"{in_a_line(run)}; theory: {name}", soft_wrap=True)
-    print_summary(console, summary, run.clock, times)
-    console.print()
-    _print_assumptions(console, predicted)
+    say(f"{in_a_line(run)}; theory: {name}")
+    show_summary(summary, run.clock, times)
+    say("")
+    show_table(_assumptions(predicted))
     say_written(out, plot)
 
 
@@ -105,16 +103,6 @@ def _times(predicted: xr.Dataset, times: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(
         name for name in times if name in predicted and {*predicted[name].dims} <= {*ROW_DIMS}
     )
-
-
-def _summary(predicted: xr.Dataset, classes: Any, times: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the rows of `simulate`, with the times that the theory predicts."""
-    rows = summarise(predicted, classes)
-    for row in rows:
-        for name in times:
-            at = {dim: row[dim] for dim in ROW_DIMS if dim in predicted[name].dims}
-            row[name] = finite(float(predicted[name].sel(at)))
-    return rows
 
 
 def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
@@ -131,26 +119,12 @@ def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
             {
                 "assumption": str(one["assumption"].values),
                 "source": str(one["assumption_source"].values),
-                "value": finite(float(one["assumption_value"])),
+                "value": float(one["assumption_value"]),
                 "needs": f"{one['assumption_sign'].values!s} {float(one['assumption_bound']):.4g}",
                 "holds": bool(one["assumption_holds"]),
             }
         )
     return rows
-
-
-def _print_assumptions(console: Any, predicted: xr.Dataset) -> None:
-    rows = [
-        [
-            row["assumption"],
-            row["source"],
-            f"{row['value']:.4g}",
-            row["needs"],
-            "yes" if row["holds"] else "no",
-        ]
-        for row in _assumptions(predicted)
-    ]
-    print_table(console, ["assumption", "source", "value", "needs", "holds"], rows, right=["value"])
 
 
 def _document(predicted: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:

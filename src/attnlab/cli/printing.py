@@ -8,18 +8,19 @@ import math
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import visible
 
 if TYPE_CHECKING:
+    import xarray as xr
     from markdown_it.token import Token
     from rich.console import Console
     from rich.text import Text
 
-    Cell = str | Text | float | None
+    from attnlab.simulation import Simulation
 
 ONE_PIECE = 16  # characters of a cell that is not folded
 # of verdicts, by the first word of each, as on a page
@@ -66,58 +67,57 @@ def say_written(*paths: Path | None) -> None:
             say(f"wrote {path}")
 
 
-def plain_console(*, error: bool = False) -> Console:
-    """Return a console that prints paths and words as they are.
+def say_json(document: Any) -> None:
+    """Print a document as JSON, with null for NaN and infinity, which JSON lacks."""
 
-    [b] and :on: may be a folder, or a word of a text. What a terminal would obey is written out.
-    """
-    from rich.console import Console
+    def finite(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: finite(of) for key, of in value.items()}
+        if isinstance(value, list | tuple):
+            return [finite(of) for of in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    class Plain(Console):
-        def render_str(self, text: str, **options: Any) -> Text:
-            return super().render_str(visible(text, lines=True), **options)
-
-    return Plain(stderr=error, markup=False, emoji=False, highlight=False)
-
-
-def finite(value: float | None) -> float | None:
-    """Return the value, or None for NaN and infinity, which JSON lacks."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def or_dash(value: float | None, form: str = ".4g") -> str:
-    """Return a number for a table; a dash where there is none."""
-    return "-" if value is None else format(value, form)
+    print(json.dumps(finite(document), indent=2, allow_nan=False))
 
 
 def show(text: str) -> None:
-    """Print Markdown: headings in bold, tables that cut nothing, formulas as plain text."""
+    """Print Markdown: headings in bold, notes dimmed, tables that cut nothing, formulas as text."""
+    from rich.console import Console
+
     from attnlab.files.markdown import tokens
 
-    console = plain_console()
+    console = Console()
     rows: list[list[Text]] | None = None  # of the table that is read
-    right: set[int] = set()
+    right: list[bool] = []
     style = ""
     for token in tokens(text):
         if token.type == "heading_open":
             console.print()
             style = "bold"
         elif token.type == "table_open":
-            rows, right = [], set()
+            rows, right = [], []
         elif rows is None:
             if token.type == "inline":
                 console.print(_styled(token), style=style)
                 style = ""
         elif token.type == "tr_open":
             rows.append([])
-        elif token.type == "th_open" and token.attrGet("style"):
-            right.add(len(rows[0]))
+        elif token.type == "th_open":
+            right.append(bool(token.attrGet("style")))
         elif token.type == "inline":
             rows[-1].append(_styled(token))
         elif token.type == "table_close":
-            columns = [name.plain for name in rows[0]]
-            print_table(console, columns, rows[1:], right=[columns[i] for i in right])
+            _print_table(console, rows[0], rows[1:], right)
             rows = None
+
+
+def show_table(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Print a table of plain values: `attnlab.files.markdown.table_of`."""
+    from attnlab.files.markdown import table_of
+
+    show(table_of(rows, columns))
 
 
 def _styled(token: Token) -> Text:
@@ -132,6 +132,10 @@ def _styled(token: Token) -> Text:
             text.append(plain_formula(part.content), styles[-1])
         elif part.type == "softbreak":
             text.append(" ")
+        elif part.type == "em_open":
+            styles.append("dim")
+        elif part.type == "em_close":
+            styles.pop()
         elif part.type != "html_inline":  # words: a token of a text may look like a tag
             text.append(visible(part.content), styles[-1])
         elif part.content in ("<br>", "<small>"):
@@ -144,43 +148,37 @@ def _styled(token: Token) -> Text:
     return text
 
 
-def print_table(
-    console: Console,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    *,
-    right: Collection[str] = (),
-    tight: bool = False,
+def _print_table(
+    console: Console, columns: list[Text], rows: list[list[Text]], right: list[bool]
 ) -> None:
     """Print a table that cuts nothing.
 
-    Long cells are folded between their words, and short ones stay in one piece. On a terminal too
-    narrow for that, each cell has a line of its own; elsewhere the table goes beyond the edge.
-    Columns with a number in them, and those in `right`, are aligned to the right. tight: one space
-    between columns.
+    Long cells are folded between their words, and short ones stay in one piece. Columns stand close
+    where they must. On a terminal too narrow for that, each cell has a line of its own; elsewhere
+    the table goes beyond the edge.
     """
-    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    pairs = [pair for row in rows for pair in zip(columns, row, strict=True)]
-    right = {*right, *(name for name, cell in pairs if isinstance(cell, float | int))}
-    cells = [[_text(cell) for cell in row] for row in rows]
-    by_column = list(zip(columns, zip(*cells, strict=True), strict=True))
-    least = [max(cell_len(name), *map(_least, column)) for name, column in by_column]
-    whole = [max(cell_len(name), *map(_whole, column)) for name, column in by_column]
+    by_column = list(zip(columns, *rows, strict=True))
+    least = [max(name.cell_len, *map(_least, cells)) for name, *cells in by_column]
+    whole = [max(map(_whole, cells)) for cells in by_column]
+    tight = sum(least) + 2 * (len(columns) - 1) > console.width
     spare = console.width - (len(columns) - 1) * (2 - tight) - sum(least)
     if console.is_terminal and spare < 0:
-        for row in cells:
+        for row in rows:
             for name, cell in zip(columns, row, strict=True):
                 console.print(Text.assemble((f"{name}: " if name else "", "bold"), cell))
             console.print()
         return
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=tight)
-    for name, width in zip(columns, _widths(least, whole, spare), strict=True):
-        justify: Any = "right" if name in right else "left"
+    for name, width, numeric in zip(columns, _widths(least, whole, spare), right, strict=True):
+        justify: Any = "right" if numeric else "left"
         table.add_column(name, justify=justify, min_width=width, max_width=width)
-    for row in cells:
+    apart = any("\n" in cell.plain for row in rows for cell in row)
+    for i, row in enumerate(rows):
+        if apart and i:
+            table.add_row()
         table.add_row(*row)
     console.print(table, crop=False)
 
@@ -192,14 +190,6 @@ def _widths(least: list[int], whole: list[int], spare: int) -> list[int]:
         widths[min(folded, key=widths.__getitem__)] += 1
         spare -= 1
     return widths
-
-
-def _text(cell: Cell) -> Text:
-    from rich.text import Text
-
-    if isinstance(cell, float) or cell is None:
-        cell = or_dash(cell)
-    return cell if isinstance(cell, Text) else Text(visible(str(cell)))
 
 
 def _whole(cell: Text) -> int:
@@ -216,28 +206,13 @@ def _least(cell: Text) -> int:
     return max(cell_len(word) for of_line in words for word in of_line)
 
 
-if TYPE_CHECKING:
-    import xarray as xr
-    from rich.console import Console
-
-    from attnlab.simulation import Simulation
-
 MOST_ROWS = 40
-WIDTH_IN_A_PIPE = 120  # of the table: there is no edge to keep within
 
 
 def about(result: xr.Dataset, *names: str) -> dict[str, Any]:
     """Return what a result says about how it was made, as plain data: these attributes as well."""
     said = {name: json.loads(result.attrs[name]) for name in ("spec", "versions")}
     return said | {name: result.attrs[name] for name in names}
-
-
-def wide_console() -> Console:
-    """Return a console whose tables are not folded where they go into a pipe."""
-    console = plain_console()
-    if not console.is_terminal:
-        console.width = WIDTH_IN_A_PIPE
-    return console
 
 
 def in_a_line(run: Simulation) -> str:
@@ -251,88 +226,87 @@ def in_a_line(run: Simulation) -> str:
     return f"{run.sets[0].origin}: {length}, {gradient}, {motion}"
 
 
-def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
-    """Return a row per learning rates, head and class: means over seeds of what was recorded."""
+def records(result: xr.Dataset, dims: Sequence[str], **columns: xr.DataArray) -> list[Any]:
+    """Return a row for each point of these dims: their coords and the value of each column."""
+    import xarray as xr
+
+    table = xr.Dataset(
+        {name: of.reset_coords(drop=True) for name, of in columns.items()},
+        {dim: result[dim] for dim in dims},
+    )
+    frame = table.to_dataframe(dim_order=dims).reset_index()
+    rows: list[Any] = frame[[*dims, *columns]].to_dict("records")
+    return rows
+
+
+def summarise(result: xr.Dataset, classes: Any, times: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return a row per learning rates, head and class: means over seeds of what was recorded.
+
+    times: names of predicted times, which have no seeds.
+    """
+    import xarray as xr
+
     from attnlab import measures
     from attnlab.measures.motion import FEWEST_RECORDS
 
     clock = measures.clock_of(result)
+    tokens = {"query": classes.query, "next": classes.next_token}
+    columns = {name: xr.DataArray(of, dims="sequence_class") for name, of in tokens.items()}
+    if "attention" in result:
+        last = result["attention"].isel({clock: -1}, drop=True).mean("seed")
+        columns |= {"dominant_token": last.argmax("token"), "dominant_attention": last.max("token")}
+    if "entropy" in result:
+        for name in ("entropy", "common_mass"):
+            for end, at in (("start", 0), ("end", -1)):
+                columns[f"{name}_{end}"] = result[name].isel({clock: at}, drop=True).mean("seed")
     if "attention" in result and result.sizes[clock] >= FEWEST_RECORDS:
         snap = measures.snap_time(result)
-        result = result.assign(snap=snap, moved_since=measures.moved_since(result, snap))
+        columns[f"snap_{clock}"] = snap.mean("seed")
+        columns["moved_since_snap"] = measures.moved_since(result, snap).mean("seed")
+    columns |= {name: result[name] for name in times}
     several = [dim for dim in ("eta_y", "eta_z", "head") if dim in result.dims]
-    stacked = result.stack(point=several) if several else result.expand_dims("point")
-    rows = []
-    for i in range(stacked.sizes["point"]):
-        point = stacked.isel(point=i)
-        for k in range(len(classes)):
-            row: dict[str, Any] = {dim: point[dim].item() for dim in several}
-            row["sequence_class"] = k
-            row["query"] = classes.token_name(int(classes.query[k]))
-            row["next"] = classes.token_name(int(classes.next_token[k]))
-            of_class = point.isel(sequence_class=k)
-            if "attention" in point:
-                last = of_class["attention"].isel({clock: -1}).mean("seed")
-                dominant = int(last.argmax("token"))
-                row["dominant_token"] = classes.token_name(dominant)
-                row["dominant_attention"] = float(last[dominant])
-            if "entropy" in point:
-                for name in ("entropy", "common_mass"):
-                    ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
-                    row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
-            if "snap" in point:
-                row[f"snap_{clock}"] = _mean(of_class["snap"])
-                row["moved_since_snap"] = _mean(of_class["moved_since"])
-            rows.append(row)
-    return rows
+    rows = records(result, [*several, "sequence_class"], **columns)
+    names = [name for name in ("query", "next", "dominant_token") if name in columns]
+    return [row | {name: classes.token_name(row[name]) for name in names} for row in rows]
 
 
-def print_summary(
-    console: Console, summary: list[dict[str, Any]], clock: str, times: tuple[str, ...] = ()
-) -> None:
+def show_summary(summary: Sequence[dict[str, Any]], clock: str, times: Sequence[str] = ()) -> None:
     """Print the rows as a table; what is absent in them has no column.
 
     times: names of predicted times, which have columns of their own.
     """
-    titles = {
+    snap = f"snap_{clock}"
+    # As many digits as are the same on every machine; --json has all of them.
+    columns = {
         "eta_y": "eta_y",
         "eta_z": "eta_z",
         "head": "head",
         "sequence_class": "class",
         "query": "query",
         "next": "next",
-        "dominant_token": "winner",
-        "dominant_attention": "attention",
-        "entropy": "entropy",
-        "common_mass": "common mass",
-        f"snap_{clock}": f"snap {clock}",
-        "moved_since_snap": "moved since",
-    } | {name: name for name in times}
-    shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
-    cells = [[_cell(row, key) for key in shown] for row in summary[:MOST_ROWS]]
-    numbers = [titles[key] for key in shown if key not in ("query", "next")]
-    print_table(console, [titles[key] for key in shown], cells, right=numbers, tight=True)
+        "dominant_token": ("winner", ">"),
+        "dominant_attention": ("attention", ".3g"),
+        "entropy": ("entropy", ".2f"),
+        "common_mass": ("common mass", ".2f"),
+        snap: (f"snap {clock}", ".4g"),
+        "moved_since_snap": ("moved since", ".2g"),
+        **{name: (name, ".4g") for name in times},
+    }
+    rows = [
+        {
+            **row,
+            **{
+                name: (row[f"{name}_start"], row[f"{name}_end"])
+                for name in ("entropy", "common_mass")
+                if f"{name}_start" in row
+            },
+        }
+        for row in summary[:MOST_ROWS]
+    ]
+    show_table(rows, columns)
     if len(summary) > MOST_ROWS:
-        console.print(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
-    if f"snap_{clock}" in shown and any(row[f"snap_{clock}"] is None for row in summary):
-        console.print(
-            f"snap {clock}: - where attention still moves at the end, or records are too unequal",
-            style="dim",
+        say(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
+    if any(math.isnan(row.get(snap, 0)) for row in summary):
+        show(
+            f"*snap {clock}: - where attention still moves at the end, or records are too unequal*"
         )
-
-
-def _mean(values: xr.DataArray) -> float | None:
-    """Return the mean over the seeds that have a value; None where no seed has one."""
-    value = float(values.mean("seed"))
-    return value if value == value else None
-
-
-def _cell(row: dict[str, Any], key: str) -> str:
-    # As many digits as are the same on every machine; --json has all of them.
-    if f"{key}_start" in row:
-        return f"{row[f'{key}_start']:.2f} → {row[f'{key}_end']:.2f}"
-    value = row[key]
-    if value is None:
-        return "-"
-    digits = {"dominant_attention": 3, "moved_since_snap": 2}.get(key, 4)
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

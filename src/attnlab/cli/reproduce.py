@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
-from attnlab.cli.printing import finite, plain_console, print_table, say, say_written
+from attnlab.cli.printing import say, say_json, say_written, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
+from attnlab.report.parts import chosen_parts
 from attnlab.shelf import add_folder
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attnlab.experiments import Part
     from attnlab.report import Reproduction
 
@@ -77,6 +74,7 @@ def reproduce_verb(
         )
     for folder in paper or ():
         add_folder(folder)
+    chosen_parts(parts or [])  # a mistyped name is refused before JAX is loaded
     with waiting(LOADING, quiet=as_json):
         from attnlab.experiments.running import record as write
         from attnlab.playground.single_page import single_page
@@ -99,7 +97,7 @@ def reproduce_verb(
             "seconds": round(done.seconds, 2),
             "parts": [_made_document(done.out, made) for made in done.made],
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
     else:
         _print_parts(done)
         say_written(*written)
@@ -108,18 +106,15 @@ def reproduce_verb(
 
 
 def _made_document(out: Path, made: Part) -> dict[str, Any]:
-    def plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
-        return {name: finite(value) for name, value in numbers.items()}
-
     texts = ("name", "title", "standing", "outcome", "headline", "summary", "made_at", "reused")
     return {
         **{name: getattr(made, name) for name in texts},
         "claim": made.about,
-        "numbers": plain(made.numbers),
+        "numbers": dict(made.numbers),
         "regression_bounds": {name: list(b) for name, b in made.regression_bounds.items()},
-        "out_of_bounds": plain(made.out_of_bounds()),
-        "halves": [plain(half) for half in made.halves],
-        "unsettled": plain(made.unsettled()),
+        "out_of_bounds": made.out_of_bounds(),
+        "halves": [dict(half) for half in made.halves],
+        "unsettled": made.unsettled(),
         "settings": dict(made.settings),
         "files": [str(out / made.name / name) for name in made.files],
         "seconds": round(made.seconds, 2),
@@ -129,37 +124,30 @@ def _made_document(out: Path, made: Part) -> dict[str, Any]:
 
 def _print_parts(done: Reproduction) -> None:
     """Print a table of what was found, what is not as recorded, and where everything is."""
-    console = plain_console()
-    if done.made:
-        rows = [(made.name, made.outcome, made.headline) for made in done.made]
-        print_table(console, ("part", "", "what was found"), rows)
+    from attnlab.experiments.estimate import MOST_APART, apart
+
+    rows = [{"part": of.name, "": of.outcome, "what was found": of.headline} for of in done.made]
+    if rows:
+        show_table(rows)
     for made in done.made:
         for name, value in made.out_of_bounds().items():
             low, high = made.regression_bounds[name]
-            console.print(
+            say(
                 f"{made.name}: {name} = {value:.4g} is outside its regression bounds, {low:g} to "
-                f"{high:g}",
-                style="red",
+                f"{high:g}"
             )
-        if made.halves:
-            _show_halves(console, made)
-    console.print(f"{done.report} ({done.seconds:.0f} s)", soft_wrap=True)
-
-
-def _show_halves(console: Console, made: Part) -> None:
-    """Print whether the two halves of a study's seeds agree, and where they do not."""
-    from attnlab.experiments.estimate import MOST_APART, apart
-
-    if not made.unsettled():
-        by = apart(made.halves)
-        console.print(
-            f"{made.name}: the halves of its seeds agree in {len(by)} numbers; at most "
-            f"{max(by.values(), default=0.0):.1f} errors apart"
-        )
-    for name, errors in made.unsettled().items():
-        first, second = (half[name] for half in made.halves)
-        console.print(
-            f"{made.name}: {name} is {first:.4g} on one half of the seeds and {second:.4g} on the "
-            f"other, {errors:.1f} errors apart (at most {MOST_APART:g}): take more (--seeds)",
-            style="red",
-        )
+        unsettled = made.unsettled()
+        if made.halves and not unsettled:
+            by = apart(made.halves)
+            say(
+                f"{made.name}: the halves of its seeds agree in {len(by)} numbers; at most "
+                f"{max(by.values(), default=0.0):.1f} errors apart"
+            )
+        for name, errors in unsettled.items():
+            first, second = (half[name] for half in made.halves)
+            say(
+                f"{made.name}: {name} is {first:.4g} on one half of the seeds and {second:.4g} on "
+                f"the other, {errors:.1f} errors apart (at most {MOST_APART:g}): take more "
+                "(--seeds)"
+            )
+    say(f"{done.report} ({done.seconds:.0f} s)")

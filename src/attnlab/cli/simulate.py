@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +10,17 @@ from attnlab.cli.options import PICTURES, check_writable
 from attnlab.cli.printing import (
     about,
     in_a_line,
-    print_summary,
+    say,
+    say_json,
     say_written,
+    show_summary,
     summarise,
-    wide_console,
 )
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from attnlab.simulation import Simulation
 
 
 def simulate_verb(
@@ -111,9 +109,12 @@ def simulate_verb(
         draw_moving(result, animate, progress=False if as_json else "auto", **shown)
     summary = summarise(result, run.sets[0])
     if as_json:
-        print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
+        say_json(_document(result, summary))
     else:
-        _table(run, result, summary, (out, plot, animate))
+        seeds, seconds = run.grid.seeds.size, result.attrs["seconds"]
+        say(f"{in_a_line(run)}, {seeds} seed(s), {seconds:.2f} s")
+        show_summary(summary, run.clock)
+        say_written(out, plot, animate)
 
 
 def _keep(recorded: xr.Dataset | None, out: Path | None) -> str:
@@ -142,18 +143,3 @@ def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, An
         loss = result["loss"]
         document["loss"] = {"dims": list(loss.dims), "values": loss.values.tolist()}
     return document
-
-
-def _table(
-    run: Simulation,
-    result: xr.Dataset,
-    summary: list[dict[str, Any]],
-    written: tuple[Path | None, ...],
-) -> None:
-    console = wide_console()
-    console.print(
-        f"{in_a_line(run)}, {run.grid.seeds.size} seed(s), {result.attrs['seconds']:.2f} s",
-        soft_wrap=True,
-    )
-    print_summary(console, summary, run.clock)
-    say_written(*written)

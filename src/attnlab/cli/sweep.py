@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import typer
 
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import plain_console, print_table, say
+from attnlab.cli.printing import say, say_json, say_written, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, reporting, waiting
 
@@ -150,27 +149,26 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
 
     document = plan_document(plan)
     if as_json:
-        print(json.dumps(document, indent=2))
+        say_json(document)
         return
-    console = plain_console()
-    console.print(
+    say(
         f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
         f"{document['groups']} groups, {document['compilations']} compilations"
     )
-    titles = ("settings", "for example", "groups", "runs each", "memory", "time")
+    columns = {
+        "settings": "settings",
+        "example": "for example",
+        "groups": "groups",
+        "runs_per_group": "runs each",
+        "memory": ("memory", ">"),
+        "time": ("time", ">"),
+    }
     rows = [
-        [
-            str(shape["settings"]),
-            shape["example"],
-            str(shape["groups"]),
-            str(shape["runs_per_group"]),
-            size_words(shape["memory_bytes"]),
-            in_words(shape["seconds"]),
-        ]
-        for shape in document["shapes"]
+        {**of, "memory": size_words(of["memory_bytes"]), "time": in_words(of["seconds"])}
+        for of in document["shapes"]
     ]
-    print_table(console, titles, rows, right={*titles} - {"for example"})
-    console.print(
+    show_table(rows, columns)
+    say(
         f"about {in_words(document['seconds'])} on two cores, "
         f"{size_words(document['memory_bytes'])} of memory besides JAX's own, "
         f"{size_words(document['file_bytes'])} of records before compression"
@@ -184,8 +182,7 @@ def _draw(out: Path, plot: Path, as_json: bool) -> None:
         from attnlab.sweeping import open_sweep
 
         save(grid(open_sweep(out)), plot)
-    if not as_json:
-        say(f"wrote {plot}")
+    say_written(None if as_json else plot)
 
 
 def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
@@ -203,7 +200,7 @@ def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
             "causes": causes,
             "seconds": round(ran.seconds, 2),
         }
-        print(json.dumps(document, indent=2))
+        say_json(document)
         return
     say(
         f"{plan.runs - failed} of {plan.runs} runs in {out} ({ran.computed} groups computed, "
@@ -220,7 +217,7 @@ def _status(directory: Path | None, as_json: bool) -> None:
 
         found = status(directory)
     if as_json:
-        print(json.dumps({**asdict(found), "waiting": found.waiting}, indent=2))
+        say_json({**asdict(found), "waiting": found.waiting})
     else:
         _print_status(directory, found)
 

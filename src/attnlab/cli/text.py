@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ import typer
 from attnlab.cli import options, text_classes
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.options import PICTURES, check_writable, numbers
-from attnlab.cli.printing import about, finite, or_dash, plain_console, print_table, say
+from attnlab.cli.printing import about, records, say, say_json, show, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -110,7 +108,7 @@ def train_verb(
         raise KeyboardInterrupt(str(stopped)) from None
     rows, lost = _summary(result), _diverged(result)
     if as_json:
-        print(json.dumps(_document(result, rows, lost), indent=2, allow_nan=False))
+        say_json(_document(result, rows, lost))
     else:
         _table(repr(text), result, rows, lost)
         again = _written(out / RESULT) == before
@@ -174,26 +172,16 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
 
     stayed = stayed_finite(result)
     kept = result.where(stayed)
-    rows = []
-    for rate, layer, head in product(*(result[dim].values for dim in ROW_DIMS)):
-        one = kept.sel(learning_rate=rate, layer=layer, head=head)
-        row: dict[str, Any] = dict(zip(ROW_DIMS, (float(rate), int(layer), int(head)), strict=True))
-        for name in ("validation_loss", "perplexity"):
-            row[name] = _number(one[name].isel(step=-1))
-        for name in ("entropy", "relative_entropy", "effective_tokens"):
-            row[f"{name}_start"] = _number(one[name].isel(step=0))
-            row[f"{name}_end"] = _number(one[name].isel(step=-1))
-        top = one["top_mass"].isel(step=-1)
-        row["top_mass_end"] = {int(k): _number(top.sel(k=k)) for k in result["k"].values}
-        row["snap_step"] = _number(one["snap_step"])
-        row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
-        rows.append(row)
+    first, last = (kept.isel(step=at, drop=True).mean("seed") for at in (0, -1))
+    columns = {name: last[name] for name in ("validation_loss", "perplexity")}
+    for name in ("entropy", "relative_entropy", "effective_tokens"):
+        columns |= {f"{name}_start": first[name], f"{name}_end": last[name]}
+    columns |= {"snap_step": last["snap_step"], "diverged": (~stayed).sum("seed")}
+    rows = records(result, ROW_DIMS, **columns)
+    for row in rows:
+        top = last["top_mass"].sel({dim: row[dim] for dim in ROW_DIMS})
+        row["top_mass_end"] = dict(zip(top["k"].values.tolist(), top.values.tolist(), strict=True))
     return rows
-
-
-def _number(values: xr.DataArray) -> float | None:
-    """Return the mean over seeds; None where it is missing or infinite."""
-    return finite(float(values.mean()))
 
 
 def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
@@ -222,45 +210,39 @@ def _document(
 def _table(
     corpus: str, result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
 ) -> None:
-    console = plain_console()
-    console.print(
-        f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s",
-        soft_wrap=True,
-    )
-    columns = (
-        *("learning rate", "layer", "head", "loss", "perplexity"),
-        *("entropy", "tokens", "top 1", "snap"),
-    )
-    cells = [
-        (
-            f"{row['learning_rate']:g}",
-            str(row["layer"] + 1),
-            str(row["head"] + 1),
-            or_dash(row["validation_loss"], ".3f"),
-            or_dash(row["perplexity"], ".1f"),
-            *(
-                f"{or_dash(row[f'{name}_start'], '.2f')} → {or_dash(row[f'{name}_end'], '.2f')}"
-                for name in ("entropy", "effective_tokens")
-            ),
-            or_dash(row["top_mass_end"][1], ".3f"),
-            or_dash(row["snap_step"], ".0f"),
-        )
+    say(f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s")
+    columns = {
+        "learning_rate": ("learning rate", "g"),
+        "layer": "layer",
+        "head": "head",
+        "validation_loss": ("loss", ".3f"),
+        "perplexity": ("perplexity", ".1f"),
+        "entropy": ("entropy", ".2f"),
+        "tokens": ("tokens", ".2f"),
+        "top 1": ("top 1", ".3f"),
+        "snap_step": ("snap", ".0f"),
+    }
+    shown = [
+        {
+            **row,
+            "layer": row["layer"] + 1,
+            "head": row["head"] + 1,
+            "entropy": (row["entropy_start"], row["entropy_end"]),
+            "tokens": (row["effective_tokens_start"], row["effective_tokens_end"]),
+            "top 1": row["top_mass_end"][1],
+        }
         for row in rows
     ]
-    print_table(console, columns, cells, right=columns)
-    console.print(
-        "entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "
-        "strongest token; snap: the step, or - where attention still moves at the end",
-        style="dim",
+    show_table(shown, columns)
+    show(
+        "*entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "
+        "strongest token; snap: the step, or - where attention still moves at the end*"
     )
     for run in lost[:MOST_LOST]:
-        console.print(
-            f"diverged: learning rate {run['learning_rate']:g}, seed {run['seed']}, at step "
-            f"{run['step']}",
-            soft_wrap=True,
-        )
+        rate, seed, step = (run[name] for name in ("learning_rate", "seed", "step"))
+        say(f"diverged: learning rate {rate:g}, seed {seed}, at step {step}")
     if len(lost) > MOST_LOST:
-        console.print(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
+        say(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
 
 
 options.TEXT.add(app, "train", train_verb)

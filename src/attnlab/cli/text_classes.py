@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import finite, plain_console, print_table, say_written
+from attnlab.cli.printing import say, say_json, say_written, show_table
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
-    from rich.console import Console
 
     from attnlab.tasks.classes import SequenceClasses
     from attnlab.tasks.text import Corpus
@@ -85,14 +85,11 @@ def classes_verb(
         write_classes(classes, out)
     rows = _class_rows(classes)
     if as_json:
-        print(json.dumps({"corpus": _about(corpus), "out": str(out), "classes": rows}, indent=2))
+        say_json({"corpus": _about(corpus), "out": str(out), "classes": rows})
         return
-    console = plain_console()
-    console.print(repr(corpus), repr(classes), sep="\n")
-    _print_rows(console, rows, ("query", "next", "prior", "tokens", "distinct", "telling"))
-    console.print(
-        f"wrote {out}; go on with: attnlab simulate {shlex.quote(str(out))}", soft_wrap=True
-    )
+    say(f"{corpus!r}\n{classes!r}")
+    _show_rows(rows)
+    say(f"wrote {out}; go on with: attnlab simulate {shlex.quote(str(out))}")
 
 
 def agreement_verb(
@@ -186,23 +183,20 @@ def agreement_verb(
             "winners": winners,
             "in_words": words,
         }
-        print(json.dumps(document, indent=2, allow_nan=False))
+        say_json(document)
         return
-    console = plain_console()
-    console.print(repr(corpus))
-    console.print(
+    say(repr(corpus))
+    say(
         f"{len(winners)} classes, {result.attrs['windows']} windows of {context} tokens; mean over "
         f"classes and seeds ± half the 95 % t-interval over {found.attrs['queries']} queries\n"
         "rank: correlation of ranks with what is learnt (z) and attended to (c); z is held against "
-        "the idf of TF-IDF",
-        soft_wrap=True,
+        "the idf of TF-IDF"
     )
     for kind, heading in TOKENS.items():
-        shown = _side_by_side([row for row in rows if row["tokens"] == kind], top)
-        console.print(heading)
-        _print_rows(console, shown, tuple(shown[0]))
-    _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
-    console.print(words)
+        say(heading)
+        _show_rows(_side_by_side([row for row in rows if row["tokens"] == kind], top))
+    _show_rows(winners)
+    say(words)
     say_written(plot)
 
 
@@ -212,7 +206,7 @@ def _check_next(following: int) -> None:
 
 
 def _agreement(paper: str | None) -> Agreement:
-    """Return the agreement that a paper on the shelf offers."""
+    """Return the agreement that a paper offers."""
     from attnlab.shelf import single
 
     offers = {of.name: reference for of, reference in single("agreement")}
@@ -266,11 +260,8 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
     from attnlab.tasks.text.agreement import CELLS
 
-    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()[[*CELLS, *found.data_vars]]
-    return [
-        {name: finite(of) if isinstance(of, float) else of for name, of in row.items()}
-        for row in frame.to_dict("records")
-    ]
+    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()
+    return frame[[*CELLS, *found.data_vars]].to_dict("records")
 
 
 def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
@@ -304,19 +295,12 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
         key = row["training"], row["score"]
         cells = table.setdefault(key, {"training": key[0], "score": key[1]})
         for name, title in titles[row["target"]].items():
-            high = row[f"{name}_high"]  # None of one query
-            half = "" if high is None else f" ± {high - row[name]:.2f}"
-            cells[title] = f"{row[name]:.2f}{half}"
+            half = row[f"{name}_high"] - row[name]  # nan of one query
+            sure = "" if math.isnan(half) else f" ± {half:.2f}"
+            cells[title] = f"{row[name]:.2f}{sure}"
     return list(table.values())
 
 
-def _print_rows(console: Console, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    numeric = [name for name in columns if isinstance(rows[0][name], int | float)]
-    cells = [[_cell(row[name]) for name in columns] for row in rows]
-    print_table(console, columns, cells, right=numeric)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(value)
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+def _show_rows(rows: list[dict[str, Any]]) -> None:
+    forms = {name: (name, ".3f") if isinstance(of, float) else name for name, of in rows[0].items()}
+    show_table(rows, forms)

@@ -20,7 +20,8 @@ from attnlab.files.documents import within
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.files.recipe import Named, Recipe, read_recipe
-from attnlab.shelf import Paper, figure, shelf, single
+from attnlab.shelf import Paper, figure, single
+from attnlab.shelf.papers import figures as figures
 from attnlab.sweeping.recipe import SweepRecipe
 from attnlab.tasks.classes import classes_from
 
@@ -60,8 +61,9 @@ class ExperimentRecipe(Recipe):
         return [classes_from(text).digest for text in _texts(getattr(self, "classes", ()))]
 
     def with_seeds(self, seeds: int) -> Self:
-        """Return a recipe with another number of seeds, if it is averaged over them."""
-        return self
+        """Return a recipe with another number of seeds, if it has one."""
+        known = any(of.name == "seeds" for of in fields(self))
+        return replace(self, seeds=seeds) if known else self  # type: ignore[call-arg]
 
     def in_words(self) -> dict[str, str]:
         """The settings by name, without what the recipe says about itself."""
@@ -96,10 +98,6 @@ class StudyRecipe(ExperimentRecipe):
         super().__post_init__()
         if self.seeds < 4:
             raise InputError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
-
-    def with_seeds(self, seeds: int) -> Self:
-        """Return a recipe with another number of seeds."""
-        return replace(self, seeds=seeds)
 
 
 def _refuse_negative(where: str, value: Any) -> None:
@@ -293,23 +291,6 @@ class Experiment(Generic[R]):
     def in_words(self, standing: Standing) -> str:
         """Return the standing of the claim as a phrase for readers."""
         return WORDS[self.kind][standing].format(source=self.source)
-
-
-def figures(*, ours: bool) -> tuple[str, ...]:
-    """Return the figures on the shelf, as "paper/figure", paper by paper; imports none of them.
-
-    Parameters
-    ----------
-    ours : bool
-        Those of what is ours (`reading: ours` in paper.yaml), or those of all other papers.
-
-    Returns
-    -------
-    tuple of str
-        Their names.
-    """
-    papers = [paper for paper in shelf().papers if (paper.reading == "ours") is ours]
-    return tuple(f"{paper.name}/{name}" for paper in papers for name in paper.figures)
 
 
 def experiment(name: str) -> Experiment[Any]:

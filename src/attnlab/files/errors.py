@@ -58,3 +58,10 @@ def require_choice(field_name: str, value: Any, choices: Collection[Any]) -> Non
     """Refuse a value that is not one of the choices."""
     if value not in choices:
         raise InputError(f"{field_name}: expected one of {tuple(choices)}, got {value!r}")
+
+
+def refuse_if(wrong: Any, field_name: str, expected: str, value: Any) -> None:
+    """Refuse the value of a field if `wrong` is true; `expected` says what would be right."""
+    if wrong:
+        shown = repr(value) if isinstance(value, str) else value
+        raise InputError(f"{field_name}: expected {expected}, got {shown}")

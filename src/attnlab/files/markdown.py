@@ -6,7 +6,8 @@ page sets them as MathML; a terminal (`attnlab.cli.printing.show`) prints them a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -24,7 +25,7 @@ from attnlab.files.mathematics import dollars, escaped, markdown, mathml, typese
 def template(name: str, *, terminal: bool = False, **filters: Any) -> Template:
     """Read a template of Markdown, "package:file".
 
-    In it every text is escaped; `text | letters` sets the symbols of a plain text, which a
+    In it every text is escaped; `text | symbols` sets the symbols of a plain text, which a
     terminal shows as they are, and `text | formulas` those between dollars.
     """
     made = Environment(
@@ -36,8 +37,8 @@ def template(name: str, *, terminal: bool = False, **filters: Any) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    letters = words if terminal else lambda text: Markup(markdown(dollars(visible(text))))
-    made.filters |= {"letters": letters, "formulas": lambda text: Markup(markdown(visible(text)))}
+    symbols = words if terminal else lambda text: Markup(markdown(dollars(visible(text))))
+    made.filters |= {"symbols": symbols, "formulas": lambda text: Markup(markdown(visible(text)))}
     made.filters |= filters
     return made.get_template(name)
 
@@ -60,6 +61,49 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         for row in [heading, ["---"] * len(heading), *below]
     )
     return "\n".join(f"| {line} |".replace("\n", "<br>") for line in lines)
+
+
+Column = str | tuple[str, str]  # a heading, or one with the format of the cells
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column] | None = None) -> str:
+    """Return a table of Markdown with a row for each mapping.
+
+    Numbers are shown in four digits, a tuple as its start and end; None, NaN and infinity are a
+    dash; texts are escaped. Columns of numbers, and those with a format, are aligned to the right.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        At least one. Columns whose key the first one lacks are left out.
+    columns : mapping, optional
+        The heading of each key, or the heading and a format of floats, such as ".3f"; by default
+        the keys.
+    """
+    columns = {key: key for key in rows[0]} if columns is None else columns
+    shown = {key: of for key, of in columns.items() if key in rows[0]}
+    headings = {key: (of, "") if isinstance(of, str) else of for key, of in shown.items()}
+    marks = [
+        "---:" if form or any(type(row[key]) in (int, float) for row in rows) else "---"
+        for key, (_, form) in headings.items()
+    ]
+    cells = [[_cell(row[key], form) for key, (_, form) in headings.items()] for row in rows]
+    lines: list[Sequence[str]] = [[words(of) for of, _ in headings.values()], marks, *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: Any, form: str) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, tuple):  # start and end
+        return Markup(" → ").join(_cell(of, form) for of in value)
+    if isinstance(value, bool):
+        return Markup("yes" if value else "no")
+    if isinstance(value, float) and math.isfinite(value):
+        return words(format(value, form or ".4g"))
+    if isinstance(value, list):
+        return words(" ".join(value))
+    return words("-" if value is None or isinstance(value, float) else value)
 
 
 def tokens(text: str) -> list[Token]:
@@ -130,7 +174,7 @@ def raw_template(package: str, name: str, **filters: Any) -> Template:
     """Read a template of a package whose texts are Markdown already, or HTML.
 
     In HTML every text is escaped. `{{ stylesheet }}` is the one stylesheet; `text | typeset` sets
-    formulas between dollars, and `text | letters` the symbols of a plain text.
+    formulas between dollars, and `text | symbols` the symbols of a plain text.
     """
     is_html = name.endswith(".html")
     made = Environment(
@@ -141,7 +185,7 @@ def raw_template(package: str, name: str, **filters: Any) -> Template:
         keep_trailing_newline=not is_html,
     )
     made.globals["stylesheet"] = stylesheet()
-    made.filters |= {"typeset": typeset, "letters": typeset_plain, **filters}
+    made.filters |= {"typeset": typeset, "symbols": typeset_plain, **filters}
     return made.from_string(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 

@@ -13,15 +13,13 @@ a long span as over a short one, and per unit of time it seems to come to rest w
 far apart. Along a flow there is no noise, and any records will do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.measures import maps as of_rows
 from attnlab.measures.attention import clock_of, named, recorded
 
@@ -77,8 +75,7 @@ def slowed_time(dataset: xr.Dataset, *, share: float) -> xr.DataArray:
         For each class, in steps or time; NaN where attention moves faster at the end, or never
         moved.
     """
-    if not 0 < share < 1:
-        raise InputError(f"share: expected a number between 0 and 1, got {share}")
+    refuse_if(not 0 < share < 1, "share", "a number between 0 and 1", share)
     speed = attention_speed(dataset)
     axis = clock_of(speed)
     starts = speed[axis].values.astype(np.float64)

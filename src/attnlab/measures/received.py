@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import refuse_if
 from attnlab.measures.arrays import Array, namespace, ranks, sort_descending, take_along
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def token_counts(
     if it is in one: the roles of Section 3.2, with a text's sequences as its classes.
     """
     tokens, present = np.asarray(tokens), np.asarray(present)
-    if tokens.shape != present.shape:
-        raise InputError(f"tokens: expected shape {present.shape}, got {tokens.shape}")
+    refuse_if(tokens.shape != present.shape, "tokens", f"shape {present.shape}", tokens.shape)
     _, kind = np.unique(tokens, return_inverse=True)
     kind = kind.reshape(tokens.shape)
     counts = np.zeros((len(tokens), kind.max() + 1), np.int64)

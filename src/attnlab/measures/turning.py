@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import refuse_if
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -47,8 +47,7 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
     xarray.Dataset
         The shape of each curve, and its turns.
     """
-    if not least > 0:
-        raise InputError(f"least: expected a positive number, got {least}")
+    refuse_if(not least > 0, "least", "a positive number", least)
     where = curves[along].values
 
     def of_curve(values: NDArray[np.floating]) -> NDArray[np.float64]:

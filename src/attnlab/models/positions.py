@@ -5,8 +5,6 @@ before the query). Its logit is z_{ml} + p_{T-t} (Section 7, positional encoding
 token, where it is attended to, has distance 0 and no bias; a softmax leaves one number free.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.recipe import Named
 
 
@@ -61,8 +59,7 @@ class AlibiPosition(Position):
     slope: float
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.slope):
-            raise InputError(f"slope: expected a finite number, got {self.slope}")
+        refuse_if(not np.isfinite(self.slope), "slope", "a finite number", self.slope)
 
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..."""

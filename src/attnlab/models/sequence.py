@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, refuse_if, require_choice, require_whole
 from attnlab.models.base import Model, Params
 from attnlab.models.positions import Position, position_from
 from attnlab.tasks.classes.classes import SequenceClasses
@@ -173,8 +173,7 @@ class Embedded(SequenceModel):
 
     def __post_init__(self) -> None:
         require_whole("dim", self.dim, 1)
-        if not self.scale > 0:
-            raise InputError(f"scale: expected a positive number, got {self.scale}")
+        refuse_if(not self.scale > 0, "scale", "a positive number", self.scale)
 
     def rate_factor(self, group: str) -> float:
         """Return the factor of a group's learning rate."""
@@ -296,10 +295,7 @@ class Extended(SequenceModel):
 
     def __post_init__(self) -> None:
         for name, known in (("normalization", Normalization), ("combine", Combine)):
-            if getattr(self, name) not in get_args(known):
-                raise InputError(
-                    f"{name}: expected one of {get_args(known)}, got {getattr(self, name)!r}"
-                )
+            require_choice(name, getattr(self, name), get_args(known))
         for name in ("residual", "attend_self"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name}: expected true or false, got {getattr(self, name)!r}")
@@ -456,8 +452,7 @@ def checked_init(classes: SequenceClasses, init: Init, *, heads: int = 1) -> Ini
     Logits are (token,), (query, token) or, with several heads, (head, query, token).
     """
     if isinstance(init, str):
-        if init not in ("zero", "uniform"):
-            raise InputError(f"init: expected 'zero', 'uniform' or logits, got {init!r}")
+        refuse_if(init not in ("zero", "uniform"), "init", "'zero', 'uniform' or logits", init)
         return init
     names = ("head", "query", "token")[heads == 1 :]
     shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, refuse_if, require_choice, require_whole
 from attnlab.models.base import Model, Params, Precision
 
 if TYPE_CHECKING:
@@ -122,10 +122,7 @@ class Transformer(Model):
         for name, least in (("layers", 1), ("heads", 1), ("dim", 1), ("mlp", 0)):
             require_whole(name, getattr(self, name), least)
         for name, kind in CHOICES.items():
-            if getattr(self, name) not in get_args(kind):
-                raise InputError(
-                    f"{name}: expected one of {get_args(kind)}, got {getattr(self, name)!r}"
-                )
+            require_choice(name, getattr(self, name), get_args(kind))
         if self.dim % self.heads:
             raise InputError(
                 f"heads: {self.heads} heads do not divide dim {self.dim}; choose a divisor of it"
@@ -134,8 +131,7 @@ class Transformer(Model):
             raise InputError(f"dim: sinusoidal positions need an even number, got {self.dim}")
         if self.positions == "rotary" and self.key_dim % 2:
             raise InputError(f"dim: rotary positions need heads of even width, got {self.key_dim}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout: expected a number in [0, 1), got {self.dropout}")
+        refuse_if(not 0 <= self.dropout < 1, "dropout", "a number in [0, 1)", self.dropout)
 
     @property
     def key_dim(self) -> int:

@@ -17,17 +17,9 @@ from attnlab.observing.layer_statistics import LABELS, OF_SEQUENCES
 from attnlab.observing.roles import BAND, ROLES
 from attnlab.observing.words import with_steps
 
-# Statistics that are compared, and the entry of their other dim
-COMPARED: dict[str, dict[str, Any]] = {
-    "relative_entropy": {},
-    "keys_share": {"mass": 0.95},
-    "sink_mass": {"first": 1},
-    "previous_mass": {},
-    "mean_distance": {},
-    "induction_mass": {},
-    "repeated_induction": {},
-    "max_logit": {},
-}
+# Statistics that are compared
+COMPARED: tuple[str, ...] = ("relative_entropy", "keys_share", "sink_mass", "previous_mass")
+COMPARED += ("mean_distance", "induction_mass", "repeated_induction", "max_logit")
 SIDES = ("first", "second")
 NONE = "none"  # the role of a head without one
 _OF_HEADS = ("layer", "head")
@@ -81,9 +73,11 @@ def _side(one: xr.Dataset, heads: NDArray[Any], names: list[str]) -> xr.Dataset:
     index = {dim: xr.DataArray(heads[:, i], dims="pair") for i, dim in enumerate(_OF_HEADS)}
     picked = one.isel(index).reset_coords(_OF_HEADS)
     role = picked["head_role"]
-    values = [picked[name].sel(COMPARED[name], drop=True) for name in names]
+    values = [picked[name].sel(LABELS[name].entry, drop=True) for name in names]
     errors = [
-        picked.get(f"{name}{OF_SEQUENCES}", picked[name] * np.nan).sel(COMPARED[name], drop=True)
+        picked.get(f"{name}{OF_SEQUENCES}", picked[name] * np.nan).sel(
+            LABELS[name].entry, drop=True
+        )
         for name in names
     ]
     onset = picked["role_onset"].isel(role=role.clip(0)).where(role >= 0).drop_vars("role")

@@ -13,10 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from jaxtyping import Bool, Float, Int
 
-from attnlab.files.errors import InputError
 from attnlab.measures.arrays import Array, namespace, same_kind, sort_descending, take_along
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
@@ -58,47 +56,40 @@ class CacheLimits:
         return self._latest[most]
 
 
-@dataclass(frozen=True, eq=False)
-class Cache:
-    """Inputs of a policy: attention weights of later queries, and attention received before.
-
-    heavy: attention that a key received from all queries of the prompt; window: from its last ones.
-    """
-
-    limits: CacheLimits
-    maps: Float[Array, "*many head row 1 key"]
-    heavy: Float[Array, "*many head 1 key"]
-    window: Float[Array, "*many head 1 key"]
+# Keys to keep: by the limits, the attention weights of later queries (many head row 1 key), and the
+# attention that keys received from all queries of the prompt and from its last ones (1 key)
+Policy = Callable[[CacheLimits, Any, Any, Any], Any]
 
 
-def _oracle(cache: Cache) -> Any:
-    """Keep the strongest keys of the query's own attention: the most mass for this size."""
-    xp, limits = namespace(cache.maps), cache.limits
-    ranked = sort_descending(cache.maps[..., 0, :])
+def _oracle(limits: CacheLimits, maps: Any, heavy: Any, window: Any) -> Any:
+    """Keep the strongest keys of the query's own attention: the most mass for this size, which need
+    not give the nearest output."""
+    xp = namespace(maps)
+    ranked = sort_descending(maps[..., 0, :])
     last = xp.clip(limits.budget[..., 0] - 1, 0, None)
     last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
     least = take_along(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
-    above, equal = cache.maps > least, (cache.maps == least) & limits.seen
+    above, equal = maps > least, (maps == least) & limits.seen
     left = limits.budget - _count(above)
     return above | (equal & (_counted(equal) <= left))  # the earlier of equal keys
 
 
-def _sinks_recent(cache: Cache) -> Any:
+def _sinks_recent(limits: CacheLimits, maps: Any, heavy: Any, window: Any) -> Any:
     """Keep the first four keys and the latest, as StreamingLLM (Xiao et al. 2024) does."""
-    return cache.limits.sinks_recent
+    return limits.sinks_recent
 
 
-def _heavy_recent(cache: Cache) -> Any:
+def _heavy_recent(limits: CacheLimits, maps: Any, heavy: Any, window: Any) -> Any:
     """Keep half the latest, half the keys that received most in the prompt. This is not H2O (Zhang
     et al. 2023), which sums attention over its own cache, not full attention."""
-    return _voted(cache.heavy, *cache.limits.latest(None))
+    return _voted(heavy, *limits.latest(None))
 
 
-def _window_vote(cache: Cache) -> Any:
+def _window_vote(limits: CacheLimits, maps: Any, heavy: Any, window: Any) -> Any:
     """Keep the latest, at most half and at most WINDOW, and the keys to which the prompt's last
     queries attended. This is not SnapKV (Li et al. 2024), which pools neighbours and keeps its
     whole window, which may be larger than the budgets here."""
-    return _voted(cache.window, *cache.limits.latest(WINDOW))
+    return _voted(window, *limits.latest(WINDOW))
 
 
 def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
@@ -113,7 +104,7 @@ def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
     return always | (others & (rank[..., None, :] < reached))
 
 
-POLICIES: dict[str, Callable[[Cache], Any]] = {
+POLICIES: dict[str, Policy] = {
     "oracle": _oracle,
     "sinks_recent": _sinks_recent,
     "heavy_recent": _heavy_recent,
@@ -155,12 +146,13 @@ def retained(
     projection, |o - o'| / |o|; None without values.
     """
     xp = namespace(maps)
-    cache = Cache(limits, maps[..., None, :], heavy[..., None, :], window[..., None, :])
     whole = xp.sum(maps, axis=-1)[..., None]
-    output = None if value is None else output_of(cache.maps, value)
+    maps, heavy, window = (one[..., None, :] for one in (maps, heavy, window))
+    output = None if value is None else output_of(maps, value)
     masses, errors = [], []
     for policy in POLICIES.values():
-        left = xp.where(policy(cache), cache.maps, 0.0)  # many head row budget key
+        kept = policy(limits, maps, heavy, window)
+        left = xp.where(kept, maps, 0.0)  # many head row budget key
         mass = xp.sum(left, axis=-1)
         masses.append(mass)
         if output is not None:
@@ -169,19 +161,6 @@ def retained(
             errors.append(_norm(output - anew))
     share = xp.concat(masses, axis=-1) / whole
     return share, None if output is None else xp.concat(errors, axis=-1) / _norm(output)
-
-
-def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return the mass that each head keeps under each policy, as rows for a JSON document."""
-    if "retained_mass" not in dataset:
-        raise InputError(
-            "dataset: has no retained_mass; it is measured where queries see earlier keys alone"
-        )
-    names = [name for name in ("retained_mass", "output_error") if name in dataset]
-    columns = [dim for dim in ("layer", "head", "policy", "budget") if dim in dataset.dims]
-    others = [dim for dim in dataset[names].dims if dim not in columns]
-    table = dataset[names].to_dataframe([*others, *columns]).reset_index()
-    return table[[*columns, *names]].to_dict("records")
 
 
 def output_of(maps: Any, value: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -125,9 +124,9 @@ class LayerStatistics:
             of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
             variables["row_query"] = xr.Variable(("sequence", "row"), labels.row_query, of_rows)
         present = {str(dim) for variable in variables.values() for dim in variable.dims}
-        sizes = tuple(self.arrays["entropy"].shape[1:3])
-        coords: dict[Any, Any] = dict(_coords(sizes, frozenset(present)))
-        coords["kind"] = labels.kind
+        coords: dict[Any, Any] = {name: COORDS[name] for name in COORDS.keys() & present}
+        batch, head = self.arrays["entropy"].shape[1:3]
+        coords |= {"sequence": np.arange(batch), "head": np.arange(head), "kind": labels.kind}
         if labels.tokens is not None:
             coords["token"] = (("sequence", "key"), labels.tokens)
         about = {"min_keys": labels.min_keys, "kernel": labels.kernel}
@@ -256,12 +255,3 @@ def _is_of_keys(name: str) -> bool:
 
 def _device_bytes(values: Array) -> int:
     return values.nbytes if is_torch(values) and values.device.type != "cpu" else 0
-
-
-@lru_cache  # making an index takes longer than measuring a small layer
-def _coords(sizes: tuple[int, int], present: frozenset[str]) -> xr.Coordinates:
-    coords = {name: values for name, values in COORDS.items() if name in present}
-    batch, head = sizes
-    return xr.Dataset(
-        coords={**coords, "sequence": np.arange(batch), "head": np.arange(head)}
-    ).coords

@@ -61,14 +61,8 @@ _IGNORED = re.compile(
 _BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
 TOKENIZER = "tokenizer.json"
 # files of which one is enough for a tokenizer
-_TOKENIZER: tuple[str, ...] = (
-    TOKENIZER,
-    "vocab.json",
-    "vocab.txt",
-    "tokenizer.model",
-    "spiece.model",
-)
-_TOKENIZER += ("sentencepiece.bpe.model",)
+_TOKENIZER: tuple[str, ...] = (TOKENIZER, "vocab.json", "vocab.txt", "tokenizer.model")
+_TOKENIZER += ("spiece.model", "sentencepiece.bpe.model")
 
 
 def own_file(folder: Path, name: str) -> Path:

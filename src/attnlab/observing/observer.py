@@ -258,7 +258,8 @@ class Observer:
         `attnlab.observing.terminal()`; or a function of a mapping of numbers and the step.
         statistics: names of variables over (layer, head), which become attention/<name>/layer_NN,
         the mean over the heads of a layer, and attention/<name>/max. maps_every: number of
-        measurements between heat maps of the entropy, for trackers that take figures.
+        measurements between heat maps of the entropy, for trackers that take figures. Those that
+        take tables get one at the end of the training: `trackers.summary`.
         """
         require_whole("maps_every", maps_every, 0)
         is_terminal = isinstance(target, Terminal)
@@ -268,7 +269,7 @@ class Observer:
 
     def callback(self) -> Any:
         """Return a callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
-        return training.trainer_callback(self)
+        return type("Attention", training.trainer_callbacks(self), {})()
 
     def lightning(self) -> Any:
         """Return a callback for Lightning's Trainer."""
@@ -295,17 +296,32 @@ class Observer:
     def _settings(self) -> dict[str, Any]:
         return {"live": self.live, **self._sample, "model": self._name}
 
-    def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        text: Any = None,
+        names: Any = None,
+        maps: Sequence[tuple[int, int]] = (),
+    ) -> str:
         """Return the page about the measurements so far, as HTML; write it to `path` if given.
 
         text: tokens that the model learns from, as the model takes them: then the page says
         whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
-        in the order of their ids.
+        in the order of their ids. maps: heads (layer, head) whose attention weights now, on the
+        first sequence of the probe, are drawn with its tokens; a forward pass for each.
         """
+        from attnlab.observing.head_maps import head_map
         from attnlab.observing.report_page import expected, report
 
         found = self.result()
-        return report(found, path, theory=() if text is None else expected(found, text, names))
+        model = self._the_model() if maps else None
+        drawn = [
+            head_map(model, self._probe, layer=layer, head=head, names=names)
+            for layer, head in maps
+        ]
+        theory = () if text is None else expected(found, text, names)
+        return report(found, path, theory=theory, maps=drawn)
 
     def plot(self, variable: str = "relative_entropy", **entry: Any) -> Figure:
         """Draw a statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
@@ -421,9 +437,14 @@ class Observer:
         if not self.live:
             self._at(number)
             self._trying("measure", _not_measured(number), self._measure, number)
-        if self._kept is not None and self.history.steps and snapshots.is_first_process():
+        if not (self.history.steps and snapshots.is_first_process()):
+            return
+        if self._kept is not None:
             words = f"{self._kept.folder}: the result is not written"
             self._trying("out", words, lambda kept: kept.save(self.result()), self._kept)
+        for tracker in self._trackers:
+            words = f"step {number}: the last log failed"
+            self._trying("log", words, lambda one: one.finish(self.result()), tracker)
 
     def _rewind(self, number: int) -> None:
         """Forget the measurements from a step on, if the training goes on from there."""

@@ -157,6 +157,8 @@ def make_probe(model: nn.Module, given: Any) -> Probe:
     """
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
+    if isinstance(given, Probe):
+        return given
     if isinstance(given, Mapping):
         kwargs = {name: _tensor(value, name) for name, value in given.items()}
     elif isinstance(given, tuple):

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from attnlab import __version__
 from attnlab.files.atomic import write_text
+from attnlab.files.errors import visible
 from attnlab.files.markdown import raw_template
-from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.layer_statistics import LABELS, Label
-from attnlab.observing.roles import ROLES
+from attnlab.observing.roles import BAND, ROLES
 from attnlab.observing.snap import SNAPPED, STATES
 from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
 from attnlab.shelf import single
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 2_200_000  # of curves on a page, which leaves out steps of longer histories
 LEVELS = 2**16 - 2  # of a number on a page; one more stands for NaN
 DIGITS = 4
-BAND = 1.96  # standard errors
+MOST_TOKENS = 96  # of a sequence whose attention weights are drawn
+
 ROLE = ("head_role", "role_score", "role_onset", "role_onset_low", "role_onset_high")
 ROLE_COLUMNS = ("role", "score", "since step", "interval")
 ROLE_NOTE = (
@@ -59,7 +60,11 @@ CACHE_NOTE = (
 
 
 def report(
-    dataset: xr.Dataset, path: str | Path | None = None, *, theory: Sequence[str] = ()
+    dataset: xr.Dataset,
+    path: str | Path | None = None,
+    *,
+    theory: Sequence[str] = (),
+    maps: Sequence[xr.DataArray] = (),
 ) -> str:
     """Return the page about a dataset of `attnlab.observe`, as HTML.
 
@@ -71,6 +76,8 @@ def report(
         File to write.
     theory : sequence of str, optional
         Sentences of `expected(...)`; by default those of the dataset's attributes.
+    maps : sequence of xarray.DataArray, optional
+        Results of `head_map`, to be drawn with their tokens, the first 96 of a sequence.
 
     Returns
     -------
@@ -85,7 +92,7 @@ def report(
         title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),
         theory=list(theory),
-        data=page_data(dataset),
+        data=page_data(dataset) | {"maps": [_drawn_map(one) for one in maps]},
         caches=cache_table(dataset),
         lint=json.loads(dataset.attrs["lint"]) if "lint" in dataset.attrs else None,
         settings=_settings(dataset, spec),
@@ -106,6 +113,9 @@ def page_data(dataset: xr.Dataset) -> dict[str, Any]:
     kept = np.unique(np.linspace(0, number - 1, most).round().astype(int))
     some = dataset.isel(step=kept)
     modules = some["module"].values.tolist() if "module" in some.coords else []
+    snaps = None
+    if "snap_step" in dataset:
+        snaps = [[_number(one) for one in row] for row in dataset["snap_step"].values]
     return {
         "steps": some["step"].values.tolist(),
         "left_out": int(number - kept.size),
@@ -113,7 +123,7 @@ def page_data(dataset: xr.Dataset) -> dict[str, Any]:
         "heads": dataset.sizes["head"],
         "modules": [str(module) for module in modules],
         "statistics": [_drawn(some, label) for label in there],
-        "snaps": _numbers(dataset["snap_step"]) if "snap_step" in dataset else None,
+        "snaps": snaps,
         "tables": [table for table in tables(dataset) if table["rows"]],
     }
 
@@ -186,13 +196,12 @@ def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return means over heads at the end: the mass that each policy keeps at each budget."""
     if "retained_mass" not in dataset:
         return []
-    last = dataset.isel(step=-1, drop=True).mean(("layer", "head"))
-    rows = itertools.groupby(_rounded(budget_table(last)), lambda cell: cell["policy"])
-    return [{"policy": POLICY_WORDS[name], "cells": list(cells)} for name, cells in rows]
-
-
-def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{n: _number(v) if isinstance(v, float) else v for n, v in row.items()} for row in rows]
+    names = [name for name in ("retained_mass", "output_error") if name in dataset]
+    last = dataset[names].isel(step=-1, drop=True).mean(("layer", "head"))
+    frame = last.to_dataframe(["policy", "budget"]).reset_index().astype(object)
+    rows = frame.where(frame.notnull(), None).to_dict("records")
+    by_policy = itertools.groupby(rows, lambda cell: cell["policy"])
+    return [{"policy": POLICY_WORDS[name], "cells": list(cells)} for name, cells in by_policy]
 
 
 def short(value: float | None) -> str:
@@ -208,9 +217,16 @@ def _drawn(dataset: xr.Dataset, label: Label) -> dict[str, Any]:
         "name": label.name,
         "title": label.title,
         "meaning": str(values.attrs.get("long_name", label.title)),
-        "values": packed(values),
-        "band": None if error is None else packed(BAND * error),
+        "values": packed(values.transpose("step", "layer", "head")),
+        "band": None if error is None else packed(BAND * error.transpose("step", "layer", "head")),
     }
+
+
+def _drawn_map(one: xr.DataArray) -> dict[str, Any]:
+    """Return the start of a map of attention weights, over query and key."""
+    some = one.isel(query=slice(MOST_TOKENS), key=slice(MOST_TOKENS))
+    words = [visible(str(word)) for word in some["word"].values]
+    return {"title": one.attrs["long_name"], "words": words, "values": packed(some)}
 
 
 def _error(dataset: xr.Dataset, label: Label) -> xr.DataArray | None:
@@ -222,8 +238,8 @@ def _error(dataset: xr.Dataset, label: Label) -> xr.DataArray | None:
 
 
 def packed(values: xr.DataArray) -> dict[str, Any]:
-    """Return numbers in the order step, layer, head as 16 bits each, from `low` to `high`."""
-    numbers = values.transpose("step", "layer", "head").values.astype(np.float64)
+    """Return numbers as 16 bits each, from `low` to `high`."""
+    numbers = values.values.astype(np.float64)
     finite = np.isfinite(numbers)
     low, high = (float(end(numbers[finite])) if finite.any() else 0.0 for end in (np.min, np.max))
     share = (np.where(finite, numbers, low) - low) / ((high - low) or 1.0)
@@ -243,15 +259,6 @@ def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:
     versions["torch"] = dataset.attrs.get("torch")
     shown["versions"] = ", ".join(f"{name} {one}" for name, one in versions.items() if one)
     return shown
-
-
-def _numbers(values: xr.DataArray) -> Any:
-    """Return nested lists in the order step, layer, head; rounded, None for NaN."""
-
-    def rounded(inner: Any) -> Any:
-        return [rounded(one) for one in inner] if isinstance(inner, list) else _number(inner)
-
-    return rounded(values.transpose("step", "layer", "head", missing_dims="ignore").values.tolist())
 
 
 def _number(value: float) -> float | None:

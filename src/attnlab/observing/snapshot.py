@@ -27,6 +27,7 @@ from attnlab.observing.layer_statistics import (
     OF_SEQUENCES,
     LayerStatistics,
     concat_sequences,
+    means_over_sequences,
     to_host,
 )
 from attnlab.observing.probe import Probe, make_probe
@@ -546,11 +547,11 @@ def with_repeated(
     other = take_snapshot(model, probe, min_keys=min_keys, cache=cache)
     weights = snapshot.weights
     values = {layer: dict(found) for layer, found in weights.values.items()}
-    for layer, found in other.layers.items():
+    for group in other.groups:
+        means = means_over_sequences(group)
         for variable, name in REPEATED.items():
-            if variable in found:
-                of_head, number = found[variable], found.sizes["sequence"]
-                error = of_head.std("sequence", ddof=1).values / number**0.5
-                values.setdefault(layer, {})[name] = of_head.mean("sequence").values
-                values[layer][f"{name}{OF_SEQUENCES}"] = error
+            for of in ("", OF_SEQUENCES):
+                if variable + of in means:
+                    for layer, numbers in zip(group.layers, means[variable + of], strict=True):
+                        values.setdefault(layer, {})[name + of] = numbers
     return replace(snapshot, weights=WeightStatistics(values, weights.unrecognised))

@@ -239,23 +239,25 @@ def _require_rate(rate: Any) -> float:
     return float(rate)
 
 
-def trainer_callback(observer: Observer) -> Any:
-    """Return a callback for `Trainer(callbacks=[...])`: the start, each step, the end."""
+def trainer_callbacks(observer: Observer) -> tuple[Any, Any]:
+    """Return two classes of callbacks for the Trainer of transformers: for the start and each step,
+    and for the end."""
     try:
         from transformers import TrainerCallback
     except ImportError:
         raise _missing("callback()", "transformers") from None
 
-    class Attention(TrainerCallback):
+    class Steps(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             observer.step(state.global_step)
 
         on_step_end = on_train_begin
 
+    class End(TrainerCallback):
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             observer.finish(state.global_step)
 
-    return Attention()
+    return Steps, End
 
 
 def lightning_callback(observer: Observer) -> Any:

@@ -62,7 +62,7 @@ _OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
 _OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_", "role_")
 BUDGET = 0.1  # of the cache in the sentence about caches
 POLICY_WORDS = {
-    "oracle": "the best choice there is",
+    "oracle": "the keys that each query attends to most (the most attention that can be kept)",
     "sinks_recent": "the first four and the latest keys",
     "heavy_recent": "the keys that received most, and the latest",
     "window_vote": "the keys that the prompt's last queries attended to most, and the latest",

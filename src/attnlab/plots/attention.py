@@ -11,7 +11,6 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -38,7 +37,6 @@ Results = TypeVar("Results", xr.Dataset, xr.DataArray)
 Choice = int | str | Sequence[int | str]  # of classes or tokens, by number or by name
 MOST_CLASSES = 6
 MOST_TOKENS, MOST_WORDS = 60, 24  # words need room to be read
-LONGEST_NAME = 32  # of classes, in a heading
 
 
 def bars(
@@ -311,6 +309,8 @@ def compare(
     times = solid[clock].values
     with style.style():
         figure, axes = _panels(solid["label"].values.tolist(), columns=2)
+        if len(axes) > 2 and len(axes) % 2:  # the last panel fills its row
+            axes[-1].set_subplotspec(axes[-1].get_gridspec()[-1, :])
         for i, ax in enumerate(axes):
             for token in shown[i].tolist():
                 colour, word = colours[token], solid["word"].values[token]
@@ -506,14 +506,9 @@ def how_many(shown: int, there: int, noun: str) -> str:
 
 
 def heading(result: xr.Dataset, what: str) -> str:
-    """Return a title: what is drawn, of which classes, at which learning rates."""
+    """Return a title: what is drawn, and at which learning rates."""
     spec = json.loads(result.attrs.get("spec", "{}"))
-    classes = spec.get("classes")
     title = f"{what} during training"
-    if isinstance(classes, dict):  # of one set
-        name = Path(str(classes["origin"])).name
-        name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-        title = f"{what} while {name} is learnt".replace("$", r"\$")
     rates = []
     for name in ("eta_y", "eta_z"):
         rate: Any = result[name].values.flat[0] if name in result.coords else spec.get(name)

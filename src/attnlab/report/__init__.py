@@ -1,6 +1,8 @@
-"""Experiments and verdicts as files and as one self-contained page."""
+"""Experiments and verdicts as files and as one self-contained page.
 
-from attnlab.report.make import Reproduction, reproduce
-from attnlab.report.page import page
+`__init__.pyi` lists the public names, which are loaded when they are first used.
+"""
 
-__all__ = ["Reproduction", "page", "reproduce"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

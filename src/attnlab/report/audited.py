@@ -23,7 +23,7 @@ NUMBERS = ("tasks", "models", "simulation", "measures", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
 FOLDER, DOCUMENT = "audit", "audit.json"
 ABOUT = (
-    "Every claim of the papers on the shelf, predicted, measured and judged; what we did not read "
+    "Every claim of the papers, predicted, measured and judged; what we did not read "
     "in print is counted apart."
 )
 

@@ -9,20 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import Part, experiment, figures, recipe_for
+from attnlab.experiments import Part, experiment, recipe_for
 from attnlab.experiments.base import has_recipe, opening
 from attnlab.experiments.running import RUNS, find, find_or_run
 from attnlab.files.atomic import write_text
-from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
 from attnlab.files.progress import Choice, Report, reporting, side_by_side
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.page import page
+from attnlab.report.parts import AUDIT, WHOLE, chosen_parts
 from attnlab.report.study_pages import ShownStudy, read_recorded
-from attnlab.shelf import figure, offered, paper, shelf
+from attnlab.shelf import offered
+from attnlab.shelf.papers import figures
 
-AUDIT, WHOLE = "audit", "report"
 REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
@@ -182,31 +182,6 @@ def reproduce(
         reproducer.side_by_side(long, [name for name in parts if name not in long])
         reproducer.side_by_side([WHOLE])
     return Reproduction(out, reproducer.in_order, out / REPORT, time.perf_counter() - begun)
-
-
-def chosen_parts(names: Sequence[str]) -> list[str]:
-    """Return the parts that are named, figures as "paper/figure", in the order of the shelf."""
-    every = [*offered("figures"), AUDIT, WHOLE]
-    if not names:
-        return [*figures(ours=False), AUDIT, WHOLE]
-    papers = {known.name: known for known in shelf().papers}
-    asked: list[str] = []
-    for name in names:
-        if name in (AUDIT, WHOLE):
-            asked.append(name)
-        elif name in papers:
-            if not papers[name].figures:
-                raise InputError(f"name: the paper {name!r} has no figures; name another part")
-            asked += [f"{name}/{short}" for short in papers[name].figures]
-        elif "/" in name or any(full.endswith(f"/{name}") for full in every):
-            whose, short, _ = figure(name)
-            asked.append(f"{whose.name}/{short}")
-        else:
-            if any(fault.name == name for fault in shelf().faults):
-                paper(name)  # says why it cannot be used
-            known = [*(full.rpartition("/")[2] for full in every), *papers]
-            raise InputError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
-    return [name for name in every if name in asked]
 
 
 def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Part]) -> dict[str, Part]:

@@ -26,7 +26,7 @@ from attnlab.files.markdown import template
 from attnlab.files.memory import machine_memory
 from attnlab.files.provenance import versions
 from attnlab.shelf import Paper, paper
-from attnlab.shelf.papers import ATTNLAB_BIBTEX
+from attnlab.shelf.papers import ATTNLAB_BIBTEX, standing
 
 if TYPE_CHECKING:
     from attnlab.report.study_pages import ShownStudy
@@ -105,7 +105,7 @@ def page(
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in all_pictures.items()},
-        sizes={name: png_size(png) for name, png in all_pictures.items()},
+        sizes={name: Image.open(BytesIO(png)).size for name, png in all_pictures.items()},
         studies=studies,
         no_studies=sorted(set(known_figures(ours=True)) - {study.made.name for study in studies}),
         audit=audit,
@@ -115,7 +115,7 @@ def page(
         claims_papers=claims["papers"] if claims else {},
         counts=counts(documents, figures),
         verdicts={
-            name: counted(map(standing, members)) for name, members in grouped(documents, "paper")
+            name: counted(standings(members)) for name, members in grouped(documents, "paper")
         },
         outcomes={
             of.name: counted(made.outcome for made in members) for of, members in shown.items()
@@ -156,16 +156,16 @@ def counted(words: Iterable[str]) -> list[str]:
     return [f"{word}: {count}" for word, count in Counter(words).most_common()]
 
 
-def standing(claim: Mapping[str, Any]) -> str:
-    """Return the verdict on paper, or that in training of a claim that is about training alone."""
-    return str(claim["verdict"] or claim["training"] or "not examined")
+def standings(claims: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return how claims stand; one whose code raised an exception was not examined."""
+    return [standing(claim) or "not examined" for claim in claims]
 
 
 def counts(claims: Sequence[Mapping[str, Any]], figures: Sequence[Part]) -> list[str]:
     """Return how many claims and figures were examined, and how they stand."""
     found = []
     if claims:
-        stand = ", ".join(counted(map(standing, claims)))
+        stand = ", ".join(counted(standings(claims)))
         found.append(f"{len(claims)} claim{'s' * (len(claims) != 1)} ({stand})")
     if figures:
         stand = ", ".join(counted(of.outcome for of in figures))
@@ -219,26 +219,14 @@ def paper_of(name: str) -> Paper:
     return paper(name.partition("/")[0])
 
 
-def png_size(png: bytes) -> tuple[int, int]:
-    """Width and height, so that the page does not jump while it opens."""
-    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
-
-
 def machine() -> dict[str, str]:
     """Processor, cores, memory and system, as far as they can be found out."""
+    about = Path("/proc/cpuinfo")  # of Linux
+    text = about.read_text() if about.exists() else ""
+    named = re.search(r"^model name\s*:\s*(.+?)\s*$", text, re.MULTILINE)
     return {
-        "processor": _processor(),
+        "processor": named[1] if named else platform.processor() or platform.machine(),
         "cores": str(os.cpu_count() or "unknown"),
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
         "memory": f"{machine_memory() / 2**30:.0f} GiB",
     }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

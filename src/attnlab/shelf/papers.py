@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 import attnlab
 from attnlab.files.atomic import write_text
-from attnlab.files.documents import check_keys, did_you_mean, read_document, shown, within
+from attnlab.files.documents import check_keys, did_you_mean, nearest, read_document, shown, within
 from attnlab.files.errors import InputError
 from attnlab.files.memory import size_words
 from attnlab.files.recipe import as_value
@@ -38,7 +38,7 @@ BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
 # How to cite attnlab itself; a paper's entry is `Paper.citation`.
 ATTNLAB_BIBTEX = f"""\
 @software{{attnlab,
-  title   = {{attnlab: a laboratory for the training dynamics of attention}},
+  title   = {{attnlab: a test bench for theories of how attention learns}},
   author  = {{{{The attnlab developers}}}},
   version = {{{attnlab.__version__}}},
   year    = {{2026}},
@@ -341,6 +341,12 @@ class Paper(_Manifest):
             for module in part.modules:
                 yield part.section, part.of, module
 
+    def mentions(self, module: str, claims: Collection[str]) -> bool:
+        """Check whether the text of a module has one of these ids of claims in it."""
+        path = self.folder.joinpath(*module.split(".")).with_suffix(".py")
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        return any(f'"{name}"' in text for name in claims)
+
     def load(self, module: str) -> ModuleType:
         """Import a module of this paper; `module` is relative to the package.
 
@@ -375,6 +381,19 @@ class Reference:
                 f"paper {self.paper.name}: {self.target}: {module} has no {name!r}; correct it in "
                 f"{self.paper.folder / MANIFEST}"
             ) from error
+
+
+def standing(entry: Mapping[str, Any]) -> str:
+    """Return how a figure or a claim stands, in words; empty where nothing is on record.
+
+    A claim may have a verdict on paper and one in training: both are named where they differ.
+    """
+    found = dict.fromkeys(entry.get(key) for key in ("standing", "verdict", "training"))
+    first, *other = [str(of) for of in found if of] or [""]
+    if not other:
+        return first
+    training = other[0] if other[0].endswith("in training") else f"{other[0]} in training"
+    return f"{first} on paper and {training}"
 
 
 def recorded_number(value: float, before: float | None) -> float:
@@ -464,7 +483,7 @@ def add_folder(path: str | os.PathLike[str]) -> Paper:
     Returns
     -------
     Paper
-        The paper. A folder that is on the shelf already is not added again.
+        The paper. A folder that is known already is not added again.
     """
     folder = Path(path).resolve()
     if os.pathsep in str(folder):
@@ -497,7 +516,7 @@ def paper(name: str) -> Paper:
     for fault in shelf().faults:
         if fault.name == name:
             raise InputError(f"paper: {name!r} cannot be used: {fault.reason}")
-    raise InputError(f"paper: {name!r} is not on the shelf; {did_you_mean(name, found)}")
+    raise InputError(f"paper: {name!r} is not known; {did_you_mean(name, found)}")
 
 
 def offered(kind: Offer) -> dict[str, Reference]:
@@ -537,13 +556,11 @@ def reference(kind: Offer, name: str) -> Reference:
         return known[name]
     lost = ", ".join(fault.name for fault in shelf().faults)
     ending = f"; cannot be used: {lost} (attnlab papers says why)" if lost else ""
-    raise InputError(
-        f"{NOUNS[kind]}: {name!r} is not on the shelf; {did_you_mean(name, known)}{ending}"
-    )
+    raise InputError(f"{NOUNS[kind]}: {name!r} is not known; {did_you_mean(name, known)}{ending}")
 
 
 def single(kind: Single) -> list[tuple[Paper, Reference]]:
-    """Return the papers that have this single reference, with it, in the order of the shelf.
+    """Return the papers that have this single reference, with it, in the order of the papers.
 
     Parameters
     ----------
@@ -573,10 +590,60 @@ def figure(name: str) -> tuple[Paper, str, Reference]:
     if not choices or choices[0] not in known:
         names = [full for full in known if full.startswith(f"{whose}/")] if slash else known
         words = names if slash else [full.partition("/")[2] for full in names]
-        of = f"of {whose}" if slash else "on the shelf"
+        of = f"of {whose}" if slash else "known"
         raise InputError(f"figure: {name!r} is not {of}; {did_you_mean(name, words)}")
     found = known[choices[0]]
     return found.paper, short, found
+
+
+def require_claims(names: Iterable[str], *, paper_name: str | None = None) -> None:
+    """Refuse ids of claims that are neither on record nor in the text of a paper's claims.
+
+    Nothing is imported, so that a mistyped id is refused at once.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The ids.
+    paper_name : str, optional
+        The paper whose claims they are; by default any.
+    """
+    papers = shelf().papers if paper_name is None else (paper(paper_name),)
+    known: list[str] = []
+    for of in papers:
+        with suppress(InputError):  # of a bad expected.json, which takes no other paper down
+            known += of.expected["claims"]
+    for name in names:
+        if name not in known and not any(
+            of.mentions(module, [name]) for of in papers for _, _, module in of.claim_modules()
+        ):
+            raise unknown_claim(name, known, paper_name)
+
+
+def unknown_claim(name: str, known: Iterable[str], paper_name: str | None) -> InputError:
+    """Return the error for an id of a claim that no paper, or not this one, has."""
+    near = nearest(name, known, most=3)
+    others = "attnlab audit --paper NAME lists a paper's"
+    whose = "known" if paper_name is None else f"of {paper_name}"
+    hint = f"did you mean {', '.join(near)}?" if near else others
+    return InputError(f"claim: {name!r} is not {whose}; {hint}")
+
+
+def figures(*, ours: bool) -> tuple[str, ...]:
+    """Return the figures of all papers, as "paper/figure", paper by paper; imports none of them.
+
+    Parameters
+    ----------
+    ours : bool
+        Those of what is ours (`reading: ours` in paper.yaml), or those of all other papers.
+
+    Returns
+    -------
+    tuple of str
+        Their names.
+    """
+    papers = [paper for paper in shelf().papers if (paper.reading == "ours") is ours]
+    return tuple(f"{paper.name}/{name}" for paper in papers for name in paper.figures)
 
 
 def recipe_file(name: str) -> Path:

@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.documents import did_you_mean
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import Named
 from attnlab.models.base import LossName, Model, Params, Precision
@@ -187,10 +187,7 @@ class Learner(Named, ABC):
         require_groups("init", given, shapes)
         for name, group in given.items():
             wanted, found = (jax.tree.map(np.shape, of) for of in (shapes[name], group))
-            if wanted != found:
-                raise InputError(
-                    f"init: expected shapes {wanted} in the group {name!r}, got {found}"
-                )
+            refuse_if(wanted != found, "init", f"shapes {wanted} in the group {name!r}", found)
             if not all(np.all(np.isfinite(of)) for of in jax.tree.leaves(group)):
                 raise InputError(f"init: expected finite numbers in the group {name!r}")
         return {str(name): jax.tree.map(_frozen, of) for name, of in given.items()}
@@ -221,8 +218,7 @@ class Learner(Named, ABC):
         """Refuse a run that this machine cannot hold, by the field that asks for most."""
         size = np.dtype(run.dtype).itemsize
         shapes = run_shapes(run)
-        parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
-        copies = COPIES[run.clock] * size * parameters
+        copies = COPIES[run.clock] * size * shapes.parameters
         require_memory("seeds", copies * run.grid.runs, "take fewer runs")
         require_memory("batch_size", size * shapes.activations, "take fewer examples at a time")
         records = run.bytes_per_record * run.record_steps.size
@@ -231,8 +227,7 @@ class Learner(Named, ABC):
     def bytes_of_run(self, run: Simulation, tables: Any) -> int:
         """Return the bytes that a run works on in a step, roughly."""
         shapes = run_shapes(run)
-        parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
-        numbers = COPIES[run.clock] * parameters + shapes.activations
+        numbers = COPIES[run.clock] * shapes.parameters + shapes.activations
         return numbers * np.dtype(run.dtype).itemsize
 
     def runs_at_once(self, run: Simulation) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from attnlab.defaults import BATCH_SIZE, STEPS
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, refuse_if, require_choice, require_whole
 from attnlab.files.recipe import Named, own_fields, read_dataclass
 from attnlab.simulation.rates import require_groups
 
@@ -95,8 +95,7 @@ class Optimizer:
     weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(Name):
-            raise InputError(f"optimizer: expected one of {get_args(Name)}, got {self.name!r}")
+        require_choice("optimizer", self.name, get_args(Name))
         for field_name in ("momentum", "beta_1", "beta_2"):
             if not 0 <= (getattr(self, field_name) or 0.0) < 1:
                 raise InputError(
@@ -281,8 +280,7 @@ class Steps(Motion):
 
     def __post_init__(self) -> None:
         require_whole("steps", self.steps, 1)
-        if self.steps > MOST_STEPS:
-            raise InputError(f"steps: expected at most {MOST_STEPS:,}, got {self.steps}")
+        refuse_if(self.steps > MOST_STEPS, "steps", f"at most {MOST_STEPS:,}", self.steps)
         object.__setattr__(self, "steps", int(self.steps))
         given = self.optimizer
         made: Any = (
@@ -292,8 +290,7 @@ class Steps(Motion):
         )
         object.__setattr__(self, "optimizer", made)
         if self.clip is not None:
-            if not 0 < self.clip < np.inf:
-                raise InputError(f"clip: expected a positive number, got {self.clip}")
+            refuse_if(not 0 < self.clip < np.inf, "clip", "a positive number", self.clip)
             object.__setattr__(self, "clip", float(self.clip))
 
     def __hash__(self) -> int:

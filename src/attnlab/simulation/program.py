@@ -8,6 +8,7 @@ has data of its own, only its seeds are vectorised. Random numbers are functions
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -403,6 +404,11 @@ class Shapes(NamedTuple):
     start: Params
     record: dict[str, Any]
     activations: int
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return sum(math.prod(of.shape) for of in jax.tree.leaves(self.start))
 
 
 def shapes_of(run: Simulation, *, given: bool = True) -> Shapes:

@@ -1,7 +1,5 @@
 """Learning rates by parameter group, and the grid of runs that they span with the seeds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import Numbers, as_value, plain
 
@@ -146,8 +144,7 @@ def make_grid(
 def as_seeds(seeds: int | Sequence[int]) -> NDArray[np.int64]:
     """Return the seeds: the first of them by their number, or those that are listed."""
     if isinstance(seeds, (int, np.integer)):
-        if seeds < 1:
-            raise InputError(f"seeds: expected at least 1, got {seeds}")
+        refuse_if(seeds < 1, "seeds", "at least 1", seeds)
         require_memory("seeds", RUN_BYTES * int(seeds))
         return np.arange(int(seeds))
     chosen = np.asarray(list(seeds) if isinstance(seeds, Iterable) else [])

@@ -5,9 +5,6 @@ by side). Another machine differs from them by one factor, which the display of 
 does not need: it goes by the groups that are done.
 """
 
-from __future__ import annotations
-
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +12,6 @@ import numpy as np
 from attnlab.files.memory import require_memory
 from attnlab.simulation.exact.layout import Sizes
 from attnlab.simulation.exact.learner import ExactLearner, row_numbers, rows_per_step, table_bytes
-from attnlab.simulation.learner import leaves_of
 from attnlab.simulation.program import shapes_of
 from attnlab.simulation.simulation import Simulation
 from attnlab.sweeping.recipe import with_classes
@@ -24,9 +20,8 @@ from attnlab.tasks.classes.classes import SequenceClasses
 # Records are held as they come, as they are labelled, as they are summed up and as they are checked
 # against the file.
 RECORD_COPIES = 4
-# Numbers as large as the parameters that a run needs: themselves, their gradient, the optimizer's
-# memory, the stages of a solver.
-STATE_COPIES = {"step": 5, "time": 12}
+# Numbers as large as the parameters that a run on the exact path needs: themselves, their gradient,
+# the optimizer's memory, the stages of a solver.
 EXACT_COPIES = {"step": 4, "time": 12}
 ROW_COPIES = 2  # of sequences: what was drawn, and what the gradient makes of it
 TABLE_COPIES = 2  # of what sequences are drawn from: alone and stacked
@@ -91,15 +86,12 @@ def _exact_cost(
 
 
 def _general_cost(run: Simulation, records: int) -> Cost:
-    shapes, itemsize = shapes_of(run), np.dtype(run.dtype).itemsize
-    parameters = sum(math.prod(of.shape) for of in leaves_of(shapes.start).values())
-    recorded = sum(math.prod(shapes.record[name].shape) for name in run.learner.recorded(run))
-    kept = float(recorded * records * itemsize)
-    state = STATE_COPIES[run.clock] * parameters + shapes.activations
+    kept = float(run.learner.record_numbers(run) * records * np.dtype(run.dtype).itemsize)
+    activations = shapes_of(run).activations
     return Cost(
-        memory=RECORD_COPIES * kept + state * itemsize,
+        memory=RECORD_COPIES * kept + run.learner.bytes_of_run(run, None),
         records=kept,
-        seconds=_evaluations(run) * (STEP_SECONDS + NUMBER_SECONDS * shapes.activations),
+        seconds=_evaluations(run) * (STEP_SECONDS + NUMBER_SECONDS * activations),
         compiling=8.0,
     )
 

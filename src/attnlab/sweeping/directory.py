@@ -4,8 +4,6 @@ index.json is written last. Without it, or with one of another plan, a sweep is 
 files and every line of the ledger are sealed, and the index has the checksum of the table.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,12 +19,13 @@ from attnlab.files.folders import claim
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.progress import Report
 from attnlab.files.provenance import provenance
+from attnlab.files.recipe import plain, read_dataclass
 from attnlab.files.regular import NotAFile, open_regular
 from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.sweeping.driver import Ran, Stopped, run_plan
 from attnlab.sweeping.executor import Executor
 from attnlab.sweeping.group import check_key
-from attnlab.sweeping.index import Index, index_document, index_from
+from attnlab.sweeping.index import Index
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import FILES, RESUME, Folder
 from attnlab.sweeping.whole import table, whole
@@ -70,7 +69,7 @@ def run_in(
             "plan": plan.digest,
             "table": hashlib.sha256(rows).hexdigest(),
             "attrs": provenance(spec, failed_runs=ran.index.failed_runs),
-            "index": index_document(ran.index),
+            "index": plain(ran.index, defaults=True),
         }
         write_sealed(directory / INDEX, record, inside=directory)
     except (OSError, Stopped) as problem:
@@ -286,7 +285,7 @@ def _read_finished(directory: Path) -> _Finished | None:
     try:
         with _ours(path):
             record = read_sealed(path, remedy=RESUME)
-            return _Finished(**{**record, "index": index_from(record["index"])})
+            return _Finished(**{**record, "index": read_dataclass("index", record["index"], Index)})
     except FileNotFoundError:
         return None
 

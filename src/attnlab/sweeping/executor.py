@@ -18,7 +18,7 @@ from typing import Protocol
 
 import xarray as xr
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import refuse_if
 from attnlab.files.numerics import numerics
 from attnlab.sweeping.group import NUMBERS, Group, Tell, run_group
 
@@ -96,8 +96,7 @@ class Local:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise InputError(f"workers: expected 0 (in process) or more, got {self.workers}")
+        refuse_if(self.workers < 0, "workers", "0 (in process) or more", self.workers)
 
     def run(self, groups: Iterator[Group], tell: Tell) -> Answers:
         if not self.workers:

@@ -1,7 +1,5 @@
 """The index of a sweep: which group holds which runs, so that the whole opens without them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.recipe import plain, read_dataclass
 from attnlab.sweeping.group import OUTER, Axes, Group, Place, Schema, check_key, schema_from
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import Contents
@@ -116,17 +113,6 @@ class IndexMaker:
         groups = tuple(self.entries[group.place] for group in self.plan.groups)
         empty = self.empty
         return Index(empty.settings, empty.cells, empty.seeds, tuple(self.schemas.values()), groups)
-
-
-def index_document(index: Index) -> dict[str, Any]:
-    """Return the index as plain values, for a file."""
-    document: dict[str, Any] = plain(index, defaults=True)
-    return document
-
-
-def index_from(document: dict[str, Any]) -> Index:
-    """Return the index that `index_document` wrote."""
-    return read_dataclass("index", document, Index)
 
 
 def _summed_up(schema: Schema) -> list[str]:

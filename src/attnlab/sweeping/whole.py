@@ -1,9 +1,5 @@
 """The whole of a sweep as one labelled dataset, whose arrays are read when they are used."""
 
-from __future__ import annotations
-
-import csv
-import io
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -192,6 +188,8 @@ def _of_all(schemas: list[Schema], name: str) -> tuple[tuple[str, ...], np.dtype
 def table(index: Index, numbers: Mapping[str, NDArray[np.float64]]) -> str:
     """Return CSV text: the swept values, the numbers of runs that finished and failed, and every
     summary number as its mean and sample standard deviation over the seeds that finished."""
+    import pandas as pd
+
     finished = index.finished()
     counts = finished.sum(axis=2)
     columns: dict[str, NDArray[Any]] = {"seeds": counts, "failed": finished.shape[2] - counts}
@@ -201,17 +199,8 @@ def table(index: Index, numbers: Mapping[str, NDArray[np.float64]]) -> str:
             kept = np.where(finished, values, np.nan)
             columns[f"{name}_mean"] = np.nanmean(kept, axis=2)
             columns[f"{name}_std"] = np.nanstd(kept, axis=2, ddof=1)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*index.settings, *index.cells, *columns])
-    flat = [column.ravel() for column in columns.values()]
-    swept = product(*index.settings.values(), *index.cells.values())
-    for parameters, row in zip(swept, zip(*flat, strict=True), strict=True):
-        writer.writerow([*parameters, *map(_cell, row)])
-    return out.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if np.isnan(value) else f"{value:.8g}"
-    return int(value)
+    # as objects, swept values keep every digit
+    swept = pd.DataFrame(product(*index.settings.values(), *index.cells.values()), dtype=object)
+    swept.columns = [*index.settings, *index.cells]
+    flat = {name: column.ravel() for name, column in columns.items()}
+    return str(swept.assign(**flat).to_csv(index=False, float_format="%.8g", lineterminator="\n"))

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlab.defaults import LENGTH, MOMENTUM
 from attnlab.files.documents import shown
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, refuse_if, require_whole
 from attnlab.tasks.base import Batch, Task
 from attnlab.tasks.classes.class_files import classes_document, classes_from_document
 from attnlab.tasks.classes.classes import SequenceClasses
@@ -100,8 +100,7 @@ class Sequences(Task):
                 raise InputError("training_set: its sequences have a length; give `length` too")
             return
         require_whole("length", self.length, 2)
-        if self.length > LONGEST:
-            raise InputError(f"length: expected at most {LONGEST:,} tokens, got {self.length}")
+        refuse_if(self.length > LONGEST, "length", f"at most {LONGEST:,} tokens", self.length)
         if self.training_set is not None:
             require_whole("training_set", self.training_set, 1)
 

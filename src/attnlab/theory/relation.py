@@ -3,8 +3,6 @@
 A `Check` compares two labelled arrays by a relation, a `Hypothesis` two numbers of a case.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -14,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 
 Sign = Literal["==", "<=", "<", ">=", ">"]
 
@@ -45,8 +43,7 @@ class Relation:
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.factor > 0:
-            raise InputError(f"factor: expected a number above 0, got {self.factor}")
+        refuse_if(not self.factor > 0, "factor", "a number above 0", self.factor)
 
     def __str__(self) -> str:
         """Return the reading in words."""

@@ -4,8 +4,6 @@
 rates.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -34,7 +32,7 @@ class Theory(ABC):
     name
         Its name in `predict(theory=...)`.
     leans_on
-        What the next level of its ladder does without.
+        What the next level of the theory does without.
     times
         Names of predicted values that are times, in plain steps.
     infinite

@@ -1,10 +1,13 @@
 """Claims of causal structure: whose they are, numbers on file, and formulas that could be wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from attnlab import Steps, simulate
 from attnlab.auditing import Verdict, claims_of, select
-from attnlab.papers.causal_structure import theory
+from attnlab.papers.causal_structure import runs, theory
 from attnlab.papers.causal_structure.evidence import EVIDENCE
 
 
@@ -34,6 +37,15 @@ def test_a_wrong_formula_is_noticed(monkeypatch):
 @pytest.mark.parametrize("name", EVIDENCE.runs)
 def test_numbers_on_file_are_of_their_runs(name):
     assert EVIDENCE.read(name).sizes["seed"] == (20 if name == "graphs" else 10)
+
+
+def test_a_recorded_seed_is_trained_again():
+    run, at = EVIDENCE.runs["random"](), [0, 1, 5, 20]
+    short = replace(run, motion=Steps(20), seeds=1, record=replace(run.record, at=at))
+    found = runs.measured(simulate(short, progress=False))
+    kept = EVIDENCE.read("random").sel(seed=[0], step=at)
+    for name in found:
+        np.testing.assert_allclose(found[name], kept[name], rtol=1e-4)
 
 
 def test_where_the_position_itself_wins():

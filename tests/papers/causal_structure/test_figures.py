@@ -18,15 +18,14 @@ def test_layers_need_the_tree_and_the_loss():
             "excess": series(0.1, 0.05, 0.005),
             "parent_attention": series(0.2, 0.3, 0.6),
             "recovery": (("seed", "step"), np.tile([0.1, 1.0, 1.0], (3, 1))),
-            "counts": series(1.0, 1.0, 1.0),
-            "released": series(1.01, 1.01, 1.01),
+            "released_gap": series(0.01, 0.01, 0.01),
         },
         {"step": [0, 1, 2]},
     )
     judged = layers.judge(found)
     assert judged.standing is Standing.PARTLY
     assert judged.numbers["recovered_at"] == 1
-    assert abs(judged.numbers["released_gap"] - 0.01) < 1e-9
+    assert abs(judged.numbers["released_gap"] - 0.01) < 1e-5
     there = found.assign(excess=series(0.1, 0.0, 1e-4))
     assert layers.judge(there).standing is Standing.HOLDS
     lost = found.assign(recovery=0 * found["recovery"])

@@ -1,5 +1,8 @@
 """Tasks by their laws; models against PyTorch; the learner against both."""
 
+from dataclasses import replace
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +15,18 @@ from attnlab.papers.causal_structure.model import Disentangled, Reduced
 from attnlab.papers.causal_structure.task import Forest, TwoParents
 
 KEY = jax.random.key(0)
+HALF = Forest(graph="half", length=8, stickiness=0.3)
 
 
-def drawn(task, size=4000):
-    data = task.draw(KEY)
-    return data, task.batch(data, KEY, 0, size)
+@cache
+def drawn(task, size):
+    @jax.jit
+    def draw():
+        data = task.draw(KEY)
+        batch = task.batch(data, KEY, 0, size)
+        return data, batch, task.references(data, batch)
+
+    return draw()
 
 
 @pytest.mark.parametrize("graph", ["chain", "pairs", "random", "half"])
@@ -31,8 +41,7 @@ def test_graphs_are_forests(graph):
 
 def test_a_sequence_follows_its_chain():
     """Pairs of parent and child have the joint law of the theory, pairs of others do not."""
-    task = Forest(graph="half", length=8, stickiness=0.3)
-    data, batch = drawn(task, 20000)
+    data, batch, _ = drawn(HALF, 20000)
     parents, tokens = np.asarray(data["parents"]), np.asarray(batch.inputs)
     pi = theory.sample_chains(3, 1.0, 20000, stickiness=0.3)
     wanted = theory.joint_law(pi, 0, 1).mean(0)
@@ -47,10 +56,9 @@ def test_a_sequence_follows_its_chain():
 
 
 def test_references_are_the_theorys():
-    task = Forest(graph="random", length=8, concentration=0.5)
-    data, batch = drawn(task, 200)
+    data, batch, _ = drawn(HALF, 20000)
+    logs = replace(HALF, concentration=0.5).references(data, batch)
     of = theory.Sample(np.asarray(batch.inputs), np.asarray(batch.target))
-    logs = task.references(data, batch)
     for name, released in (("counts", False), ("released", True)):
         law = theory.count_predictor(of, data["parents"], 0.5, released=released)
         np.testing.assert_allclose(np.exp(logs[name]), law, rtol=1e-5)
@@ -59,9 +67,8 @@ def test_references_are_the_theorys():
 def test_two_parents():
     task = TwoParents(3, 8, 1.0)
     assert task.parents.tolist() == [[0, 0], [0, 1], [1, 2], [1, 3], [2, 4], [2, 5], [3, 6], [3, 7]]
-    data, batch = drawn(task, 500)
+    _, batch, logs = drawn(task, 500)
     assert batch.inputs.shape == (500, 8)
-    logs = task.references(data, batch)
     losses = {name: -(batch.target * of).sum(-1).mean() for name, of in logs.items()}
     assert losses["counts"] < np.log(3)
     first = np.asarray(batch.inputs)[0]
@@ -85,7 +92,7 @@ def random_params(model, task):
 def test_the_full_model_is_its_torch_twin():
     torch = pytest.importorskip("torch")
     task, model = Forest(length=6), Disentangled(heads=(2, 1))
-    _, batch = drawn(task, 5)
+    _, batch, _ = drawn(task, 5)
     params = random_params(model, task)
     outputs, seen = jax.jit(model.apply)(params, batch.inputs)
     A1, A2, W = (torch.tensor(np.asarray(params[name])) for name in ("first", "second", "output"))
@@ -110,7 +117,7 @@ def test_the_full_model_is_its_torch_twin():
 def test_the_reduced_model_is_its_torch_twin():
     torch = pytest.importorskip("torch")
     task, model = Forest(length=6), Reduced(eps=0.1)
-    _, batch = drawn(task, 5)
+    _, batch, _ = drawn(task, 5)
     params = random_params(model, task)
     A1, A2 = (torch.tensor(np.asarray(params[name]), requires_grad=True) for name in params)
     e = torch.nn.functional.one_hot(torch.tensor(np.asarray(batch.inputs)).long(), 3).float()
@@ -129,7 +136,7 @@ def test_the_reduced_model_is_its_torch_twin():
 
 def test_the_full_model_moves_its_output_first():
     task, model = Forest(length=6), Disentangled()
-    _, batch = drawn(task, 50)
+    _, batch, _ = drawn(task, 5)
     start = model.init(KEY, task, {})
     gradient = jax.jit(jax.grad(lambda of: model.loss(of, batch, "cross_entropy")))(start)
     assert not jnp.any(gradient["first"]) and not jnp.any(gradient["second"])

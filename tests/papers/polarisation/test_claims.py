@@ -38,15 +38,23 @@ def test_a_wrong_formula_is_noticed(monkeypatch):
 
 
 def test_the_boundary_is_where_half_is_passed():
-    (b,) = losses.boundary((0.1,), 1)[0]
-    assert losses.ends(0.1, np.array([b]), 1)[0, 0] == pytest.approx(losses.HALF, abs=1e-3)
+    ((b,),) = losses.boundary((0.1,), 1)
+    assert losses.ends((0.1,), [b], 1) == pytest.approx(losses.HALF, abs=1e-3)
     norm, top = np.array([4.0, 6.0, 8.0, 10.0]), 1 / (1 + np.exp(-np.array([-3.5, -1.5, 0.5, 2.5])))
     assert losses.crossing(norm, top).value == pytest.approx(7.5)
 
 
-def test_turns_of_a_series():
-    assert runs.turns([0.0, 1.0, 0.99, 2.0, 0.0, 1.0]) == 2
-    assert runs.turns([1.0, 1.0]) == 0
+@pytest.mark.parametrize(
+    ("path", "turns"),
+    [
+        ([0.0, 1.0, 0.99, 2.0, 0.0, 1.0], 2),
+        ([1.0, 1.0], 0),
+        ([0.75, 0.76, 0.5], 0),  # it rises by too little for a turn
+        ([0.75, 0.5, 0.76], 1),
+    ],
+)
+def test_turns_of_a_series(path, turns):
+    assert runs.turn_count(np.array(path)) == turns
 
 
 @pytest.mark.parametrize("norm", ["none", "l2"])

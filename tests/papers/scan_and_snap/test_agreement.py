@@ -56,8 +56,8 @@ def test_tf_idf_by_hand(corpus):
     windows = find_windows(corpus, **ASKED)
     classes = classes_of(windows)
     P = classes.probs
-    of_classes = agreement.tf_idf_of_classes(classes)
-    of_windows = agreement.tf_idf_of_windows(classes, windows)
+    rates = {"eta_y": 1.0, "eta_z": 1.0, "steps": 1}
+    *_, of_classes, of_windows = agreement.score_all(classes, windows, rates)
     for token, name in enumerate(windows.vocabulary):
         carriers = sum(P[k, token] > 0 for k in range(len(classes)))
         holders = sum(token in row for row in windows.tokens)
@@ -69,9 +69,10 @@ def test_tf_idf_by_hand(corpus):
 
 
 def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
-    classes = classes_of(find_windows(corpus, **ASKED))
+    windows = find_windows(corpus, **ASKED)
+    classes = classes_of(windows)
     rates = {"eta_y": 2.0, "eta_z": 0.02, "steps": 300}
-    predicted = agreement.eq10(classes, **rates)
+    predicted = agreement.score_all(classes, windows, rates)[SCORES.index(agreement.THEORY)]
     settings = {"gradient": "population", "what": "logits", "at": (300,), "progress": False}
     run = plain(classes, **rates, **settings).isel(seed=0, step=-1)
     z = run["attention_logits"].values[classes.query_index]

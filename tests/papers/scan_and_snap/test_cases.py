@@ -16,7 +16,7 @@ def test_what_is_quoted_at_t0_is_recorded_there():
     assert times.size == RECORDS
     assert np.all(np.diff(times) > 0)
     assert times[-1] == cases.WEAK.steps
-    elsewhere = cases.WEAK.at(eta_z=cases.WEAK.eta_y / 7.0)  # not a ratio of the ladder
+    elsewhere = cases.WEAK.at(eta_z=cases.WEAK.eta_y / 7.0)  # not a trained ratio
     assert cases.transition_time(cases.WEAK) in cases.training_path(elsewhere)[0]
     assert recorded_at(1e3, exactly=[1e9]) == recorded_at(1e3)
 

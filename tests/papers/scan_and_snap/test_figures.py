@@ -87,6 +87,7 @@ def test_fig2_can_fail(changes, outcome, words):
     assert "nan" not in judgement.summary
 
 
+@pytest.mark.slow
 def test_fig3_theory_falls_with_eta_y_and_starts_where_it_should():
     curves = make("fig3")
     end = curves.isel(time=-1)
@@ -225,7 +226,7 @@ def test_fig6_tells_a_panel_that_lies_apart_from_chance(shift, rest, outcome):
     entropy = theirs["entropy_mean"] + xr.DataArray(moved, dims=(*fig6.AXES, "seed"))
     judgement = fig6.judge(fig6.compared(entropy))
     assert judgement.standing == outcome
-    words = "do not differ" if outcome == Standing.HOLDS else "the figures differ"
+    words = "the figures agree" if outcome == Standing.HOLDS else "the figures differ"
     assert words in judgement.headline
     numbers = judgement.numbers
     assert f"joint p = {numbers['joint_p_shift']:.2g} for such a shift" in judgement.headline

@@ -113,7 +113,7 @@ def largest_logits(plan: QueryPlan, call: AttentionCall) -> Float[Tensor, "batch
 
 def _launch(program: Any, size: Tile, tiles: int, shared: dict[str, Any], **own: Any) -> None:
     """Run a program for each tile of each head."""
-    query = shared["q_at"]
+    query = shared["q"].at
     sizes = {"BLOCK_M": size.rows, "BLOCK_N": size.keys}
     # a product and a sum in one instruction; a later version of Triton has it off by default
     settings = {"num_warps": size.warps, "num_stages": size.stages, "enable_fp_fusion": True}
@@ -124,45 +124,30 @@ def _launch(program: Any, size: Tile, tiles: int, shared: dict[str, Any], **own:
 
 def _shared(call: AttentionCall, query: Tensor, key: Tensor) -> dict[str, Any]:
     """Return the arguments that all programs take."""
-    width, softcap = query.shape[-1], call.softcap
-    mask, floor, kind = call.full_mask, call.floor, 0
-    if mask is not None:
-        kind = 1 if floor is None else 2
-        mask = mask.view(torch.uint8) if kind == 1 else mask
+    (_, heads, rows, width), keys, softcap = query.shape, key.shape[2], call.softcap
+    mask, floor = call.full_mask, call.floor
+    of_mask = 0 if mask is None else 1 if floor is None else 2
+    if mask is not None and floor is None:
+        mask = mask.view(torch.uint8)
     scale = call.scale * LOG2E if softcap is None else 2 * LOG2E * call.scale / softcap
+    numbers = scale, (softcap or 0.0) * LOG2E, call.window or 0, call.shape[3] - call.shape[2]
+    options = call.causal, call.window is not None, softcap is not None
+    # the interpreter's products of bfloat16 are wrong
+    dot = "tf32x3" if query.dtype == torch.float32 and not INTERPRETED else "ieee"
     return {
-        "q_at": query,
-        "k_at": key,
-        **dict(zip(("q_b", "q_h", "q_r"), query.stride()[:3], strict=True)),
-        **dict(zip(("k_b", "k_h", "k_n"), key.stride()[:3], strict=True)),
-        **_strided("mask", mask, "bhqk", query),
-        **_strided("floor", floor, "bhq", query),
-        "R": query.shape[2],
-        "N": key.shape[2],
-        "heads": query.shape[1],
-        "group": query.shape[1] // key.shape[1],
-        "scale": float(scale),
-        "softcap": 0.0 if softcap is None else softcap * LOG2E,
-        "window": call.window or 0,
-        "offset": call.shape[3] - call.shape[2],
-        "CAUSAL": call.causal,
-        "WINDOW": call.window is not None,
-        "SOFTCAP": softcap is not None,
-        "MASK": kind,
-        "D": width,
-        "BLOCK_D": _padded(width),
-        # the interpreter's products of bfloat16 are wrong
-        "UPCAST": INTERPRETED,
-        "DOT": "tf32x3" if query.dtype == torch.float32 and not INTERPRETED else "ieee",
+        "q": _array(query),
+        "k": _array(key),
+        "mask": _array(query[:1, :1, :1, :1] if mask is None else mask),
+        "floor": _array(query[:1, :1, :1, :1] if floor is None else floor),
+        "sizes": programs.Sizes(rows, keys, heads, heads // key.shape[1], *numbers),
+        "kind": programs.Kind(*options, of_mask, width, _padded(width), INTERPRETED, dot),
     }
 
 
-def _strided(name: str, array: Tensor | None, dims: str, instead: Tensor) -> dict[str, Any]:
+def _array(array: Tensor) -> programs.Array:
     """Return an array and its strides, 0 where it does not vary."""
-    if array is None:
-        return {name: instead, **{f"{name}_{dim}": 0 for dim in dims}}
-    found = zip(dims, array.shape, array.stride(), strict=False)
-    return {name: array, **{f"{name}_{dim}": 0 if n == 1 else step for dim, n, step in found}}
+    strides = zip(array.shape, array.stride(), strict=True)
+    return programs.Array(array, *(0 if size == 1 else step for size, step in strides))
 
 
 def _maker(plan: QueryPlan) -> Callable[..., Tensor]:

@@ -1,4 +1,5 @@
-"""Numbers of the runs that take minutes, on file.
+"""Numbers of runs with ten seeds, on file: the reduced model in about a minute of two cores, the
+full model in minutes or on an accelerator.
 
     python -m attnlab.papers.causal_structure.evidence full
 
@@ -16,27 +17,34 @@ from attnlab.experiments import Evidence
 from attnlab.simulation import Simulation
 
 from . import runs
-from .task import Forest, TwoParents
+from .model import Reduced
+from .task import Forest, Graph, TwoParents
+
+GRAPHS: tuple[Graph, ...] = ("chain", "pairs", "random")
+ALPHAS = (0.1, 0.5, 1.0)
+SHARES = (0.2, 0.5)  # of the identity in the transition matrices
 
 
 def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     """Return what is kept of a run, by seed and step, and by head and parent where it has two."""
     if isinstance(run.task, TwoParents):
         return runs.heads_on_parents(result).isel(step=[-1])
-    found = runs.measured(result).merge(runs.blocks(result))
-    return found.assign(released_gap=result["released_loss"] - result["counts_loss"])
+    more = runs.staying if isinstance(run.model, Reduced) else runs.blocks
+    return runs.measured(result).merge(more(result))
 
 
 EVIDENCE = Evidence(
     __file__,
     {
-        "full": partial(runs.full, Forest(), seeds=10),
+        **{name: partial(runs.stages, Forest(graph=name)) for name in GRAPHS},
+        "pairs_40": partial(runs.stages, Forest(length=40, graph="pairs"), second=1),
+        **{f"alpha_{a:g}": partial(runs.stage_one, Forest(concentration=a)) for a in ALPHAS},
+        **{f"sticky_{r:g}": partial(runs.stage_one, Forest(stickiness=r)) for r in SHARES},
+        "full": partial(runs.full, Forest()),
         "graphs": partial(  # the published size, for an accelerator
             runs.full, Forest(3, 20, 0.1, "half"), steps=2**14, seeds=20, batch=1024, constant=True
         ),
-        "two_parents": partial(
-            runs.two_parents, TwoParents(3, 16), steps=1500, seeds=10, batch=256
-        ),
+        "two_parents": partial(runs.two_parents, TwoParents(3, 16), steps=1500, batch=256),
     },
     measured,
 )

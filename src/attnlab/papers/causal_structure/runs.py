@@ -18,20 +18,18 @@ from attnlab.tasks import Task
 from attnlab.theory.facts import facts_of
 
 from .model import Disentangled, Reduced
-from .task import ROOT, Forest, Graph, TwoParents
+from .task import ROOT, Forest, TwoParents
 
-GRAPHS: tuple[Graph, ...] = ("chain", "pairs", "random")
 SEEDS = 10
-STAGE = 300
 PROBE = 4096
 EARLY = (0, 1, 2, 5, 10, 20, 50, 100)
 
 
-def cosine(rate: float, steps: int, pieces: int = 64) -> Piecewise:
-    """Return a learning rate that decays to 0 along half a cosine, in pieces."""
-    middle = (np.arange(pieces) + 0.5) / pieces
-    values = rate * (1 + np.cos(np.pi * middle)) / 2
-    return Piecewise((np.arange(pieces) * steps / pieces).tolist(), values.tolist())
+def cosine(rate: float, steps: int) -> Piecewise:
+    """Return a learning rate that decays to 0 along half a cosine, in 64 pieces."""
+    piece = np.arange(64)
+    values = rate * (1 + np.cos(np.pi * (piece + 0.5) / 64)) / 2
+    return Piecewise((piece * steps / 64).tolist(), values.tolist())
 
 
 def _run(
@@ -48,7 +46,6 @@ def _run(
     optimizer: str = "sgd",
 ) -> Simulation:
     """Return a run that records layer 1, the parameters and these losses, at steps of `at`."""
-    what = ("first_attention", "parameters", *losses)
     return Simulation(
         task,
         model,
@@ -56,12 +53,16 @@ def _run(
         gradient=Batches(batch),
         learning_rate=rate,
         seeds=seeds,
-        record=Record(what, at=sorted(step for step in set(at) if step <= steps), probe=probe),
+        record=Record(
+            ("first_attention", "parameters", *losses),
+            at=sorted(step for step in set(at) if step <= steps),
+            probe=probe,
+        ),
     )
 
 
 def stages(
-    task: Forest, *, steps: int = STAGE, second: int = STAGE, seeds: int = SEEDS, batch: int = 512
+    task: Forest, *, steps: int = 300, second: int = 300, seeds: int = SEEDS, batch: int = 512
 ) -> Simulation:
     """Return the two stages of the reduced model: A1 alone at 5 T S, then A2 alone at 5."""
     first, last = 5.0 * task.length * task.vocab_size, steps + second
@@ -74,17 +75,11 @@ def stages(
 
 
 def stage_one(
-    task: Forest,
-    *,
-    steps: int,
-    seeds: int | Sequence[int] = SEEDS,
-    batch: int = 512,
-    model: Reduced | None = None,
+    task: Forest, *, steps: int = 100, seeds: int | Sequence[int] = SEEDS, batch: int = 512
 ) -> Simulation:
     """Return stage 1 alone, at a constant learning rate, as the theories take it."""
     rate, at = {"first": 5.0 * task.length * task.vocab_size, "second": None}, (*EARLY, steps)
-    model = model or Reduced()
-    return _run(task, model, steps, rate=rate, at=at, seeds=seeds, batch=batch, probe=1)
+    return _run(task, Reduced(), steps, rate=rate, at=at, seeds=seeds, batch=batch, probe=1)
 
 
 def full(
@@ -103,9 +98,7 @@ def full(
     )
 
 
-def two_parents(
-    task: TwoParents, *, steps: int, seeds: int = SEEDS, batch: int = 1024
-) -> Simulation:
+def two_parents(task: TwoParents, *, steps: int, batch: int) -> Simulation:
     """Return two heads in layer 1, from a small start, by AdamW at 0.01."""
     return _run(
         task,
@@ -114,7 +107,7 @@ def two_parents(
         rate=cosine(0.01, steps),
         at=_even(steps),
         losses=("probe_loss", "counts_loss", "one_parent_loss"),
-        seeds=seeds,
+        seeds=SEEDS,
         batch=batch,
         optimizer="adamw",
     )
@@ -124,14 +117,10 @@ def _even(steps: int) -> set[int]:
     return {round(steps * i / 16) for i in range(17)}
 
 
-def parents(run: Simulation) -> NDArray[np.int64]:
-    """Return the graph of each seed of a run on a `Forest`, (seed, position)."""
-    return _parents(run.task, run.seeds)
-
-
 @cache
-def _parents(task: Forest, seeds: tuple[int, ...]) -> NDArray[np.int64]:
-    run = stage_one(task, steps=1, seeds=seeds)  # a graph depends on task and seed alone
+def parents(task: Forest, seeds: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the graph of each seed, (seed, position): it depends on task and seed alone."""
+    run = stage_one(task, steps=1, seeds=seeds)
     drawn = {facts.seed: facts.data["parents"] for _, facts in facts_of(run)}
     return np.stack([drawn[seed] for seed in seeds])
 
@@ -140,9 +129,9 @@ def measured(result: xr.Dataset) -> xr.Dataset:
     """Return the measures of the claims, by seed and step, for one head in layer 1.
 
     parent_attention (mean over children) and recovery; root_entropy, the entropy of root rows but
-    the first over its largest value, ln i; excess of the loss over that of the count predictor on
-    the same sequences; diagonal and off_diagonal means of the block of A2 that compares the test
-    token with the tokens that layer 1 has read.
+    the first over its largest value, ln i; diagonal and off_diagonal means of the block of A2 that
+    compares the test token with the tokens that layer 1 has read. Against the loss of the count
+    predictor on the same sequences, the excess of the model's and the gap of the released line.
     """
     run = Simulation.of(result)
     maps, A2, S = result["first_attention"], result["parameters.second"].values, run.task.vocab_size
@@ -150,19 +139,34 @@ def measured(result: xr.Dataset) -> xr.Dataset:
         wide = S + run.task.length
         maps, A2 = maps.isel(head=0), A2[:, :, 0, :S, wide : wide + S]
     rows: dict[str, list[Any]] = {"parent_attention": [], "recovery": [], "root_entropy": []}
-    for of, above in zip(maps.values, parents(run), strict=True):
+    for of, above in zip(maps.values, parents(run.task, run.seeds), strict=True):
         rows["parent_attention"].append(parent_attention(of, above).mean(-1))
         rows["recovery"].append(parent_recovery(of, above))
         roots = np.flatnonzero(above == ROOT)[1:]  # position 0 can read only itself
         left = entropy(of[..., roots, :]) / np.log(roots + 1)
         rows["root_entropy"].append(left.mean(-1) if roots.size else np.full(len(of), np.nan))
     same = np.eye(S, dtype=bool)
-    parts = {"diagonal": A2[..., same].mean(-1), "off_diagonal": A2[..., ~same].mean(-1)}
-    values: dict[str, Any] = {**rows, **parts}
-    values = {name: (("seed", "step"), np.stack(of)) for name, of in values.items()}
-    if "probe_loss" in result:
-        values["excess"] = (result["probe_loss"] - result["counts_loss"]).variable
-    return xr.Dataset(values, {"seed": result["seed"].values, "step": result["step"].values})
+    values: dict[str, Any] = {
+        **rows,
+        "diagonal": A2[..., same].mean(-1),
+        "off_diagonal": A2[..., ~same].mean(-1),
+    }
+    if "counts_loss" in result:
+        values["excess"] = result["probe_loss"] - result["counts_loss"]
+    if "released_loss" in result:
+        values["released_gap"] = result["released_loss"] - result["counts_loss"]
+    return _by_step(result, **values)
+
+
+def staying(result: xr.Dataset) -> xr.Dataset:
+    """Return the attention of positions to themselves, and the fraction that attend there most.
+
+    By seed and step, without the first position, which can read only itself, and the test token's.
+    """
+    maps = result["first_attention"].values
+    itself = np.append(ROOT, np.arange(1, maps.shape[-1] - 1))
+    own = parent_attention(maps, itself).mean(-1)
+    return _by_step(result, self_attention=own, self_chosen=parent_recovery(maps, itself))
 
 
 def blocks(result: xr.Dataset) -> xr.Dataset:
@@ -187,15 +191,20 @@ def heads_on_parents(result: xr.Dataset) -> xr.Dataset:
 
     Positions from 2 on, whose parents differ.
     """
-    task = Simulation.of(result).task
-    positions = np.arange(2, task.length)
-    maps = result["first_attention"].values[..., positions, :]  # seed step head child key
-    above = task.parents[positions - 1].T
-    found = [maps[..., np.arange(positions.size), each].mean(-1) for each in above]
-    values: dict[str, Any] = {
-        "attention": (("seed", "step", "head", "parent"), np.stack(found, -1))
-    }
-    for name in ("counts", "one_parent"):
-        values[f"{name}_excess"] = (result["probe_loss"] - result[f"{name}_loss"]).variable
-        values[f"{name}_loss"] = result[f"{name}_loss"].variable
-    return xr.Dataset(values, {"seed": result["seed"].values, "step": result["step"].values})
+    above = np.vstack([[[ROOT, ROOT]] * 2, Simulation.of(result).task.parents[1:-1]])
+    maps = result["first_attention"].values  # seed step head query key
+    attention = [parent_attention(maps, each).mean(-1) for each in above.T]
+    found = _by_step(
+        result,
+        **{f"{name}_excess": result["probe_loss"] - result[f"{name}_loss"] for name in LINES},
+        **{f"{name}_loss": result[f"{name}_loss"] for name in LINES},
+    )
+    return found.assign(attention=(("seed", "step", "head", "parent"), np.stack(attention, -1)))
+
+
+LINES = ("counts", "one_parent")
+
+
+def _by_step(result: xr.Dataset, **values: Any) -> xr.Dataset:
+    named = {name: (("seed", "step"), np.asarray(of)) for name, of in values.items()}
+    return xr.Dataset(named, {dim: result[dim].values for dim in ("seed", "step")})

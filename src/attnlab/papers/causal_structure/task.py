@@ -6,6 +6,7 @@ context, and has to know the graph to do so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -90,13 +91,14 @@ class Forest(Task):
         P = dirichlet_rows(of_rows, (size, S, S), self.concentration)
         P = (1 - self.stickiness) * P + self.stickiness * jnp.eye(S)
         mu = stationary(P)
-        u = jax.random.uniform(of_tokens, (T - 1, size, 1))
         every = jnp.arange(size)
-        tokens = jnp.zeros((size, T), int)
-        for i in range(T - 1):  # a root reads the last column, whatever is there
-            parent = data["parents"][i]
-            row = jnp.where(parent == ROOT, mu, P[every, tokens[:, parent]])
-            tokens = tokens.at[:, i].set(_choose(u[i], row))
+
+        def law(tokens: jax.Array, parent: jax.Array) -> jax.Array:
+            # a root reads the last column, whatever is there
+            return jnp.where(parent == ROOT, mu, P[every, tokens[:, parent]])
+
+        u = jax.random.uniform(of_tokens, (T - 1, size, 1))
+        tokens = _along(jnp.zeros((size, T), int), jnp.arange(T - 1), data["parents"], u, law)
         test = jax.random.randint(of_test, (size,), 0, S)
         return Batch(tokens.at[:, -1].set(test), P[every, test])
 
@@ -109,8 +111,8 @@ class Forest(Task):
         import jax
         import jax.numpy as jnp
 
-        S, alpha, parents = self.vocab_size, self.concentration, data["parents"]
-        tokens = jax.nn.one_hot(batch.inputs, S)
+        parents = data["parents"]
+        tokens = jax.nn.one_hot(batch.inputs, self.vocab_size)
         children = tokens[:, :-1]
         found = {}
         for name, of in (
@@ -119,7 +121,7 @@ class Forest(Task):
         ):
             chosen = jnp.einsum("bis,bs->bi", of, tokens[:, -1])
             n = jnp.einsum("bi,bis->bs", chosen, children)
-            found[name] = jnp.log((n + alpha) / (n.sum(-1, keepdims=True) + S * alpha))
+            found[name] = _log_share(n, self.concentration)
         return found
 
 
@@ -164,32 +166,54 @@ class TwoParents(Task):
         S, T = self.vocab_size, self.length
         of_rows, of_tokens, of_root = jax.random.split(key, 3)
         P = dirichlet_rows(of_rows, (size, S, S, S), self.concentration)
-        u = jax.random.uniform(of_tokens, (T - 1, size, 1))
         every = jnp.arange(size)
-        tokens = [jax.random.randint(of_root, (size,), 0, S)]
-        for i, (one, other) in enumerate(self.parents[:-1]):
-            tokens.append(_choose(u[i], P[every, tokens[one], tokens[other]]))
-        one, other = self.parents[-1]
-        return Batch(jnp.stack(tokens, 1), P[every, tokens[one], tokens[other]])
+
+        def law(tokens: jax.Array, parents: jax.Array) -> jax.Array:
+            return P[every, tokens[:, parents[0]], tokens[:, parents[1]]]
+
+        parents = jnp.asarray(self.parents)
+        first = jax.random.randint(of_root, (size,), 0, S)
+        tokens = jnp.zeros((size, T), int).at[:, 0].set(first)
+        u = jax.random.uniform(of_tokens, (T - 1, size, 1))
+        tokens = _along(tokens, jnp.arange(1, T), parents[:-1], u, law)
+        return Batch(tokens, law(tokens, parents[-1]))
 
     def references(self, data: Any, batch: Batch) -> dict[str, jax.Array]:
         """Return log-probabilities from the counts of both parents, and of the nearer one alone."""
         import jax
         import jax.numpy as jnp
 
-        S, alpha, parents = self.vocab_size, self.concentration, self.parents
-        tokens = batch.inputs
+        tokens, parents = batch.inputs, self.parents
         same = [tokens[:, parents[:-1, k]] == tokens[:, parents[-1:, k]] for k in (0, 1)]
-        children = jax.nn.one_hot(tokens[:, 1:], S)
+        children = jax.nn.one_hot(tokens[:, 1:], self.vocab_size)
         found = {}
         for name, chosen in (("counts", same[0] & same[1]), ("one_parent", same[1])):
             n = jnp.einsum("bi,bis->bs", chosen.astype(children.dtype), children)
-            found[name] = jnp.log((n + alpha) / (n.sum(-1, keepdims=True) + S * alpha))
+            found[name] = _log_share(n, self.concentration)
         return found
 
 
-def _choose(u: jax.Array, law: jax.Array) -> jax.Array:
-    """Return the symbol at the quantile u (size, 1) of each law (size, symbols)."""
+def _along(
+    tokens: jax.Array,
+    positions: jax.Array,
+    parents: jax.Array,
+    u: jax.Array,
+    law: Callable[[jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """Return tokens, drawn position by position: at the quantile u of the law of their parents."""
+    import jax
     import jax.numpy as jnp
 
-    return (u > jnp.cumsum(law, -1)[:, :-1]).sum(-1)
+    def draw(tokens: jax.Array, now: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        position, above, u = now
+        drawn = (u > jnp.cumsum(law(tokens, above), -1)[:, :-1]).sum(-1)
+        return tokens.at[:, position].set(drawn), None
+
+    return jax.lax.scan(draw, tokens, (positions, parents, u))[0]
+
+
+def _log_share(n: jax.Array, alpha: float) -> jax.Array:
+    """Return the log-probabilities of symbols that were counted n times, alpha added to each."""
+    import jax.numpy as jnp
+
+    return jnp.log((n + alpha) / (n.sum(-1, keepdims=True) + n.shape[-1] * alpha))

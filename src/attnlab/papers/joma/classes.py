@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.constructions import (
     how_many,
-    number_between,
     number_of_queries,
-    origin_text,
+    preset,
     require_entries,
     whole_number,
 )
@@ -49,6 +48,7 @@ BUMPED, UNORDERED = 10, 10
 WIDTH, MOST = 30.0, 0.5
 
 
+@preset(classes=2)
 def joma_toy(classes: int = 20, queries: int = 1, seed: int = 0) -> SequenceClasses:
     """The toy of JoMA: 20 tokens that all classes draw, each with its own frequencies.
 
@@ -79,9 +79,6 @@ def joma_toy(classes: int = 20, queries: int = 1, seed: int = 0) -> SequenceClas
     >>> joma_toy().in_play.size
     20
     """
-    classes = how_many("classes", classes, 2)
-    queries = number_of_queries(queries, classes)
-    seed = whole_number("seed", seed, 0)
     tokens = BUMPED + UNORDERED
     require_entries("classes", classes * tokens)
     k, l = np.arange(classes)[:, None], np.arange(BUMPED)  # noqa: E741 - the letter of the papers
@@ -94,7 +91,6 @@ def joma_toy(classes: int = 20, queries: int = 1, seed: int = 0) -> SequenceClas
         probs,
         query=tokens + np.arange(classes) * queries // classes,
         next_token=tokens + queries + np.arange(classes),
-        origin=origin_text("joma-toy", classes=classes, queries=queries, seed=seed),
     )
 
 
@@ -150,6 +146,7 @@ class LatentLayers:
         return tuple(found)
 
 
+@preset(classes=2, upper=1, lower=1, tokens=1)
 def hierarchy(
     classes: int = 20,
     upper: int = 20,
@@ -192,19 +189,14 @@ def hierarchy(
     >>> len(hierarchy(classes=5))
     5
     """
-    classes = how_many("classes", classes, 2)
-    latents = {"upper": upper, "lower": lower, "tokens": tokens}
-    widths = (classes, *(how_many(name, value, 1) for name, value in latents.items()))
+    widths = (classes, upper, lower, tokens)
     for above, below in pairwise(widths):
         require_entries("classes, upper, lower, tokens", above * below)
     on = LatentLayers(widths, children, seed).active()[-1]
     probs = np.zeros((classes, tokens + 1 + classes))
     probs[:, :tokens] = on / on.sum(axis=1, keepdims=True)
     return SequenceClasses(
-        probs,
-        query=np.full(classes, tokens),
-        next_token=tokens + 1 + np.arange(classes),
-        origin=origin_text("hierarchy", classes=classes, **latents, children=children, seed=seed),
+        probs, query=np.full(classes, tokens), next_token=tokens + 1 + np.arange(classes)
     )
 
 
@@ -249,8 +241,7 @@ class LatentTree:
             whole_number(f"branching[{level}]", count, 1)
         if not self.branching:
             raise InputError("branching: expected a number of children for at least one level")
-        if not -1 <= self.rho <= 1:
-            raise InputError(f"rho: expected a number from -1 to 1, got {self.rho}")
+        refuse_if(not -1 <= self.rho <= 1, "rho", "a number from -1 to 1", self.rho)
         chances = np.asarray(self.on, dtype=np.float64)
         if chances.ndim != 2 or chances.shape[1] != self.branching[0]:
             raise InputError(
@@ -343,6 +334,7 @@ def own_children(labels: int, branching: int, strength: float) -> NDArray[np.flo
     return np.where(own, (1 + strength) / 2, (1 - strength) / 2)
 
 
+@preset(labels=2, depth=1, branching=2, rho=(0, 1), strength=(0, 1), queries=1)
 def hblt(
     labels: int = 2,
     depth: int = 3,
@@ -389,21 +381,14 @@ def hblt(
     >>> hblt(depth=3).in_play.size  # leaves
     8
     """
-    labels = how_many("labels", labels, 2)
-    depth = how_many("depth", depth, 1)
-    branching = how_many("branching", branching, 2)
     if labels > branching:
         raise InputError(
             f"labels: {labels} labels for {branching} children of the root; take at most "
             f"{branching}, so that each has one of its own"
         )
-    rho = number_between("rho", rho, 0, 1)
-    strength = number_between("strength", strength, 0, 1)
     require_entries("depth, branching", branching ** min(depth, 64) * labels)
     leaves = branching**depth
-    queries = how_many("queries", queries, 1)
-    if queries > leaves:
-        raise InputError(f"queries: {queries} queries for {leaves} leaves; take at most {leaves}")
+    number_of_queries(queries, leaves, "leaves")
     require_entries("queries", queries * labels * leaves)
     on = own_children(labels, branching, strength)
     tree = LatentTree((branching,) * depth, rho, tuple(map(tuple, on.tolist())))
@@ -418,13 +403,4 @@ def hblt(
         query=leaves + np.repeat(np.arange(queries), labels),
         next_token=leaves + queries + np.tile(np.arange(labels), queries),
         prior=once.T.ravel() / once.sum(),
-        origin=origin_text(
-            "hblt",
-            labels=labels,
-            depth=depth,
-            branching=branching,
-            rho=rho,
-            strength=strength,
-            queries=queries,
-        ),
     )

@@ -19,15 +19,13 @@ has. With `hidden` units there is an upper layer, V^T h; without, the hidden uni
 logits themselves, as in the paper's test of its invariants.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, refuse_if, require_choice, require_whole
 from attnlab.models.sequence import SequenceModel
 from attnlab.tasks.classes.classes import SequenceClasses
 
@@ -94,10 +92,7 @@ class Joint(SequenceModel):
 
     def __post_init__(self) -> None:
         for name, known in (("activation", Activation), ("attention", Attention)):
-            if getattr(self, name) not in get_args(known):
-                raise InputError(
-                    f"{name}: expected one of {get_args(known)}, got {getattr(self, name)!r}"
-                )
+            require_choice(name, getattr(self, name), get_args(known))
         for name in ("residual", "stationary"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name}: expected true or false, got {getattr(self, name)!r}")
@@ -105,8 +100,7 @@ class Joint(SequenceModel):
             require_whole("hidden", self.hidden, 1)
         if not 0 < self.temperature < np.inf:
             raise InputError(f"temperature: expected a positive number, got {self.temperature}")
-        if not 0 <= self.scale < np.inf:
-            raise InputError(f"scale: expected a number of at least 0, got {self.scale}")
+        refuse_if(not 0 <= self.scale < np.inf, "scale", "a number of at least 0", self.scale)
         if self.activation == "relu" and not self.scale:
             raise InputError("scale: ReLU has no slope at 0 and would never move; give a scale")
 

@@ -8,7 +8,7 @@ decoder move, attention waits. All are ours; statements of the papers are as we 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,17 @@ from attnlab.theory.theory import Labelled, require_descent
 from . import theory
 from .model import FactoredAttention, ValueAttention
 from .task import Direction, Distribution, Regression, StickyChain
+from .theory.values import Clock
 
 SMALL = 0.1  # what counts as small; we know no number of the papers'
 SOFTMAX_ALONE = "model.weighting"
 
 
-class _OneDirection(Theory):
-    """A level about `ValueAttention` whose loss pulls the values in one direction."""
+class Polarisation(Theory):
+    """The path in one direction, which the loss follows at its own pace."""
+
+    name = "polarisation"
+    leans_on = "a gradient that keeps its direction"
 
     def check(self, run: Simulation) -> None:
         if not isinstance(run.model, ValueAttention):
@@ -66,7 +70,7 @@ class _OneDirection(Theory):
         direction, factor, clock = _pull(facts)
         rates, V, a = facts.learning_rates, facts.start["value"], facts.start["attention"]
         u = direction @ V / (direction @ direction)
-        path = self._path(
+        path = self.path(
             u.astype(np.float64),
             a.astype(np.float64),
             t * rates["value"],
@@ -82,12 +86,13 @@ class _OneDirection(Theory):
             "parameters.value": (("time", "component", "token"), values),
         }
 
-    def _path(self, u: Any, a: Any, t: Any, **of: Any) -> theory.Path:
-        raise NotImplementedError
+    def path(self, u: Any, a: Any, t: Any, **of: Any) -> theory.Path:
+        """Return scores and logits from a start, at flow times t."""
+        return theory.one_direction(u, a, t, along="time", **of)
 
 
-class PolarisationEven(_OneDirection):
-    """Weights stay nearly even, and the output grows as if they were."""
+class PolarisationEven(Polarisation):
+    """The level below: weights stay nearly even, and the output grows as if they were."""
 
     name = "polarisation-even"
     leans_on = "attention weights that are nearly even"
@@ -97,18 +102,9 @@ class PolarisationEven(_OneDirection):
         if run.model.weighting != "softmax":
             raise InputError(f"{SOFTMAX_ALONE}: this level is about softmax; take 'softmax'")
 
-    def _path(self, u: Any, a: Any, t: Any, **of: Any) -> theory.Path:
+    def path(self, u: Any, a: Any, t: Any, **of: Any) -> theory.Path:
+        """Return scores and logits from a start, at flow times t."""
         return theory.even_stage(u, a, t, rho=of["rho"], clock=of["clock"])
-
-
-class Polarisation(_OneDirection):
-    """The path in one direction, which the loss follows at its own pace."""
-
-    name = "polarisation"
-    leans_on = "a gradient that keeps its direction"
-
-    def _path(self, u: Any, a: Any, t: Any, **of: Any) -> theory.Path:
-        return theory.one_direction(u, a, t, along="time", **of)
 
 
 class PolarisationClass(ClassTheory):
@@ -173,8 +169,8 @@ class DilutionStageOne(Theory):
         require_descent(run)
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
-        scale = facts.run.model.scale
-        return (Hypothesis("here", "a small start: its scale", scale, AT_MOST, SMALL),)
+        largest = max(float(abs(group).max()) for group in facts.start.values())
+        return (Hypothesis("here", "a small start: its largest weight", largest, AT_MOST, SMALL),)
 
     def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         pi, rates = facts.run.task.frequencies, set(facts.learning_rates.values())
@@ -186,16 +182,17 @@ class DilutionStageOne(Theory):
         return {
             "loss": (("time",), found.loss),
             "attention": (("time", "sequence", "token"), attention),
-            "parameters.embedding": (("time", *_dims("embedding")), found.embedding),
-            "parameters.decoder": (("time", *_dims("decoder")), found.decoder),
+            **{
+                f"parameters.{name}": (
+                    ("time", f"parameters.{name}_0", f"parameters.{name}_1"),
+                    getattr(found, name),
+                )
+                for name in ("embedding", "decoder")
+            },
         }
 
 
-def _dims(group: str) -> tuple[str, str]:
-    return f"parameters.{group}_0", f"parameters.{group}_1"
-
-
-def _pull(facts: Facts) -> tuple[NDArray[np.float64], float, Callable[[float], float]]:
+def _pull(facts: Facts) -> tuple[NDArray[np.float64], float, Clock]:
     """Return the direction in which the loss pulls the values, the factor of rho, and the clock."""
     X, target = (np.asarray(of, dtype=np.float64) for of in facts.data)
     task = facts.run.task

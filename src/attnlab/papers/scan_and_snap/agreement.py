@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.files.documents import texts_of
-from attnlab.files.errors import InputError
+from attnlab.files.errors import refuse_if
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.formulas import Setting
@@ -117,8 +117,7 @@ def measure(
         `attention_logits`.
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
-        if value < 1:
-            raise InputError(f"{name}: expected at least 1, got {value}")
+        refuse_if(value < 1, name, "at least 1", value)
     rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
     with reporting(progress, len(TRAININGS) + 2.0, f"{corpus.name}: agreement") as report:
         report(0.0, "looking for windows")
@@ -157,31 +156,6 @@ class Score(NamedTuple):
 _TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
 
 
-def printed(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """Score by the theory as printed: z after `steps` by Eq. 10 with class weight 1 and Eq. 88."""
-    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
-    flow = theory.attention_flow(setting, steps, weight=1.0, form="printed", **_TOLERANCES)
-    return _by_logits(classes, flow.logits)
-
-
-def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """Score by the theory corrected: z by Eq. 10, each class with its own clock, and Eq. 5.
-
-    Eq. 10 speaks of every token. Theorems 2 and 3, its corollaries for distinct tokens, are silent
-    about common ones, and in a text nearly all tokens are common.
-    """
-    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
-    flow = theory.attention_flow(setting, steps, **_TOLERANCES)
-    return _by_logits(classes, flow.logits)
-
-
-def sgd(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """Score by the level "sgd" (ours): the decoder that SGD trains in place of Theorem 1's."""
-    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
-    flow = formulas.sgd_flow(setting, steps, **_TOLERANCES)
-    return _by_logits(classes, flow.logits)
-
-
 def _by_logits(classes: SequenceClasses, z: FloatArray) -> Score:
     """z of contextual tokens, (query, token), and the attention that they make, over all tokens."""
     weight, attention = np.zeros((2, len(classes), classes.vocab_size))
@@ -190,36 +164,28 @@ def _by_logits(classes: SequenceClasses, z: FloatArray) -> Score:
     return Score(weight, attention)
 
 
-def frequency(classes: SequenceClasses) -> Score:
-    """P(l|m,n): where attention is before training."""
-    return Score(classes.probs, classes.probs)
-
-
-def tf_idf_of_classes(classes: SequenceClasses) -> Score:
-    """TF-IDF with the classes as documents: idf = ln(K / number of classes that have the token)."""
-    P = classes.probs
-    return _tf_idf(P, (P > 0).sum(axis=0), documents=len(classes))
-
-
-def tf_idf_of_windows(classes: SequenceClasses, windows: Windows) -> Score:
-    """TF-IDF with the windows as documents: idf = ln(N / number of windows with the token)."""
-    return _tf_idf(classes.probs, (windows.counts() > 0).sum(axis=0), documents=len(windows))
-
-
-def _tf_idf(P: FloatArray, having: IntArray, documents: int) -> Score:
-    idf = np.log(documents / np.maximum(having, 1))  # a token that none has is in no support
-    return Score(np.broadcast_to(idf, P.shape), P * idf)
-
-
 def score_all(classes: SequenceClasses, windows: Windows, rates: dict[str, Any]) -> list[Score]:
-    """Return the scores in the order of SCORES."""
+    """Return the scores in the order of SCORES.
+
+    z after `steps` by Eq. 10 as printed (class weight 1, Eq. 88), corrected (each class with its
+    own clock), and by the decoder that SGD trains; P(l|m,n), where attention is before training;
+    TF-IDF with the classes and with the windows as documents. Eq. 10 speaks of every token.
+    Theorems 2 and 3, its corollaries for distinct tokens, are silent about common ones, and in a
+    text nearly all tokens are common.
+    """
+    setting = Setting(classes, eta_y=rates["eta_y"], eta_z=rates["eta_z"])
+    flows = (
+        theory.attention_flow(setting, rates["steps"], weight=1.0, form="printed", **_TOLERANCES),
+        theory.attention_flow(setting, rates["steps"], **_TOLERANCES),
+        formulas.sgd_flow(setting, rates["steps"], **_TOLERANCES),
+    )
+    P, counts = classes.probs, windows.counts()
+    # a token that none has is in no support
+    idf = [np.log(len(of) / np.maximum((of > 0).sum(axis=0), 1)) for of in (P, counts)]
     return [
-        printed(classes, **rates),
-        eq10(classes, **rates),
-        sgd(classes, **rates),
-        frequency(classes),
-        tf_idf_of_classes(classes),
-        tf_idf_of_windows(classes, windows),
+        *(_by_logits(classes, flow.logits) for flow in flows),
+        Score(P, P),
+        *(Score(np.broadcast_to(of, P.shape), P * of) for of in idf),
     ]
 
 

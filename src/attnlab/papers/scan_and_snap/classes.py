@@ -1,19 +1,10 @@
 """Sequence classes of the experiments of "Scan and Snap": Syn-Small and Syn-Medium."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.files.errors import InputError
 from attnlab.tasks.classes import SequenceClasses
-from attnlab.tasks.classes.constructions import (
-    equal_rows,
-    even_queries,
-    how_many,
-    origin_text,
-    ramp,
-    share,
-)
+from attnlab.tasks.classes.constructions import equal_rows, even_queries, preset, ramp, share
 
 # The paper's synthetic family: 10 common tokens, and 10 distinct tokens for each class.
 COMMON = 10
@@ -40,6 +31,7 @@ def syn_small() -> SequenceClasses:
     return _synthetic(num_last=2, next_per_last=1, local_common=0, origin="syn-small")
 
 
+@preset(num_last=1, next_per_last=1)
 def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0) -> SequenceClasses:
     """Syn-Medium (Figs. 6, 11 and 12): K = num_last * next_per_last classes.
 
@@ -70,9 +62,6 @@ def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0)
     >>> len(syn_medium(num_last=3)), syn_medium(num_last=3).vocab_size
     (6, 79)
     """
-    num_last = how_many("num_last", num_last, 1)
-    next_per_last = how_many("next_per_last", next_per_last, 1)
-    local_common = how_many("local_common", local_common, 0)
     if num_last * next_per_last < 2:
         raise InputError(
             "num_last, next_per_last: their product must be at least 2; "
@@ -83,14 +72,11 @@ def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0)
             f"local_common: {local_common} local common tokens need next_per_last to be at least "
             "2; with one class per query they would be distinct"
         )
-    origin = origin_text(
-        "syn-medium", num_last=num_last, next_per_last=next_per_last, local_common=local_common
-    )
-    return _synthetic(num_last, next_per_last, local_common, origin)
+    return _synthetic(num_last, next_per_last, local_common)
 
 
 def _synthetic(
-    num_last: int, next_per_last: int, local_common: int, origin: str
+    num_last: int, next_per_last: int, local_common: int, origin: str = "custom"
 ) -> SequenceClasses:
     flat = np.ones(COMMON + local_common)
     row = share(1.0, np.concatenate([flat, ramp(DISTINCT)]))
@@ -99,6 +85,5 @@ def _synthetic(
         common=row[:COMMON],
         local=row[COMMON : flat.size],
         distinct=row[flat.size :],
-        vocab_size=None,
         origin=origin,
     )

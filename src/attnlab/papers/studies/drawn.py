@@ -1,14 +1,12 @@
 """Sequence classes that a study's seeds draw: each set of classes is one seed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from attnlab.experiments import StudyRecipe
-from attnlab.files.errors import InputError
+from attnlab.files.errors import refuse_if
 from attnlab.tasks.classes import SequenceClasses, random
 
 
@@ -28,8 +26,7 @@ class DrawnClasses(StudyRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.records < 4:
-            raise InputError(f"records: expected at least 4, got {self.records}")
+        refuse_if(self.records < 4, "records", "at least 4", self.records)
 
     def inputs(self) -> list[str]:
         """Return nothing: no input is read from elsewhere."""

@@ -1,6 +1,7 @@
 /** What one takes along: the data (CSV), a picture (SVG, PNG), an animation (GIF). */
 import { svg } from "./dom.js"
 import { library } from "./place.js"
+import { quoted } from "./tables.js"
 
 export function save(name, blob) {
   const link = document.createElement("a")
@@ -12,7 +13,6 @@ export function save(name, blob) {
 
 /** A row for each moment, class and word that it draws. */
 export function csv({ classes, result, head, measured }) {
-  const quote = (name) => (/[",\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)
   const lines = ["step,class,query,next,word,shared,probability,attention,logit,entropy,common_mass,loss"]
   const { K, size } = classes
   result.steps.forEach((step, r) => {
@@ -20,7 +20,7 @@ export function csv({ classes, result, head, measured }) {
       for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) {
         const token = classes.tokens[i]
         lines.push([
-          step, k, quote(classes.name(classes.query[k])), quote(classes.name(classes.next[k])), quote(classes.name(token)),
+          step, k, quoted(classes.name(classes.query[k])), quoted(classes.name(classes.next[k])), quoted(classes.name(token)),
           Number(classes.isCommon(token)), classes.values[i], head.attention[r * size + i], head.logits[r * size + i],
           measured.entropy[r * K + k], measured.commonMass[r * K + k], result.loss[r],
         ].join(","))

@@ -11,7 +11,7 @@ import { Player, reducedMotion } from "./player.js"
 import { regression } from "./regression.js"
 import { Dropped, Runner } from "./runner.js"
 import { InputError } from "./simulator/errors.js"
-import { classesOf } from "./simulator/run.js"
+import { classesOf, outside } from "./simulator/run.js"
 import { changed, settingsOf } from "./simulator/settings.js"
 import { Shown, Stage } from "./stage.js"
 import { History, LONGEST_LINK, RUNGS, fromLink, makeState, readState, toLink } from "./state.js"
@@ -121,7 +121,7 @@ class Page {
       live.setAttribute("aria-busy", String(is))
     }
     const dim = setTimeout(() => stale(true), DIM_AFTER)
-    const wait = setTimeout(() => say(byId("waiting"), this.runner.outside(of) ? "attnlab computes this…" : "training…"), TELL_AFTER)
+    const wait = setTimeout(() => say(byId("waiting"), outside(of) ? "attnlab computes this…" : "training…"), TELL_AFTER)
     try {
       for (const asked of [of, state.a]) this._refuse(asked)
       const result = await this.runner.run(of)
@@ -143,7 +143,7 @@ class Page {
 
   /** What needs the API, where there is none: say which command would show it. */
   _refuse(of) {
-    const why = this.runner.outside(of)
+    const why = outside(of)
     if (!why || this.api.isThere) return
     const where = typeof settingsOf(of).classes === "string" ? "" : " (“Show code” has classes.json)"
     const error = new Error(`The page does not compute ${why} by itself. With attnlab installed, these show it${where}:`)

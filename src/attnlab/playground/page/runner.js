@@ -20,18 +20,13 @@ export class Runner {
     this.lanes = { run: lane(), theory: lane() }
   }
 
-  /** Whether a document needs the API, and why. */
-  outside(document) {
-    return outside(document)
-  }
-
   async run(document) {
     const key = JSON.stringify(document)
     if (this.kept.has(key)) {
       this._leave()
       return this.kept.get(key)
     }
-    const found = this.outside(document) ? await this._ask(document) : await this._compute(document)
+    const found = outside(document) ? await this._ask(document) : await this._compute(document)
     this.kept.set(key, found)
     if (this.kept.size > KEPT) this.kept.delete(this.kept.keys().next().value)
     return found

@@ -1,10 +1,10 @@
 /** The stage: a run drawn at a moment; the sentence, the bars, the curves and the story. */
-import { Bars, chosen, widest } from "./charts/bars.js"
+import { Bars, chosen, peaks, widest } from "./charts/bars.js"
 import { Curve } from "./charts/curves.js"
 import { Sentence } from "./charts/sentence.js"
 import { byId, h, number, say } from "./dom.js"
 import { measures } from "./simulator/measures.js"
-import { leader, mean, tell } from "./story.js"
+import { mean, tell } from "./story.js"
 
 const ENDS = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1] // of the bars' axis
 
@@ -41,8 +41,11 @@ export class Shown {
     return (i) => (1 - part) * values[r * size + i] + part * values[next * size + i]
   }
 
+  /** The highest share of each class. */
   _leaders(r) {
-    return Array.from({ length: this.classes.K }, (_, k) => leader(this.classes, this.head.attention, r, k).share)
+    const { K, size, offsets } = this.classes
+    return Array.from({ length: K }, (_, k) =>
+      Math.max(...this.head.attention.subarray(r * size + offsets[k], r * size + offsets[k + 1])))
   }
 
   series(name) {
@@ -80,15 +83,16 @@ export class Stage {
     const { classes } = main
     Object.assign(this, { main, other, first, transitions })
     this.predictions = {}
-    const { told, names } = tell(classes, { ...main.result, ...main.head }, main.measured, first)
+    const shown = Array.from({ length: Math.min(2, classes.K) }, (_, i) => (first + i) % classes.K)
+    const { told, names } = tell(classes, { ...main.result, ...main.head }, main.measured, shown)
     this.told = told
     this.stages.forEach((item, at) => say(item, names[at]))
-    const shown = Array.from({ length: Math.min(2, classes.K) }, (_, i) => (first + i) % classes.K)
     this._cards(shown)
     this._kinds(classes)
-    const entries = shown.map((k) => chosen(classes, k, main.head.attention))
-    const highest = Math.max(...shown.map((_, at) => this._highest(main, entries[at])),
-      ...(other === null ? [] : shown.map((k) => this._highest(other, entriesOf(other.classes, k)))))
+    const most = shown.map((k) => peaks(classes, k, main.head.attention))
+    const theirs = other === null ? [] : shown.map((k) => peaks(other.classes, k, other.head.attention))
+    const entries = most.map((of) => chosen(classes, of))
+    const highest = Math.max(...[...most, ...theirs].flatMap((of) => [...of.values()]))
     // one axis for all cards, whose end stays while a slider is turned a little
     const axis = { end: ENDS.find((end) => end >= highest) ?? 1, left: widest(shown.map((k, at) => [classes, entries[at]])) }
     shown.forEach((k, at) => {
@@ -126,15 +130,6 @@ export class Stage {
     const same = select.length === K && names.every((name, k) => select.options[k].textContent === name)
     if (!same) select.replaceChildren(...names.map((name) => h("option", {}, name)))
     select.selectedIndex = this.first
-  }
-
-  _highest(shown, entries) {
-    const { size } = shown.classes, { attention } = shown.head
-    let highest = 0
-    for (let r = 0; r < attention.length / size; r++) {
-      for (const i of entries) highest = Math.max(highest, attention[r * size + i])
-    }
-    return highest
   }
 
   _layCurves() {
@@ -197,12 +192,10 @@ export class Stage {
   }
 }
 
-const entriesOf = (classes, k) =>
-  k >= classes.K ? [] : Array.from({ length: classes.offsets[k + 1] - classes.offsets[k] }, (_, i) => classes.offsets[k] + i)
-
 /** The value of another run at the same word of the same class; 0 where it has none. */
 function sameToken(classes, others, k, values) {
-  const found = new Map(entriesOf(others, k).map((i) => [others.tokens[i], i]))
+  const found = new Map()
+  for (let i = others.offsets[k]; i < others.offsets[k + 1]; i++) found.set(others.tokens[i], i)
   return (entry) => {
     const i = found.get(classes.tokens[entry])
     return i === undefined ? 0 : values(i)

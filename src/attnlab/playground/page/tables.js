@@ -123,13 +123,15 @@ function rowsOf(text) {
   }
 }
 
+/** A cell of a table, between quotes where it needs them. */
+export const quoted = (cell) => (/[",;\t\r\n]|^ | $/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : cell)
+
 /** The weights of classes as such a table. */
 export function toTable(document) {
   const words = wordsOf(document)
-  const quote = (cell) => (/[",;\t\r\n]|^ | $/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : cell)
   const head = ["word", ...document.classes.map((of) => `${of.query} → ${of.next}`)]
   const rows = words.map((word) => [word, ...document.classes.map((of) => weightOf(of, word))])
-  return [head, ...rows].map((row) => row.map(quote).join(",")).join("\n")
+  return [head, ...rows].map((row) => row.map(quoted).join(",")).join("\n")
 }
 
 /** The weight of a word in a class; a word may be called what every object has, such as "constructor". */

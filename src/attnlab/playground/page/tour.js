@@ -1,4 +1,4 @@
-/** The tour: three short steps, at the lower edge, once the first play is over. */
+/** The tour: three short steps over the title, once the first play is over. */
 import { byId, h } from "./dom.js"
 import { reducedMotion } from "./player.js"
 
@@ -19,7 +19,7 @@ export class Tour {
   /** Begin by itself, for whoever has not seen it; not in a frame, where it is hidden. */
   offer() {
     const embedded = document.body.classList.contains("embedded")
-    if (this.step < 0 && !embedded && !kept()) this.show(0, false)
+    if (this.step < 0 && !embedded && stored((of) => of.getItem(KEY)) === null) this.show(0, false)
   }
 
   /** Show a step; `asked` for, it goes where that is. */
@@ -27,7 +27,7 @@ export class Tour {
     this.step = step
     document.querySelectorAll(".toured").forEach((of) => of.classList.remove("toured"))
     this.box.hidden = step >= STEPS.length
-    if (this.box.hidden) return keep()
+    if (this.box.hidden) return stored((of) => of.setItem(KEY, "1"))
     const { at, words } = STEPS[step]
     const target = document.querySelector(at)
     ;(target.closest(".control") ?? target).classList.add("toured")
@@ -43,18 +43,11 @@ export class Tour {
   }
 }
 
-function kept() {
+/** Look into the browser's storage, or write there; a frame or a file may have none. */
+function stored(act) {
   try {
-    return localStorage.getItem(KEY) !== null
+    return act(localStorage)
   } catch {
-    return false // a frame or a file may have no storage
-  }
-}
-
-function keep() {
-  try {
-    localStorage.setItem(KEY, "1")
-  } catch {
-    // then it is offered again
+    return null // then the tour is offered again
   }
 }

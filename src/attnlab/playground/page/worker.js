@@ -1,7 +1,7 @@
 /**
  * The worker: trains and predicts off the page's own thread.
  *
- * {id, document, counts?, rungs?} asks for a run, and then for predictions at its moments. Every
+ * {id, document, rungs?, steps?} asks for a run, and then for predictions at its moments. Every
  * answer carries the id. The next request, or {id, cancel: true}, ends the one under way: work is
  * done in pieces of a few milliseconds, between which messages are heard.
  */
@@ -27,14 +27,14 @@ async function finish(work, id) {
   return true
 }
 
-async function answer({ id, document, counts = null, rungs = [], steps = null }) {
+async function answer({ id, document, rungs = [], steps = null }) {
   try {
     let moments = steps
     if (moments === null) {
-      const run = new Run(document, { counts })
+      const run = new Run(document)
       if (!(await finish(run, id))) return
       moments = run.result.steps
-      postMessage({ id, kind: "run", result: run.result, step: run.step })
+      postMessage({ id, kind: "run", result: run.result })
     }
     for (const rung of rungs) {
       const prediction = new Prediction(document, rung, moments)

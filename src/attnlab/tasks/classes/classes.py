@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.files.errors import InputError, check_name
+from attnlab.files.errors import InputError, check_name, refuse_if
 from attnlab.files.memory import require_memory
 
 Scope = Literal["global", "local"]
@@ -92,8 +92,7 @@ class SequenceClasses:
         entries, num_classes, M = _entries_of(probs, vocab_size, np.asarray(query).size)
         if num_classes < 1:
             raise InputError("probs: at least one sequence class is needed")
-        if int(M) != M or M < 1:
-            raise InputError(f"vocab_size: expected a positive whole number, got {M}")
+        refuse_if(int(M) != M or M < 1, "vocab_size", "a positive whole number", M)
         M = int(M)
         require_memory("vocab_size", 8 * M)  # a number for each token
         classes, tokens, values = entries
@@ -395,8 +394,7 @@ def _checked_prior(given: ArrayLike | None, num_classes: int) -> NDArray[np.floa
 
 def _checked_names(given: Sequence[str], vocab_size: int) -> tuple[str, ...]:
     names = tuple(str(name) for name in given)
-    if len(names) != vocab_size:
-        raise InputError(f"names: expected {vocab_size} token names, got {len(names)}")
+    refuse_if(len(names) != vocab_size, "names", f"{vocab_size} token names", len(names))
     for i, name in enumerate(names):
         check_name(f"names[{i}]", name)
     if len(set(names)) != vocab_size:

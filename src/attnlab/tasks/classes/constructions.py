@@ -18,7 +18,7 @@ from typing import ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.memory import require_memory
 from attnlab.tasks.classes.classes import SequenceClasses
 
@@ -57,7 +57,7 @@ def preset(
                     numbers[name] = whole_number(name, value, 0)
                 elif value is not None:
                     numbers[name] = float(value)
-            if "queries" in numbers:
+            if {"queries", "classes"} <= numbers.keys():
                 number_of_queries(numbers["queries"], numbers["classes"])
             classes = construction(*given.args, **given.kwargs)
             return classes.with_origin(
@@ -75,14 +75,10 @@ def origin_text(preset: str, **parameters: int | float | None) -> str:
     return f"{preset}:{','.join(given)}"
 
 
-def number_of_queries(queries: int, classes: int) -> int:
-    """Return `queries`; refuse more than there are classes."""
-    queries = how_many("queries", queries, 1)
-    if queries > classes:
-        raise InputError(
-            f"queries: {queries} queries for {classes} classes; take at most {classes}"
-        )
-    return queries
+def number_of_queries(queries: int, most: int, noun: str = "classes") -> None:
+    """Refuse more queries than there are classes, or other things that each query needs."""
+    if how_many("queries", queries, 1) > most:
+        raise InputError(f"queries: {queries} queries for {most} {noun}; take at most {most}")
 
 
 def whole_number(name: str, value: int, at_least: int) -> int:
@@ -162,10 +158,8 @@ def family(
     >>> len(family(classes=4)), family(classes=4).common_tokens().size
     (4, 10)
     """
-    if not 0 <= common_mass < 1:
-        raise InputError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
-    if not 0 < lowest <= 1:
-        raise InputError(f"lowest: expected a number above 0 and up to 1, got {lowest}")
+    refuse_if(not 0 <= common_mass < 1, "common_mass", "a number from 0 to below 1", common_mass)
+    refuse_if(not 0 < lowest <= 1, "lowest", "a number above 0 and up to 1", lowest)
     return equal_rows(
         query_of=np.arange(classes) * queries // classes,
         common=share(common_mass, np.ones(common)),
@@ -503,8 +497,7 @@ def random(
     >>> random(100, 4, seed=1) == random(100, 4, seed=1)
     True
     """
-    if not 0 <= overlap <= 1:
-        raise InputError(f"overlap: expected a number from 0 to 1, got {overlap}")
+    refuse_if(not 0 <= overlap <= 1, "overlap", "a number from 0 to 1", overlap)
     vocab = how_many("vocab", vocab, 2 * classes + queries)
 
     # s pooled tokens and p own tokens per class: s = overlap (s + p) and s + classes * p = all.

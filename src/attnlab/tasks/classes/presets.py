@@ -1,7 +1,5 @@
 """Sequence classes by name: ``syn-medium:num_last=3``, or the path of a file."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -9,7 +7,7 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from attnlab.files.documents import did_you_mean, shown
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.shelf import offered
 from attnlab.tasks.classes import constructions
 from attnlab.tasks.classes.class_files import CLASS_SUFFIXES, read_classes
@@ -140,8 +138,7 @@ def _parse(
     given: dict[str, int | float] = {}
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals:
-            raise InputError(f"{name}: expected key=value, got {part.strip()!r}")
+        refuse_if(not equals, name, "key=value", part.strip())
         if not known:
             raise InputError(f"{name}: takes no parameters, got {key!r}")
         if key not in known:

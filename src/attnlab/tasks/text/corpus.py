@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.atomic import atomic_path
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if, require_choice
 from attnlab.files.folders import make_folder
 from attnlab.files.netcdf import verify_open, write_with_seal
 from attnlab.files.regular import open_regular
@@ -183,10 +183,8 @@ def open_corpus(
 
 
 def _check(tokens: Any, vocab_size: int | None) -> None:
-    if tokens not in get_args(Tokens):
-        raise InputError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
-    if vocab_size is not None and vocab_size < 2:
-        raise InputError(f"vocab_size: expected at least 2, got {vocab_size}")
+    require_choice("tokens", tokens, get_args(Tokens))
+    refuse_if(vocab_size is not None and vocab_size < 2, "vocab_size", "at least 2", vocab_size)
 
 
 def _number(

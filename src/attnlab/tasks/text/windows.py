@@ -1,13 +1,11 @@
 """Windows: the sequences of a text, sorted by the bigram that they end in, and their classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.tasks.text.corpus import Corpus
 
@@ -67,8 +65,7 @@ def find_windows(
         ("context", context, 2),
         ("min_count", min_count, 1),
     ):
-        if value < least:
-            raise InputError(f"{name}: expected at least {least}, got {value}")
+        refuse_if(value < least, name, f"at least {least}", value)
     text = corpus.train.astype(np.int64)
     if context >= len(text):
         raise InputError(

@@ -11,6 +11,7 @@ import xarray as xr
 
 from attnlab.auditing import Measurement
 from attnlab.experiments import mean, published
+from attnlab.experiments.estimate import with_range
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW
 
@@ -27,14 +28,9 @@ def last(name: str) -> xr.Dataset:
     return EVIDENCE.read(f"three-{name}").isel(step=-1)
 
 
-def with_range(values: xr.DataArray) -> str:
-    """Return the mean over seeds, with the range."""
-    return f"{mean(values)} ({float(values.min()):.2g} to {float(values.max()):.2g})"
-
-
 @of_layers(
-    "ad-three-sink",
     AT_LEAST,
+    id="ad-three-sink",
     sources="here",
     ours=True,
     training_number="sink {:.2f} in the block where it is largest (mean of 10 seeds)",
@@ -62,8 +58,8 @@ def sink(found: Found) -> Measurement:
 
 
 @of_layers(
-    "ad-peak",
     ABOVE,
+    id="ad-peak",
     training_number="residual of the first token over others {:.2f} after the first block, Adam",
 )
 def peak(found: Found) -> Measurement:
@@ -91,8 +87,8 @@ def peak(found: Found) -> Measurement:
 
 
 @of_layers(
-    "ad-relu-peak",
     BELOW,
+    id="ad-relu-peak",
     training_number="residual of the first token over others {:.2f}, largest over blocks",
 )
 def relu_peak(found: Found) -> Measurement:
@@ -115,8 +111,8 @@ def relu_peak(found: Found) -> Measurement:
 
 
 @of_layers(
-    "ad-first-block",
     BELOW,
+    id="ad-first-block",
     sources=RELEASED,
     training_number="sink logit of the second block {:.2f} without the first (mean of 10 seeds)",
 )

@@ -9,6 +9,7 @@ import xarray as xr
 
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean, published
+from attnlab.experiments.estimate import with_range
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
@@ -31,8 +32,8 @@ def end(name: str = "softmax") -> xr.Dataset:
 
 
 @filed_claim(
-    "ad-dormant",
     ABOVE,
+    id="ad-dormant",
     in_parts=True,
     training_number="sink {:.2f} at tokens that are not triggers (mean of 10 seeds)",
 )
@@ -56,8 +57,8 @@ def dormant(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "ad-value-drain",
     BELOW,
+    id="ad-value-drain",
     training_number="value of the first token over that of others {:.2f} (mean of 10 seeds)",
 )
 def value_drain(found: Found) -> Measurement:
@@ -71,14 +72,13 @@ def value_drain(found: Found) -> Measurement:
         Trained("value over others", 1.0, drain.values),
         Trained("share of the start", 0.5, _bound(drain / start)),
         training_number=float(drain.mean()),
-        note=f"start {mean(start)}, step 1,500 {mean(drain)} ({float(drain.min()):.2f} to "
-        f"{float(drain.max()):.2f})",
+        note=f"start {mean(start)}, step 1,500 {with_range(drain)}",
     )
 
 
 @filed_claim(
-    "ad-roles",
     AT_MOST,
+    id="ad-roles",
     sources=RELEASED,
     training_number="bigram KL changes by {:.4f} without attention (mean of 10 seeds)",
 )
@@ -114,8 +114,8 @@ def roles(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "ad-hump",
     ABOVE,
+    id="ad-hump",
     sources=RELEASED,
     training_number="height {:.2f} times the value at the start (mean of 10 seeds)",
 )
@@ -138,8 +138,8 @@ def hump(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "ad-concentration",
     BELOW,
+    id="ad-concentration",
     in_parts=True,
     training_number="spread over mean {:.2f} at step 1,500 (median of 10 seeds)",
 )
@@ -168,8 +168,8 @@ def concentration(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "ad-growth-adam",
     EQUAL,
+    id="ad-growth-adam",
     sources="Active-dormant, on its one-layer transformer",
     tolerance=0.5,
     training_number="slope {:.1f} against ln(step), 500 to 1,500 (mean of 10 seeds)",
@@ -195,7 +195,7 @@ def growth_adam(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "ad-relu", AT_MOST, training_number="attention to the first token {:.4f} (mean of 10 seeds)"
+    AT_MOST, id="ad-relu", training_number="attention to the first token {:.4f} (mean of 10 seeds)"
 )
 def relu(found: Found) -> Measurement:
     """ReLU attention needs no sink and has none, at the same risks.
@@ -210,14 +210,13 @@ def relu(found: Found) -> Measurement:
         *(Trained(name, 2 * float(softmax[name].mean()), float(of[name].mean())) for name in names),
         training_number=float(of["sink_at_others"].mean()),
         note="; ".join(f"{name} {mean(of[name])} against {mean(softmax[name])}" for name in names)
-        + f"; value of <s> over others {mean(of['drain'])}, residual {mean(of['peak'])} "
-        f"({float(of['peak'].min()):.1f} to {float(of['peak'].max()):.1f})",
+        + f"; value of <s> over others {mean(of['drain'])}, residual {with_range(of['peak'])}",
     )
 
 
 @filed_claim(
-    "ad-bare",
     AT_MOST,
+    id="ad-bare",
     sources="here",
     ours=True,
     in_parts=True,
@@ -247,7 +246,7 @@ def bare(found: Found) -> Measurement:
     )
 
 
-@filed_claim("ad-text", ABOVE, sources=RELEASED)
+@filed_claim(ABOVE, id="ad-text", sources=RELEASED)
 def text(found: Found) -> Measurement:
     """On a text's characters, at the published width, one and three layers do the same.
 

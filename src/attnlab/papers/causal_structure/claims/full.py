@@ -23,8 +23,8 @@ filed_claim = partial(
 
 
 @filed_claim(
-    "causal-counts",
-    relation=AT_MOST,
+    AT_MOST,
+    id="causal-counts",
     tolerance=0.0,
     in_parts=True,
     training_number="excess {:.4f} nats after 4,000 steps, 0.102 at the start",
@@ -50,9 +50,9 @@ def counts(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "causal-order",
+    ABOVE,
+    id="causal-order",
     sources="here",
-    relation=ABOVE,
     ours=True,
     code=("first_gradient",),
     test=TESTS + "test_the_full_model_moves_its_output_first",
@@ -84,8 +84,8 @@ def order(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "causal-blocks",
-    relation=BELOW,
+    BELOW,
+    id="causal-blocks",
     in_parts=True,
     code=("leading_gradient",),
     training_number="tokens against tokens in A_1 have {:.2f} of the size of positions",
@@ -108,9 +108,9 @@ def blocks(found: Found) -> Measurement:
 
 
 @filed_claim(
-    "causal-recovery",
+    AT_MOST,
+    id="causal-recovery",
     sources=RELEASED,
-    relation=AT_MOST,
     tolerance=0.0,
     figure="graphs",
     training_number="attention to the parent {:.3f}, mean over 20 graphs; published 0.837",
@@ -136,7 +136,7 @@ def recovery(found: Found) -> Measurement:
     )
 
 
-@filed_claim("causal-two-parents", relation=ABOVE, figure="graphs")
+@filed_claim(ABOVE, id="causal-two-parents", figure="graphs")
 def two_parents(found: Found) -> Measurement:
     """With two parents, two heads find one parent each.
 

@@ -52,17 +52,18 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     for row, run in zip(values, models.values(), strict=True):
         result = simulate(run, progress=progress)
         maps = result["first_attention"].isel(step=-1).values.reshape(-1, T, T)
-        for mine, weights, above in zip(row, maps, runs.parents(run), strict=True):
+        graphs = runs.parents(run.task, run.seeds)
+        for mine, weights, above in zip(row, maps, graphs, strict=True):
             mine[above != ROOT] = parent_attention(weights, above)
         recovery.append(runs.measured(result)["recovery"].isel(step=-1).values)
     rows = published(__file__, "graphs")
-    filed = EVIDENCE.read("graphs")
+    filed = EVIDENCE.read("graphs")["parent_attention"].isel(step=-1)
     return xr.Dataset(
         {
             "attention": (("model", "graph", "position"), values),
             "recovery": (("model", "graph"), recovery),
             "published": ("published_graph", [1 - row["missing"] for row in rows]),
-            "filed": ("filed_graph", filed["parent_attention"].isel(step=-1).values),
+            "filed": ("filed_graph", filed.values),
         },
         {"model": list(models)},
     )
@@ -85,37 +86,34 @@ def judge(found: xr.Dataset) -> Judgement:
             for name in found["model"].values
         ),
         filed=mean(found["filed"].values),
-        paper_mean=float(found["published"].mean()),
-        paper_sd=float(found["published"].std(ddof=1)),
+        paper_mean=found["published"].mean().item(),
+        paper_sd=found["published"].std(ddof=1).item(),
     )
 
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw attention to the parent by position, and means of graphs in order."""
-    colours = {"reduced": style.DISTINCT, "full": style.COMMON}
-    marks = {"reduced": "o", "full": "^"}
+    looks = {
+        "reduced": ("o", style.DISTINCT, -0.15, "reduced, ours"),
+        "full": ("^", style.COMMON, 0.15, "full, ours"),
+        "filed": ("^", style.OUTLINE, None, "full, ours at the published size"),
+        "published": ("s", style.OUTLINE, None, "full, published"),
+    }
     with style.page(2.7) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         place = np.arange(found.sizes["position"])
-        for name, colour in colours.items():
-            of = found["attention"].sel(model=name)
-            shift = 0.15 if name == "full" else -0.15
-            for row in of.values:
-                left.plot(place + shift, row, marks[name], color=colour, markersize=2.5, alpha=0.6)
-            left.plot([], [], marks[name], color=colour, label=f"{name}, ours")
-            ordered = np.sort(of.mean("position").values)
-            right.plot(np.linspace(0, 1, ordered.size), ordered, marks[name], color=colour)
-        look = {"color": style.OUTLINE, "fillstyle": "none"}
-        for name, mark, label in (
-            ("filed", "^", "full, ours at the published size"),
-            ("published", "s", "full, published"),
-        ):
-            ordered = np.sort(found[name].values)
-            right.plot(np.linspace(0, 1, ordered.size), ordered, mark, **look)
-            left.plot([], [], mark, label=label, **look)
-        left.set(xlabel="position", ylabel="attention to the parent", ylim=(0, 1.05))
-        right.set(xlabel="graphs in order")
-        style.panel_titles([left, right], ["each edge", "means of graphs"])
+        for name, (mark, colour, shift, label) in looks.items():
+            look = {"color": colour, "marker": mark, "linestyle": ""}
+            if shift is None:
+                of, look["fillstyle"] = found[name], "none"
+            else:
+                edges = found["attention"].sel(model=name)
+                of = edges.mean("position")
+                left.plot(place + shift, edges.T, markersize=2.5, alpha=0.6, **look)
+            left.plot([], [], label=label, **look)
+            right.plot(np.linspace(0, 1, of.size), np.sort(of), **look)
+        left.set_ylim(0, 1.05)
+        TEXTS.label([left, right])
         style.legend_above(figure, left)
     return figure
 

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
+from attnlab.measures import parent_recovery
 from attnlab.plots import style
 
 from .. import theory
+from ..claims.gradient import boundary, information_of, sticky
 
 TEXTS = Texts.read(__file__)
-
-SHOWN = ("self", "parent", "grandparent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,48 +48,39 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     gradient = theory.first_gradient(drawn, np.zeros((T, T)), beta0=recipe.beta0, eps=recipe.eps)
     pi = theory.sample_chains(S, recipe.concentration, recipe.chains, seed=1)
     kin = theory.sample_chains(recipe.kin_symbols, recipe.kin_concentration, recipe.chains, seed=2)
-    g = {name: theory.kinship_kernel(kin, name) for name in theory.KINSHIPS}
-    own = [theory.chi_squared(theory.joint_law(kin, *of)) for of in theory.KINSHIPS.values()]
-    repeating = [
-        theory.sample_chains(S, 1.0, recipe.chains, stickiness=r, seed=3) for r in recipe.shares
-    ]
-    sticky = [[theory.kinship_kernel(of, name).mean() for of in repeating] for name in SHOWN]
+    kinships = list(theory.KINSHIPS)
     square = ("query", "key")
     return xr.Dataset(
         {
             "gradient": (square, gradient),
             "leading": (square, theory.leading_gradient(pi, chain, beta0=recipe.beta0)),
-            "g": (("kinship", "chain"), np.stack(list(g.values()))),
-            "information": (("kinship", "chain"), np.stack(own)),
-            "sticky": (("shown", "share"), sticky),
+            "g": (("kinship", "chain"), [theory.kinship_kernel(kin, name) for name in kinships]),
+            "information": (("kinship", "chain"), [information_of(kin, name) for name in kinships]),
+            "sticky": sticky(np.array(recipe.shares), recipe.chains, symbols=S, seed=3),
         },
-        {"kinship": list(g), "shown": list(SHOWN), "share": list(recipe.shares)},
-        {"symbols": S},
+        {"kinship": kinships},
     )
 
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the parent's place in each row, the correlation, and g against the information."""
-    T = found.sizes["query"]
-    low = np.tril_indices(T - 1)
+    positions = found.sizes["query"] - 1  # without the test token
+    low = np.tril_indices(positions)
     measured, leading = (found[name].values[low] for name in ("gradient", "leading"))
-    rows = found["gradient"].values[1 : T - 1]
-    hits = float(np.mean([row[: i + 2].argmax() == i for i, row in enumerate(rows)]))
-    parent, grandparent = (
-        float(found["g"].sel(kinship=name).mean()) for name in ("parent", "grandparent")
-    )
-    own = float(found["information"].sel(kinship="grandparent").mean())
-    gap = found["sticky"].sel(shown="self") - found["sticky"].sel(shown="parent")
+    rows = float(parent_recovery(found["gradient"].values, np.arange(positions) - 1))
+    g, own = (found[name].mean("chain") for name in ("g", "information"))
+    parent, grandparent = (float(g.sel(kinship=name)) for name in ("parent", "grandparent"))
+    information = float(own.sel(kinship="grandparent"))
     return TEXTS.judgement(
-        Standing.of(hits == 1 and abs(grandparent) > own / 2, hits == 1),
+        Standing.of(rows == 1 and abs(grandparent) > information / 2, rows == 1),
         {
-            "rows": hits,
+            "rows": rows,
             "correlation": float(np.corrcoef(measured, leading)[0, 1]),
             "slope": float(measured @ leading / (leading @ leading)),
             "parent": parent,
             "grandparent": grandparent,
-            "grandparent_information": own,
-            "boundary": float(np.interp(0, gap.values, found["share"].values)),
+            "grandparent_information": information,
+            "boundary": boundary(found["sticky"]),
         },
     )
 
@@ -97,36 +88,29 @@ def judge(found: xr.Dataset) -> Judgement:
 def draw(found: xr.Dataset) -> Figure:
     """Draw both maps, g and information by kinship, and the sticky prior."""
     with style.page(5.2) as figure:
-        axes = figure.subplots(2, 2)
+        axes = figure.subplots(2, 2).ravel()
         limit = float(abs(found["leading"]).max())
-        for ax, name in zip(axes[0], ("gradient", "leading"), strict=True):
-            seen = np.tri(found.sizes["query"], dtype=bool)
-            shown = np.where(seen, found[name].values, np.nan)
+        seen = np.tri(found.sizes["query"], dtype=bool)
+        for ax, name in zip(axes, ("gradient", "leading"), strict=False):
+            shown = np.where(seen, found[name], np.nan)
             picture = ax.imshow(shown, cmap="PuOr_r", vmin=-limit, vmax=limit)
-            ax.set(xlabel="key position", ylabel="query position")
-        figure.colorbar(picture, ax=list(axes[0]), shrink=0.8)
-        kin, place = axes[1, 0], np.arange(found.sizes["kinship"])
-        for shift, name, colour in (
-            (-0.2, "g", style.DISTINCT),
-            (0.2, "information", style.COMMON),
+        figure.colorbar(picture, ax=list(axes[:2]), shrink=0.8)
+        place = np.arange(found.sizes["kinship"])
+        for shift, name, colour, label in (
+            (-0.2, "g", style.DISTINCT, "mean of g"),
+            (0.2, "information", style.COMMON, r"$\chi^2$ information"),
         ):
-            of = found[name]
-            label = {"g": "mean of g", "information": r"$\chi^2$ information"}[name]
-            kin.bar(place + shift, of.mean("chain"), 0.36, color=colour, label=label)
-        kin.plot(place - 0.2, found["g"].median("chain"), "_", color="black", label="median of g")
-        names = [
-            str(name).replace("great-grand", "great-\ngrand") for name in found["kinship"].values
-        ]
-        kin.set_xticks(place, names, rotation=25)
-        kin.legend()
+            axes[2].bar(place + shift, found[name].mean("chain"), 0.36, color=colour, label=label)
+        median = found["g"].median("chain")
+        axes[2].plot(place - 0.2, median, "_", color="black", label="median of g")
+        names = [name.replace("great-grand", "great-\ngrand") for name in found["kinship"].values]
+        axes[2].set_xticks(place, names, rotation=25)
+        axes[2].legend()
         colours = (style.ACCENT, style.DISTINCT, style.OUTLINE)
-        for name, colour, dash in zip(found["shown"].values, colours, style.DASHES, strict=False):
-            of = found["sticky"].sel(shown=name)
-            axes[1, 1].plot(found["share"], of, color=colour, linestyle=dash, label=str(name))
-        axes[1, 1].set(xlabel="share of the identity in $\\pi$", ylabel="E g")
-        axes[1, 1].legend()
-        titles = ["first gradient, measured", "its leading term", "by kinship", "a sticky prior"]
-        style.panel_titles(axes.ravel(), titles)
+        for of, colour, dash in zip(found["sticky"], colours, style.DASHES, strict=False):
+            axes[3].plot(found["share"], of, color=colour, linestyle=dash, label=of["shown"].item())
+        axes[3].legend()
+        TEXTS.label(axes)
     return figure
 
 

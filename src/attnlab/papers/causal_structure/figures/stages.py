@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.drawing import draw_seeds
@@ -42,35 +41,26 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return what the parent does not get, and the entropy of roots, by graph, seed and step; the
     levels on the first graph; and weights and graph of the first seed of the last graph."""
-    measured: list[xr.Dataset] = []
-    predicted: list[NDArray[np.float64]] = []
-    for name in recipe.graphs:
-        task = replace(recipe.task, graph=name)
-        run = runs.stage_one(task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)
-        result = simulate(run, progress=progress)
-        measured.append(runs.measured(result))
-        if not predicted:
-            one = replace(run, seeds=1)
-            (above,) = runs.parents(one)
-            for level in LEVELS:
-                weights = predict(one, theory=level)["first_attention"].values[0]
-                predicted.append(1 - parent_attention(weights, above).mean(-1))
-    found = xr.concat(measured, dim=xr.DataArray(list(recipe.graphs), dims="graph"))
-    edges = np.zeros((task.length, task.length))
-    above = runs.parents(run)[0]
-    children = np.flatnonzero(above != ROOT)
-    edges[children, above[children]] = 1
-    return xr.Dataset(
-        {
-            "missing": 1 - found["parent_attention"],
-            "recovery": found["recovery"],
-            "root_entropy": found["root_entropy"],
-            "predicted": (("level", "step"), np.stack(predicted)),
-            "weights": (("query", "key"), result["first_attention"].values[0, -1]),
-            "graph_map": (("query", "key"), edges),
-        },
-        {"level": list(LEVELS)},
-    )
+    each = [
+        runs.stage_one(task, steps=recipe.steps, seeds=recipe.seeds, batch=recipe.batch)
+        for task in (replace(recipe.task, graph=name) for name in recipe.graphs)
+    ]
+    results = [simulate(run, progress=progress) for run in each]
+    graph = xr.Variable("graph", list(recipe.graphs))
+    found = xr.concat([runs.measured(result) for result in results], graph)
+    first, above = (runs.parents(run.task, run.seeds)[0] for run in (each[0], each[-1]))
+    one = replace(each[0], seeds=1)
+    predicted = [
+        parent_attention(predict(one, theory=level)["first_attention"].values, first)
+        for level in LEVELS
+    ]
+    above = np.append(above, ROOT)
+    return found.assign(
+        missing=1 - found["parent_attention"],
+        predicted=(("level", "step"), 1 - np.mean(predicted, -1)[:, 0]),
+        weights=(("query", "key"), results[-1]["first_attention"].values[0, -1]),
+        graph_map=(("query", "key"), above[:, None] == np.arange(above.size)),
+    ).assign_coords(level=list(LEVELS))
 
 
 def judge(found: xr.Dataset) -> Judgement:
@@ -101,28 +91,22 @@ def judge(found: xr.Dataset) -> Judgement:
 def draw(found: xr.Dataset) -> Figure:
     """Draw what is missing against the step, entropy of roots, the graph and the weights."""
     with style.page(5.0) as figure:
-        axes = figure.subplots(2, 2)
-        step = found["step"][1:]
-        colours = style.ordered(found.sizes["graph"])
-        for name, colour in zip(found["graph"].values, colours, strict=True):
-            one = found.sel(graph=name).isel(step=slice(1, None))
-            look = {"color": colour, "linewidth": 0.8, "label": str(name)}
-            draw_seeds(axes[0, 0], step, one["missing"], **look)
-            draw_seeds(axes[0, 1], step, one["root_entropy"], **look)
+        axes = figure.subplots(2, 2).ravel()
+        left, roots = axes[:2]
+        later = found.isel(step=slice(1, None))
+        for of, colour in zip(found["graph"], style.ordered(found.sizes["graph"]), strict=True):
+            look = {"color": colour, "linewidth": 0.8, "label": of.item()}
+            for ax, name in ((left, "missing"), (roots, "root_entropy")):
+                draw_seeds(ax, later["step"], later[name].sel(graph=of), **look)
         for level, marker in zip(found["level"].values, ("x", "o"), strict=True):
-            look = {"color": style.ACCENT, "markersize": 4, "fillstyle": "none"}
-            predicted = found["predicted"].sel(level=level)[1:]
-            axes[0, 0].plot(step, predicted, marker, label=str(level), **look)
-        axes[0, 0].set_ylim(1e-3, 1.2)  # the straight line of the kernel leaves it
-        axes[0, 0].set(xscale="log", yscale="log", xlabel="step")
-        axes[0, 0].legend(fontsize=6)
-        axes[0, 1].set(xscale="log", xlabel="step", ylim=(0, 1.05))
-        style.y_labels(axes[0], ["1 - attention to the parent", "entropy over its largest"])
-        for ax, name in zip(axes[1], ("graph_map", "weights"), strict=True):
+            look = {"color": style.ACCENT, "markersize": 4, "fillstyle": "none", "label": level}
+            left.plot(later["step"], later["predicted"].sel(level=level), marker, **look)
+        left.set(xscale="log", yscale="log", ylim=(1e-3, 1.2))  # the kernel's straight line leaves
+        left.legend(fontsize=6)
+        roots.set(xscale="log", ylim=(0, 1.05))
+        for ax, name in zip(axes[2:], ("graph_map", "weights"), strict=True):
             ax.imshow(found[name], cmap="Blues", vmin=0, vmax=1)
-            ax.set(xlabel="key position", ylabel="query position")
-        titles = ["stage 1 (theory: first graph)", "root rows", "a graph", r"its softmax$(A_1)$"]
-        style.panel_titles(axes.ravel(), titles)
+        TEXTS.label(axes)
     return figure
 
 

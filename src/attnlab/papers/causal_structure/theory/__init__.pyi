@@ -1,6 +1,5 @@
 from .gradient import Sample as Sample
 from .gradient import count_predictor as count_predictor
-from .gradient import cross_entropy as cross_entropy
 from .gradient import descend as descend
 from .gradient import first_gradient as first_gradient
 from .gradient import ideal_outputs as ideal_outputs
@@ -8,17 +7,15 @@ from .gradient import outputs as outputs
 from .gradient import sample_sequences as sample_sequences
 from .gradient import second_weights as second_weights
 from .gradient import softmax_gradient as softmax_gradient
-from .gradient import softmax_rows as softmax_rows
 from .kernel import KINSHIPS as KINSHIPS
 from .kernel import ROOT as ROOT
 from .kernel import chi_squared as chi_squared
-from .kernel import chi_squared_from_spectrum as chi_squared_from_spectrum
 from .kernel import distances as distances
-from .kernel import even_weights as even_weights
 from .kernel import expected_kernel as expected_kernel
 from .kernel import joint_law as joint_law
 from .kernel import kernel as kernel
 from .kernel import kinship_kernel as kinship_kernel
 from .kernel import leading_gradient as leading_gradient
 from .kernel import sample_chains as sample_chains
+from .kernel import softmax_rows as softmax_rows
 from .kernel import through_softmax as through_softmax

@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from attnlab.formulas.chains import stationary
 
-from .kernel import ROOT, Floats, even_weights, sample_chains, through_softmax
+from .kernel import ROOT, Floats, sample_chains, softmax_rows, through_softmax
 
 Ints = NDArray[np.int64]
 
@@ -52,12 +52,6 @@ def sample_sequences(
         tokens[:, i] = (rng.random((count, 1)) > law.cumsum(-1)[:, :-1]).sum(-1)
     tokens[:, -1] = rng.integers(0, symbols, count)
     return Sample(tokens, chains[every, tokens[:, -1]])
-
-
-def softmax_rows(A1: ArrayLike) -> Floats:
-    """Return softmax(A1) over j <= i."""
-    A1 = np.asarray(A1, dtype=np.float64)
-    return np.asarray(softmax(np.where(np.tri(len(A1), dtype=bool), A1, -np.inf), axis=-1))
 
 
 def second_weights(of: Sample, weights: ArrayLike, beta0: float) -> Floats:
@@ -103,13 +97,10 @@ def descend(
     eps: float = 0.05,
 ) -> Floats:
     """Return A1 after each number of steps of gradient descent, (steps, T, T)."""
-    now = np.array(A1, dtype=np.float64)
-    found = {0: now.copy()}
-    for step in range(1, max(steps) + 1):
-        now = now + rate * first_gradient(of, now, beta0=beta0, eps=eps)
-        if step in steps:
-            found[step] = now
-    return np.stack([found[int(step)] for step in steps])
+    path = [np.array(A1, dtype=np.float64)]
+    for _ in range(max(steps)):
+        path.append(path[-1] + rate * first_gradient(of, path[-1], beta0=beta0, eps=eps))
+    return np.stack(path)[list(steps)]
 
 
 def ideal_outputs(of: Sample, parents: ArrayLike) -> Floats:
@@ -119,7 +110,7 @@ def ideal_outputs(of: Sample, parents: ArrayLike) -> Floats:
     counts as its own child, and so does the test token where nothing else matches better.
     """
     above = np.append(np.asarray(parents), ROOT)
-    rows = even_weights(above.size)
+    rows = softmax_rows(np.zeros((above.size, above.size)))
     children = np.flatnonzero(above != ROOT)
     rows[children] = np.eye(above.size)[above[children]]
     scores = of.alike @ rows.T
@@ -142,8 +133,3 @@ def count_predictor(
     S = of.target.shape[1]
     n = np.einsum("ni,nis->ns", chosen, np.eye(S)[of.tokens[:, :-1]])
     return (n + alpha) / (n.sum(-1, keepdims=True) + S * alpha)
-
-
-def cross_entropy(of: Sample, law: ArrayLike) -> float:
-    """Return the mean of -sum_b pi(b|s_T) ln law_b over the sequences."""
-    return float(-(of.target * np.log(law)).sum(-1).mean())

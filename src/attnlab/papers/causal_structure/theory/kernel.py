@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from attnlab.formulas.chains import stationary
 
@@ -43,15 +44,12 @@ def joint_law(pi: ArrayLike, down: int, across: int) -> Floats:
     """
     pi = np.asarray(pi, dtype=np.float64)
     to_key, to_query = (np.linalg.matrix_power(pi, edges) for edges in (down, across))
-    return np.einsum("...r,...ra,...rb->...ab", stationary(pi), to_key, to_query)
+    return np.swapaxes(stationary(pi)[..., None] * to_key, -1, -2) @ to_query
 
 
 def kernel(pi: ArrayLike, joint: ArrayLike) -> Floats:
     """Return g = sum P(a, b) pi(b|a) / mu(b) - 1 for a joint law of two positions."""
-    pi = np.asarray(pi, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.asarray(joint) * pi / stationary(pi)[..., None, :]
-    return np.nan_to_num(terms).sum((-1, -2)) - 1.0  # what never occurs adds nothing
+    return _excess(joint, pi, np.asarray(joint).sum(-2)[..., None, :])
 
 
 def kinship_kernel(pi: ArrayLike, kinship: str) -> Floats:
@@ -62,18 +60,13 @@ def kinship_kernel(pi: ArrayLike, kinship: str) -> Floats:
 def chi_squared(joint: ArrayLike) -> Floats:
     """Return the chi-squared mutual information sum P^2 / (mu mu) - 1 of joint laws (..., S, S)."""
     joint = np.asarray(joint, dtype=np.float64)
-    product = joint.sum(-1)[..., None] * joint.sum(-2)[..., None, :]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = joint**2 / product
-    return np.nan_to_num(terms).sum((-1, -2)) - 1.0
+    return _excess(joint, joint, joint.sum(-1)[..., None] * joint.sum(-2)[..., None, :])
 
 
-def chi_squared_from_spectrum(pi: ArrayLike) -> Floats:
-    """Return I_chi2 of parent and child: squared singular values, but the first, of
-    D^(1/2) pi D^(-1/2), D = diag(mu)."""
-    root = np.sqrt(stationary(pi))
-    scaled = root[..., :, None] * np.asarray(pi) / root[..., None, :]
-    return (np.linalg.svd(scaled, compute_uv=False)[..., 1:] ** 2).sum(-1)
+def _excess(joint: ArrayLike, over: ArrayLike, under: Floats) -> Floats:
+    """Return sum joint over / under - 1; what never occurs adds nothing."""
+    terms = np.asarray(joint, dtype=np.float64) * over
+    return np.divide(terms, under, out=np.zeros_like(terms), where=under > 0).sum((-1, -2)) - 1.0
 
 
 def distances(parents: ArrayLike) -> NDArray[np.int64]:
@@ -82,19 +75,14 @@ def distances(parents: ArrayLike) -> NDArray[np.int64]:
     Entry [:, i, j] has the edges from the nearest common ancestor to the key j and to the query i.
     """
     of = np.asarray(parents)
-    lines = []
-    for position in range(of.size):
-        line = [position]
-        while of[line[-1]] != ROOT:
-            line.append(int(of[line[-1]]))
-        lines.append(line)
-    found = np.full((2, of.size, of.size), ROOT)
-    for i, up in enumerate(lines):
-        for j, other in enumerate(lines):
-            common = next((one for one in up if one in other), None)
-            if common is not None:
-                found[:, i, j] = other.index(common), up.index(common)
-    return found
+    i, j = np.indices((of.size, of.size))
+    up = np.where(i == j, 0.0, np.inf)  # edges from a position to each of its ancestors
+    for position in np.flatnonzero(of != ROOT):
+        up[position] = np.minimum(up[position], up[of[position]] + 1)
+    both = up[:, None] + up  # i j ancestor
+    common = both.argmin(-1)
+    found = np.stack([up[j, common], up[i, common]])
+    return np.where(np.isfinite(both.min(-1)), found, ROOT).astype(int)
 
 
 def expected_kernel(pi: ArrayLike, parents: ArrayLike) -> Floats:
@@ -103,12 +91,12 @@ def expected_kernel(pi: ArrayLike, parents: ArrayLike) -> Floats:
     The test token is independent of all others, so that its row and column are 0. Its own entry is
     left at 0 as well: it is not one of the tree, and has no mean for sparse chains.
     """
-    down, across = distances(parents)
-    n = down.shape[0]
+    apart = distances(parents)
+    n = apart.shape[1]
     found = np.zeros((n + 1, n + 1))
-    for pair in {(int(a), int(b)) for a, b in zip(down.flat, across.flat, strict=True)}:
-        if pair != (ROOT, ROOT):
-            at = (down == pair[0]) & (across == pair[1])
+    for pair in np.unique(apart.reshape(2, -1), axis=1).T:
+        if pair[0] != ROOT:
+            at = (apart == pair[:, None, None]).all(0)
             found[:n, :n][at] = kernel(pi, joint_law(pi, *pair)).mean()
     return np.tril(found)
 
@@ -116,17 +104,17 @@ def expected_kernel(pi: ArrayLike, parents: ArrayLike) -> Floats:
 def through_softmax(x: ArrayLike, weights: ArrayLike) -> Floats:
     """Return -dL/dA1 from x = -dL/dS: S_ij (x_ij - sum_k S_ik x_ik), S = softmax(A1) over j <= i.
 
-    At A1 = 0, with `even_weights`, it is (1/i)(x_ij - mean_{k <= i} x_ik).
+    At A1 = 0 it is (1/i)(x_ij - mean_{k <= i} x_ik).
     """
     x = np.tril(np.asarray(x, dtype=np.float64))
     S = np.asarray(weights, dtype=np.float64)
     return S * (x - (S * x).sum(-1, keepdims=True))
 
 
-def even_weights(length: int) -> Floats:
-    """Return softmax(0) over j <= i, (T, T)."""
-    seen = np.tri(length)
-    return seen / seen.sum(-1, keepdims=True)
+def softmax_rows(A1: ArrayLike) -> Floats:
+    """Return softmax(A1) over j <= i."""
+    A1 = np.asarray(A1, dtype=np.float64)
+    return np.asarray(softmax(np.where(np.tri(len(A1), dtype=bool), A1, -np.inf), axis=-1))
 
 
 def leading_gradient(pi: ArrayLike, parents: ArrayLike, *, beta0: float = 1.0) -> Floats:
@@ -135,4 +123,4 @@ def leading_gradient(pi: ArrayLike, parents: ArrayLike, *, beta0: float = 1.0) -
     Leading order in beta0 and eps, and for long contexts, where the output is mu.
     """
     g = expected_kernel(pi, parents)
-    return through_softmax(beta0 / (np.shape(pi)[-1] * len(g)) * g, even_weights(len(g)))
+    return through_softmax(beta0 / (np.shape(pi)[-1] * len(g)) * g, softmax_rows(np.zeros_like(g)))

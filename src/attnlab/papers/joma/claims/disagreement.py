@@ -5,8 +5,6 @@ activation, width and weight decay, over eta_z/eta_y. `./lab audit --claim one-h
 freeze-or-dilution` prints it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
@@ -74,13 +72,7 @@ def _per_model(of: xr.DataArray) -> str:
     return "; ".join(f"{row['model'].item()} {listed(row.values, '.2f')}" for row in of)
 
 
-@claim(
-    "one-hot-or-not",
-    ABOVE,
-    sources="Scan and Snap (no winner takes all) against JoMA (claim 2)",
-    case=PAIRS,
-    ours=True,
-)
+@claim(ABOVE, "Scan and Snap (no winner takes all) against JoMA (claim 2)", PAIRS, ours=True)
 def one_hot_or_not(s: Case) -> Measurement:
     r"""No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or $\eta_z = 3
     \eta_y$.
@@ -107,13 +99,7 @@ def one_hot_or_not(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "freeze-or-dilution",
-    BELOW,
-    sources="Scan and Snap (Section 6) against JoMA (claim 4)",
-    case=PAIRS,
-    ours=True,
-)
+@claim(BELOW, "Scan and Snap (Section 6) against JoMA (claim 4)", PAIRS, ours=True)
 def freeze_or_dilution(s: Case) -> Measurement:
     r"""One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay.
 

@@ -1,7 +1,5 @@
 """Claims 3 and 4: salient tokens first, the rest later; sparse, then dense."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +8,11 @@ from attnlab import measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, LEADING
+from attnlab.theory.relation import ABOVE, BELOW, LEADING
 
 from .. import theory
 from ..model import Joint
-from .runs import PAIRS, in_training, trained_long
+from .runs import PAIRS, in_training, premise, trained_long
 
 # Theorem 4's picture, as we know it: 5,000 steps of 0.02 from 0.05.
 START, DRAWN = 0.05, 100.0
@@ -26,7 +24,7 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
     return np.sort(np.random.default_rng(seed).uniform(1.0, 4.0, count))
 
 
-@claim("joma-pull", LEADING, sources="JoMA, claim 3", case=NONLINEAR)
+@claim(LEADING, "JoMA, claim 3", NONLINEAR)
 def joma_pull(s: Case) -> Measurement:
     r"""A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$.
 
@@ -36,13 +34,7 @@ def joma_pull(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim(
-    "joma-ratio",
-    LEADING,
-    sources="JoMA, claim 4 (its Theorem 4); re-derived",
-    case=NONLINEAR,
-    tolerance=0.01,
-)
+@claim(LEADING, "JoMA, claim 4 (its Theorem 4); re-derived", NONLINEAR, tolerance=0.01)
 def joma_ratio(s: Case) -> Measurement:
     r"""With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to
     \exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first.
@@ -66,12 +58,7 @@ def joma_ratio(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "joma-dip",
-    BELOW,
-    sources="JoMA, claim 4; re-derived; the condition on v(0) is ours",
-    case=NONLINEAR,
-)
+@claim(BELOW, "JoMA, claim 4; re-derived; the condition on v(0) is ours", NONLINEAR)
 def joma_dip(s: Case) -> Measurement:
     r"""From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention,
     $\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense.
@@ -95,13 +82,7 @@ def joma_dip(s: Case) -> Measurement:
         Check("lowest against the start", start, low, BELOW),
         Check("lowest against the end", end, low, BELOW),
         in_training("the end above the lowest", 0.0, rise, ABOVE),
-        in_training(
-            "growth of |v| in the last decade: is there a mu?",
-            SETTLED,
-            grown,
-            AT_MOST,
-            form="premise",
-        ),
+        premise("growth of |v| in the last decade: is there a mu?", SETTLED, grown),
         number=float(np.mean(end - low)),
         training_number=float(rise.max()),
         note=f"GELU, 16 hidden units, cross entropy: entropy falls from {H[0, 0]:.2f} to "
@@ -110,7 +91,7 @@ def joma_dip(s: Case) -> Measurement:
     )
 
 
-@claim("joma-rank", BELOW, sources="JoMA, claim 4", case=NONLINEAR)
+@claim(BELOW, "JoMA, claim 4", NONLINEAR)
 def joma_rank(s: Case) -> Measurement:
     r"""The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, falls,
     then rises.

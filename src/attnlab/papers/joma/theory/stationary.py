@@ -20,8 +20,6 @@ Linear attention, b = (z/T) * x, has z = z(0) cosh(omega t) and |v| = sqrt(eta_w
 sinh(omega t), omega = sqrt(eta_w eta_z) |Delta|/T (ours): all grow for ever, at different rates.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,24 +100,16 @@ def erf_law(
     return StationaryLaw(_unit(D) * (u / np.sqrt(r))[..., None, :], np.asarray(z))
 
 
-def frozen_weights(
-    Delta: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-    z0: ArrayLike = 0.0,
-) -> FloatArray:
-    """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
+def frozen_weights(Delta: ArrayLike) -> FloatArray:
+    """|v_l| at t*: sqrt 2 erfinv(|Delta_l|/max |Delta|), at rates and a temperature of 1.
 
     Infinite for the winner.
 
     >>> frozen_weights([0.5, 0.25]).round(4)
     array([   inf, 0.6745])
     """
-    r = eta_z / (at_least("eta_w", eta_w, 0.0, strict=True) * temperature**2)
-    length = _lengths(Delta, z0, temperature)[1]
-    return np.asarray(np.sqrt(2.0 / r) * scipy.special.erfinv(length / length.max()))
+    length = _lengths(Delta, 0.0, 1.0)[1]
+    return np.asarray(np.sqrt(2.0) * scipy.special.erfinv(length / length.max()))
 
 
 def cosh_law(

@@ -73,9 +73,9 @@ def tail(times: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim(
-    "icl-two-fixed-points",
+    AT_MOST,
+    id="icl-two-fixed-points",
     sources="Linear ICL, merged key and query",
-    relation=AT_MOST,
     tolerance=1e-5,
     runs={"flow": far_starts},
 )
@@ -98,10 +98,10 @@ def two_fixed_points(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-one-drop",
+    AT_MOST,
+    id="icl-one-drop",
     sources="Linear ICL, merged key and query",
     reading="as we know it",
-    relation=AT_MOST,
     runs={"flow": random_start},
     in_parts=True,
 )
@@ -129,9 +129,9 @@ def one_drop(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-escape-time",
+    LEADING,
+    id="icl-escape-time",
     sources="Linear ICL, merged key and query",
-    relation=LEADING,
     tolerance=0.15,
     runs={"descent": all_sizes, "flow": random_start},
     hypotheses=(assumed(OneHead(), partial(of_size, 5000)),),
@@ -171,9 +171,9 @@ def escape_time(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-white-curve",
+    EQUAL,
+    id="icl-white-curve",
     sources="Linear ICL, Eq. 10",
-    relation=EQUAL,
     tolerance=1e-8,
     runs={"aligned": aligned, "random": random_start},
     hypotheses=(assumed(White(), aligned),),

@@ -13,7 +13,8 @@ BACK = 0.2  # of its start: the in-weight loss has come back
 
 
 @claim(
-    "icl-in-weight-first",
+    BELOW,
+    id="icl-in-weight-first",
     sources="Linear ICL, its mixture of fresh tasks and a shared one",
     reading="as we know it",
     relation=BELOW,

@@ -93,9 +93,9 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim(
-    "icl-population-loss",
+    EQUAL,
+    id="icl-population-loss",
     sources="Linear ICL, its expected loss; re-derived",
-    relation=EQUAL,
     tolerance=1e-10,
     ours=True,
     runs={},
@@ -127,9 +127,9 @@ def population_loss(found: object) -> Measurement:
 
 
 @claim(
-    "icl-optimum",
+    LEADING,
+    id="icl-optimum",
     sources="Linear ICL, Eq. 11",
-    relation=LEADING,
     tolerance=0.05,
     runs={"flow": far_starts, "descent": all_sizes},
 )
@@ -161,10 +161,10 @@ def optimum(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-zero-blocks",
+    AT_MOST,
+    id="icl-zero-blocks",
     sources="Linear ICL; re-derived",
     ours=True,
-    relation=AT_MOST,
     tolerance=1e-12,
     runs={"descent": all_sizes},
 )
@@ -208,10 +208,10 @@ def zero_blocks(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-mlp-same",
+    EQUAL,
+    id="icl-mlp-same",
     sources="Linear ICL",
     reading="as we know it",
-    relation=EQUAL,
     tolerance=1e-8,
     runs={
         "attention": lambda: partner(LinearAttention(4, std=0.3)),

@@ -101,9 +101,9 @@ def levels(found: object) -> Measurement:
 
 
 @claim(
-    "icl-order",
+    EQUAL,
+    id="icl-order",
     sources="Linear ICL, separate key and query",
-    relation=EQUAL,
     in_parts=True,
     runs={},
 )
@@ -125,9 +125,9 @@ def order(found: object) -> Measurement:
 
 
 @claim(
-    "icl-scalar",
+    EQUAL,
+    id="icl-scalar",
     sources="Linear ICL, Eq. 21",
-    relation=EQUAL,
     tolerance=1e-7,
     runs={"aligned": one_head},
     hypotheses=(SMALL_START,),
@@ -155,9 +155,9 @@ def scalar(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-duration",
+    LEADING,
+    id="icl-duration",
     sources="Linear ICL, separate key and query",
-    relation=LEADING,
     tolerance=0.25,
     in_parts=True,
     runs={},
@@ -206,10 +206,10 @@ def duration(found: object) -> Measurement:
 
 
 @claim(
-    "icl-heads",
+    AT_MOST,
+    id="icl-heads",
     sources="Linear ICL, separate key and query",
     reading="as we know it",
-    relation=AT_MOST,
     tolerance=1e-6,
     runs={f"{heads}": partial(few, heads) for heads in HEADS},
 )
@@ -227,9 +227,9 @@ def heads(found: Results) -> Measurement:
 
 
 @claim(
-    "icl-rank",
+    EQUAL,
+    id="icl-rank",
     sources="Linear ICL, separate key and query; the print says that m divides R",
-    relation=EQUAL,
     tolerance=0.0,
     runs={},
 )
@@ -258,9 +258,9 @@ def rank(found: object) -> Measurement:
 
 
 @claim(
-    "icl-first-escape",
+    LEADING,
+    id="icl-first-escape",
     sources="Linear ICL does not have it",
-    relation=LEADING,
     tolerance=0.1,
     ours=True,
     runs={},
@@ -288,9 +288,9 @@ def first_escape(found: object) -> Measurement:
 
 
 @claim(
-    "icl-theories",
+    AT_MOST,
+    id="icl-theories",
     sources="Linear ICL does not ask",
-    relation=AT_MOST,
     tolerance=0.1,
     ours=True,
     runs={"separate": larger, "merged": all_sizes},

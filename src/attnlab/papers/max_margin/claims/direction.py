@@ -34,7 +34,7 @@ def levels() -> Simulation:
     return replace(run, record=replace(run.record, what=("attention", "direction")))
 
 
-@claim("mm-gradient", sources="T24; re-derived", ours=True, relation=EQUAL, tolerance=1e-8, runs={})
+@claim(EQUAL, sources="T24; re-derived", ours=True, tolerance=1e-8, runs={})
 def mm_gradient(found: Found) -> Measurement:
     r"""$\frac{\partial L}{\partial W} = \frac{1}{n} \sum_i l'(m_i) \sum_t s_{it} (\gamma_{it} -
     m_i) x_{it} z_i^\top$.
@@ -117,9 +117,8 @@ def mm_saturates(found: Found) -> Measurement:
 
 
 @claim(
-    "mm-levels",
+    BELOW,
     sources="ours",
-    relation=BELOW,
     runs={"levels": levels},
     hypotheses=(assumed(MaxMargin(), levels),),
     ours=True,

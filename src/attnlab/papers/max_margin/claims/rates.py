@@ -30,9 +30,8 @@ def plain() -> Simulation:
 
 
 @claim(
-    "mm-sparsify",
+    LEADING,
     sources=("T24", "ours: the rate"),
-    relation=LEADING,
     tolerance=0.02,
     runs={"equal": runs.equal_scores},
     hypotheses=(THEOREM,),
@@ -57,13 +56,7 @@ def mm_sparsify(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-rate",
-    sources="V24",
-    relation=AT_MOST,
-    runs={"equal": runs.equal_scores},
-    hypotheses=(THEOREM,),
-)
+@claim(AT_MOST, sources="V24", runs={"equal": runs.equal_scores}, hypotheses=(THEOREM,))
 def mm_rate(found: Found) -> Measurement:
     """Normalised descent reaches the direction at least as fast as $t^{-3/4}$.
 
@@ -88,14 +81,7 @@ def mm_rate(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-gd-slow",
-    sources="V24",
-    relation=LEADING,
-    tolerance=0.1,
-    runs={"plain": plain},
-    hypotheses=(THEOREM,),
-)
+@claim(LEADING, sources="V24", tolerance=0.1, runs={"plain": plain}, hypotheses=(THEOREM,))
 def mm_gd_slow(found: Found) -> Measurement:
     r"""Plain gradient descent is logarithmic: $\lVert W \rVert \approx \lVert W^{mm} \rVert \ln t$.
 
@@ -118,9 +104,8 @@ def mm_gd_slow(found: Found) -> Measurement:
 
 
 @claim(
-    "mm-kq-faster",
+    ABOVE,
     sources=("T24, released figure", "ours: the size"),
-    relation=ABOVE,
     runs={"factors": runs.factors, "local": runs.local},
 )
 def mm_kq_faster(found: Found) -> Measurement:

@@ -76,7 +76,7 @@ def mm_local(found: Found) -> Measurement:
     )
 
 
-@claim("mm-global-not", sources="T24", relation=BELOW, runs={"local": runs.local})
+@claim(BELOW, sources="T24", runs={"local": runs.local})
 def mm_global_not(found: Found) -> Measurement:
     """The selection need not be the globally optimal one.
 
@@ -122,9 +122,8 @@ SELECTING = {
 
 
 @claim(
-    "mm-equal-scores",
+    EQUAL,
     sources="T24",
-    relation=EQUAL,
     in_parts=True,
     runs={f"{scores}, {scale:g}": run for (scores, scale), run in SELECTING.items()},
     hypotheses=(assumed(MaxMargin(), SELECTING["equal", 0.0]),),
@@ -162,12 +161,7 @@ def mm_equal_scores(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-overparameterised",
-    sources="T23, T24",
-    relation=ABOVE,
-    runs={f"d={d}": partial(runs.wide, d, 100) for d in WIDTHS},
-)
+@claim(ABOVE, sources="T23, T24", runs={f"d={d}": partial(runs.wide, d, 100) for d in WIDTHS})
 def mm_overparameterised(found: Found) -> Measurement:
     """Larger $d$ is benign: from $W = 0$ training comes to select the best tokens.
 
@@ -191,7 +185,7 @@ def mm_overparameterised(found: Found) -> Measurement:
     )
 
 
-@claim("mm-feasible", sources="T23, T24", relation=EQUAL, runs={})
+@claim(EQUAL, sources="T23, T24", runs={})
 def mm_feasible(found: Found) -> Measurement:
     r"""The programme has a solution for almost all data if $d \ge \max(T - 1, n)$.
 

@@ -67,7 +67,7 @@ def mm_nuclear(found: Found) -> Measurement:
     )
 
 
-@claim("mm-rank", sources="T24, released figure", relation=BELOW, runs={})
+@claim(BELOW, sources="T24, released figure", runs={})
 def mm_rank(found: Found) -> Measurement:
     r"""Nuclear solutions have a lower rank than Frobenius ones, whose rank is at most $\min(n, d)$.
 
@@ -96,9 +96,8 @@ def mm_rank(found: Found) -> Measurement:
 
 
 @claim(
-    "mm-multi",
+    BELOW,
     sources="T24, released code",
-    relation=BELOW,
     runs={f"d={d}": partial(several_tokens_run, d) for d in (4, 8)},
 )
 def mm_multi(found: Found) -> Measurement:
@@ -155,10 +154,9 @@ def one_hot(values: str, counts: str) -> Simulation:
 
 
 @claim(
-    "mm-one-hot",
+    EQUAL,
     sources="ours",
     ours=True,
-    relation=EQUAL,
     tolerance=1e-4,
     runs={
         f"{values}, {counts}": partial(one_hot, values, counts)

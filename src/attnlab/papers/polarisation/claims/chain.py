@@ -13,56 +13,49 @@ from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
+from attnlab.experiments.estimate import with_range
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, LEADING
 
 from .. import runs, theory
+from ..evidence import EQUAL_RARE, EVIDENCE
 from ..predict import DilutionStageOne
 
 Found = dict[str, xr.Dataset]
 PAPER = "Focus and dilution"
 PI = (0.75, 0.19, 0.05, 0.01)
-EQUAL_RARE = (0.7, 0.1, 0.1, 0.1)
 STICKINESS = 0.5
 MOVED = 0.1  # of attention, what counts as focus, or as its loss
+STUCK, UNIGRAM, BAYES = [0, 1, 1, 1], [0, 0, 0, 0], [0, 1, 2, 3]  # tokens that are told apart
 
 
-def to_frequent(result: xr.Dataset) -> NDArray[np.float64]:
-    """Return the attention of each query to the most frequent token, (seed, time, query)."""
-    return np.asarray(result["attention"].values[..., 0])
-
-
-def turn_counts(result: xr.Dataset) -> NDArray[np.int64]:
-    """Count the turns of attention to the most frequent token, (seed, query)."""
-    return np.array([[runs.turns(of) for of in each.T] for each in to_frequent(result)])
-
-
-def half_time(t: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+def half_time(result: xr.Dataset) -> NDArray[np.float64]:
     """Return the time of half the first drop of each loss, from ln d to H(pi)."""
-    level = (np.log(len(PI)) + theory.group_loss(PI, STICKINESS, [0] * len(PI))) / 2.0
-    return np.array([np.interp(-level, -loss, t) for loss in losses])
+    level = (np.log(len(PI)) + theory.group_loss(PI, STICKINESS, UNIGRAM)) / 2.0
+    t = result["time"].values
+    return np.array([np.interp(-level, -loss, t) for loss in result["loss"].values])
 
 
 CHAIN = {"chain": runs.chain}
-small_start_claim = partial(claim, sources=PAPER, hypotheses=(assumed(DilutionStageOne()),))
-START = {"0.01": lambda: runs.chain_start(1e-2), "0.001": lambda: runs.chain_start(1e-3)}
+SMALLER = {"smaller": partial(runs.chain, time=30.0, scale=1e-3)}
+small_start_claim = partial(
+    claim, sources=PAPER, runs=CHAIN, hypotheses=(assumed(DilutionStageOne()),)
+)
 
 
 @small_start_claim(
-    "fd-condense",
+    ABOVE,
+    id="fd-condense",
     statement=r"First $W_0$ condenses to rank one along $\pi$ while attention stands still",
-    relation=ABOVE,
-    runs={"start": START["0.01"]},
 )
 def condense(found: Found) -> Measurement:
     """Check at half of the first drop of the loss the cosine of W_0's first direction with pi
     (above 0.999), its share of the squares (above 0.99) and the change of W_Q (below 0.02), over 5
     starts; the note has the error of `dilution-stage-one`."""
-    result = found["start"]
-    half = half_time(result["time"].values, result["loss"].values)
-    at = np.abs(result["time"].values - half[:, None]).argmin(1)
-    rows = np.arange(at.size)
+    result = found["chain"]
+    at = np.abs(result["time"].values - half_time(result)[:, None]).argmin(1)
+    rows, early = np.arange(at.size), {"time": slice(at.max() + 1)}
     W0 = result["parameters.embedding"].values
     W_Q = result["parameters.query"].values
     left, size, _ = np.linalg.svd(W0[rows, at])
@@ -70,9 +63,10 @@ def condense(found: Found) -> Measurement:
     share = size[:, 0] ** 2 / (size**2).sum(1)
     still = W_Q[:, 0]
     change = np.linalg.norm(W_Q[rows, at] - still, axis=(1, 2)) / np.linalg.norm(still, axis=(1, 2))
-    said = predict(Simulation.of(result), theory="dilution-stage-one")["parameters.embedding"]
+    times = result.isel(early)["time"].values
+    said = predict(Simulation.of(result), theory="dilution-stage-one", at=times)
     moved = np.abs(W0[rows, at] - W0[:, 0]).max((1, 2))
-    off = np.abs(said.values[rows, at] - W0[rows, at]).max((1, 2)) / moved
+    off = np.abs(said["parameters.embedding"].values[rows, at] - W0[rows, at]).max((1, 2)) / moved
     return Measurement(
         Trained("cosine with pi", 0.999, cosine),
         Trained("share of the first singular value", 0.99, share),
@@ -85,18 +79,14 @@ def condense(found: Found) -> Measurement:
 
 
 @small_start_claim(
-    "fd-focus",
-    statement="Then all queries focus on the frequent token",
-    relation=ABOVE,
-    runs=CHAIN,
-    in_parts=True,
+    ABOVE, id="fd-focus", statement="Then all queries focus on the frequent token", in_parts=True
 )
 def focus(found: Found) -> Measurement:
     """Check that the attention of each query to the frequent token peaks 0.1 above its frequency,
     for 5 starts. In stage II logits are along pi pi^T: the note has the error of that form, its one
     strength read off the frequent query, when this one is at 0.9."""
     attention = found["chain"]["attention"].values
-    peaks = to_frequent(found["chain"]).max(1)
+    peaks = runs.focus(found["chain"])["peak"].values
     at = (attention[:, :, 0, 0] > 0.9).argmax(1)
     errors, still = [], []
     for seed, record in enumerate(at):
@@ -114,79 +104,74 @@ def focus(found: Found) -> Measurement:
     )
 
 
-@small_start_claim(
-    "fd-dilute",
-    statement="Focus is lost again, without any schedule",
-    relation=BELOW,
-    runs={**CHAIN, "end": runs.chain_end},
-)
+@small_start_claim(BELOW, id="fd-dilute", statement="Focus is lost again, without any schedule")
 def dilute(found: Found) -> Measurement:
     """Check that attention to the frequent token ends 0.1 or more below its peak: query 1 at t =
-    600 (5 starts), query 0 at t = 10^4 (2 starts, width 4)."""
-    middle, end = to_frequent(found["chain"])[..., 1], to_frequent(found["end"])[..., 0]
+    600 (5 starts), query 0 at t = 10^4 (10 starts on file, width 4)."""
+    middle = runs.focus(found["chain"]).isel(query=1)
+    frequent = EVIDENCE.read("chain-end").isel(query=0)
     return Measurement(
         *(
-            Trained(f"{name}: end", x.max(1) - MOVED, x[:, -1])
-            for name, x in (("query 1", middle), ("query 0", end))
+            Trained(f"query {q}: end", of["peak"].values - MOVED, of["end"].values)
+            for q, of in ((1, middle), (0, frequent))
         ),
-        training_number=float(middle[:, -1].mean()),
-        note=f"query 1 from {mean(middle.max(1))} to {runs.with_range(middle[:, -1])}; "
-        f"query 0 from {end.max():.3f} to {listed(end[:, -1], '.2f')} at t = 10^4",
+        training_number=float(middle["end"].mean()),
+        note=f"query 1 from {mean(middle['peak'])} to {with_range(middle['end'].values)}; "
+        f"query 0 from {float(frequent['peak'].min()):.3f} to "
+        f"{with_range(frequent['end'].values)} at t = 10^4",
     )
 
 
 @small_start_claim(
-    "fd-cycles",
+    AT_LEAST,
+    id="fd-cycles",
     statement="Focus and dilution repeat, cycle after cycle",
-    relation=AT_LEAST,
-    runs={**CHAIN, "end": runs.chain_end},
     in_parts=True,
 )
 def cycles(found: Found) -> Measurement:
-    """Check the turns of attention to the frequent token by more than 0.02 up to t = 600, 2 at
-    least for queries 1 and 2 (5 starts); and check that something is left to learn at t = 10^4: a
-    loss 0.001 above that of Bayes (2 starts, width 4)."""
-    counts, late = (turn_counts(found[name]) for name in ("chain", "end"))
-    left = found["end"]["loss"].values[:, -1] - theory.group_loss(PI, STICKINESS, range(4))
+    """Check the turns of attention to the frequent token by 0.02 or more up to t = 600, 2 at least
+    for queries 1 and 2 (5 starts); and check that something is left to learn at t = 10^4: a loss
+    0.001 above that of Bayes (10 starts on file, width 4)."""
+    counts, end = runs.focus(found["chain"])["turns"], EVIDENCE.read("chain-end")
+    left = end["above_bayes"].values
     return Measurement(
-        Trained("turns of queries 1 and 2", 2.0, counts[:, 1:3]),
+        Trained("turns of queries 1 and 2", 2.0, counts.isel(query=slice(1, 3)).values),
         Trained("loss above Bayes at t = 10^4", 1e-3, left, ABOVE),
         training_number=float(left.mean()),
-        note="turns by query up to t = 600: "
-        + listed(counts.mean(0), ".1f")
-        + f" (means of 5 starts); up to t = 10^4: {listed(late.mean(0), '.1f')} (2 starts)",
+        note=f"turns by query up to t = 600: {listed(counts.mean('seed').values, '.1f')} (means of "
+        f"5 starts); up to t = 10^4: {listed(end['turns'].mean('seed').values, '.1f')} (10)",
     )
 
 
 @small_start_claim(
-    "fd-degenerate",
+    LEADING,
+    id="fd-degenerate",
     statement="With equal rare tokens training gets stuck",
-    relation=LEADING,
     tolerance=1e-3,
-    runs={"equal": lambda: runs.chain(EQUAL_RARE)},
+    runs={},
+    hypotheses=(assumed(DilutionStageOne(), partial(runs.chain, EQUAL_RARE)),),
 )
 def degenerate(found: Found) -> Measurement:
-    """Compare the loss over the last half decade up to t = 600 with the least loss of a model that
-    cannot tell equal tokens apart (5 starts)."""
-    loss = found["equal"]["loss"].sel(time=slice(200.0, None)).values
-    stuck, bayes = (
-        theory.group_loss(EQUAL_RARE, STICKINESS, groups) for groups in ([0, 1, 1, 1], range(4))
-    )
+    """Compare the loss at t = 200 and 600 with the least loss of a model that cannot tell equal
+    tokens apart (10 starts on file)."""
+    filed = EVIDENCE.read("chain-equal")
+    stuck, bayes = (theory.group_loss(EQUAL_RARE, STICKINESS, of) for of in (STUCK, BAYES))
+    loss = filed[["loss_before", "loss"]].isel(query=0).to_dataarray()
     return Measurement(
-        Trained("loss from t = 200 on", stuck, loss),
-        training_number=float(loss[:, -1].mean()),
+        Trained("loss from t = 200 on", stuck, loss.values),
+        training_number=float(filed["loss"].mean()),
         note=f"levels: stuck {stuck:.4f}, Bayes {bayes:.4f}; at most "
-        f"{turn_counts(found['equal']).max()} turns of attention",
+        f"{filed['turns'].max():.0f} turns of attention",
     )
 
 
 @small_start_claim(
-    "fd-log-time",
+    LEADING,
+    id="fd-log-time",
     statement=r"Stage I lasts $\Theta(\ln 1/\epsilon)$: by "
     r"$1/(\lvert\pi\rvert\lvert\pi - 1/d\rvert)$ for each unit of the logarithm",
-    relation=LEADING,
     tolerance=0.01,
-    runs=START,
+    runs={**CHAIN, **SMALLER},
 )
 def log_time(found: Found) -> Measurement:
     """Compare how much later half of the first drop comes from a start ten times as small with
@@ -195,12 +180,14 @@ def log_time(found: Found) -> Measurement:
     rng, t = np.random.default_rng(0), np.linspace(0.0, 30.0, 601)
     W0, W1 = rng.normal(size=(4, 16)), rng.normal(size=(16, 4))
     scales = np.array([1e-2, 1e-3, 1e-4, 1e-5])
-    halves = half_time(t, np.array([theory.stage_one(PI, e * W0, e * W1, t).loss for e in scales]))
-    slope = np.polyfit(-np.log(scales), halves, 1)[0]
-    first, later = (half_time(of["time"].values, of["loss"].values) for of in found.values())
+    losses = [theory.stage_one(PI, e * W0, e * W1, t).loss for e in scales]
+    on_paper = half_time(xr.Dataset({"loss": (("seed", "time"), losses)}, {"time": t}))
+    first, later = map(half_time, found.values())
     gap = later - first
     return Measurement(
-        Check("slope against ln 1/epsilon", 1.0 / rate, slope),
+        Check(
+            "slope against ln 1/epsilon", 1.0 / rate, np.polyfit(-np.log(scales), on_paper, 1)[0]
+        ),
         Trained("later by", np.log(10.0) / rate, gap),
         training_number=float(gap.mean()),
         note=f"half of the first drop at {mean(first)} and {mean(later)}; rate {rate:.4f}",

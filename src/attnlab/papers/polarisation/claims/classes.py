@@ -23,18 +23,22 @@ Found = dict[str, xr.Dataset]
 TIMES = (1e2, 1e6, 1e10)
 
 
-def shares(result: xr.Dataset) -> NDArray[np.float64]:
+RATES = (1.0, 10.0)  # of the decoder, eta_y; eta_z is 1
+FREE = {"none": partial(runs.classes, "none", RATES)}
+
+
+def shares(result: xr.Dataset, eta_y: float = 1.0) -> NDArray[np.float64]:
     """Return the attention of the first class at `TIMES`, (time, token)."""
-    of = result["attention"].isel(seed=0, sequence_class=0, token=slice(4))
+    of = result["attention"].isel(seed=0, sequence_class=0, token=slice(4)).sel(eta_y=eta_y)
     return np.asarray(of.sel(time=list(TIMES), method="nearest").values)
 
 
 @claim(
-    "pol-against-snap",
+    ABOVE,
+    id="pol-against-snap",
     sources="ours, on Polarisation and Scan and Snap",
-    relation=ABOVE,
     ours=True,
-    runs={name: partial(runs.classes, name, 1.0) for name in ("none", "l2")},
+    runs={**FREE, "l2": partial(runs.classes, "l2", RATES)},
 )
 def against_snap(found: Found) -> Measurement:
     """Without a norm the winner takes all; with the l2 norm distinct tokens nearly keep their
@@ -64,12 +68,12 @@ STARTS = (0.1, 0.01, 0.001)
 
 
 @claim(
-    "pol-rate-ratio",
+    LEADING,
+    id="pol-rate-ratio",
     sources="ours, on Polarisation",
-    relation=LEADING,
     tolerance=0.05,
     ours=True,
-    runs={f"{eta:g}": partial(runs.classes, "none", eta) for eta in (1.0, 10.0)},
+    runs=FREE,
 )
 def rate_ratio(found: Found) -> Measurement:
     r"""A fast decoder hides polarisation: $1 - \max \sigma \approx 2(n-1)/(n \rho \ln^2 t)$.
@@ -84,7 +88,7 @@ def rate_ratio(found: Found) -> Measurement:
     for D0 in STARTS:
         reached, D = theory.two_token_tau(np.log(9.0), D0=D0, rho=rho)
         outputs.append((reached + 0.8 * D) / 2.0)
-    fast, even = (shares(found[name])[:, 2] for name in ("10", "1"))
+    even, fast = (shares(found["none"], eta_y)[:, 2] for eta_y in RATES)
     return Measurement(
         Check(
             "what is left, tau = 10^5", theory.tail(tau, 4, rho=rho), theory.remainder(path.logits)

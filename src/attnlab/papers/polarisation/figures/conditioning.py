@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -44,22 +46,20 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     def one(condition: float, report: Progress) -> xr.Dataset:
         run = runs.regression(condition, recipe.seeds)
         found = simulate(run, progress=report)
-        a, solution = found["parameters.attention"], losses.solution(found)
-        along = ("seed", "time")
-        slopes = {f"{of}_slope": (along, size) for of, size in gradients(found, solution).items()}
+        a, solution = found["parameters.attention"], runs.solutions(run)
         return xr.Dataset(
             {
                 "loss": found["loss"],
                 "top": found["weights"].max("token"),
                 "range": a.max("token") - a.min("token"),
                 "norm": ("seed", np.linalg.norm(solution, axis=-1)),
-                **slopes,
+                **gradients(found, solution),
             }
         )
 
     norms = np.linspace(*recipe.norms, recipe.cells)
     spreads = np.geomspace(*recipe.spreads, recipe.cells)
-    map_ = [losses.ends(float(spread), norms, recipe.starts).mean(0) for spread in spreads]
+    map_ = losses.ends(spreads, norms, recipe.starts).mean(1)
     beyond = losses.boundary(recipe.spreads, recipe.starts) + np.log(recipe.spreads)[:, None]
     return over_cells(one, progress, condition=recipe.conditions).assign(
         map=xr.DataArray(map_, {"spread": spreads, "b": norms}, ("spread", "b")),
@@ -67,17 +67,18 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     )
 
 
-def gradients(found: xr.Dataset, solution: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def gradients(found: xr.Dataset, solution: NDArray[np.float64]) -> dict[str, Any]:
     """Return norms of the gradients in values and logits, (seed, time), of |X (f - solution)|^2."""
     V, a = (found[f"parameters.{of}"].values for of in ("value", "attention"))
-    task = Simulation.of(found).task
+    sigma, task = found["weights"].values, Simulation.of(found).task
     X = np.linspace(1.0, 1.0 / task.condition, task.dim)
-    f = np.einsum("stdn,stn->std", V, found["weights"].values)
-    g = 2 * X**2 * (f - solution[:, None])
-    sizes = np.empty((2, *a.shape[:2]))
-    for at in np.ndindex(a.shape[:2]):
-        sizes[:, *at] = [np.linalg.norm(of) for of in theory.velocity(V[at], a[at], g[at])]
-    return dict(zip(("value", "attention"), sizes, strict=True))
+    g = 2 * X**2 * (np.einsum("stdn,stn->std", V, sigma) - solution[:, None])
+    pulled = theory.pull_back(a, np.einsum("std,stdn->stn", g, V))
+    size = partial(np.linalg.norm, axis=-1)
+    return {
+        "value_slope": (("seed", "time"), size(g) * size(sigma)),
+        "attention_slope": (("seed", "time"), size(pulled)),
+    }
 
 
 def judge(found: xr.Dataset) -> Judgement:

@@ -17,7 +17,7 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs, theory
-from ..claims.chain import PI, STICKINESS
+from ..claims.chain import BAYES, PI, STICKINESS, UNIGRAM
 
 TEXTS = Texts.read(__file__)
 
@@ -50,9 +50,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     found["stage_one"] = predict(first, theory="dilution-stage-one")["loss"].isel(seed=0, drop=True)
     levels = {
         r"$\ln d$": np.log(len(PI)),
-        r"$H(\pi)$": theory.group_loss(PI, STICKINESS, [0] * 4),
+        r"$H(\pi)$": theory.group_loss(PI, STICKINESS, UNIGRAM),
         "rank one": theory.rank_loss(PI, STICKINESS, 1),
-        "Bayes": theory.group_loss(PI, STICKINESS, range(4)),
+        "Bayes": theory.group_loss(PI, STICKINESS, BAYES),
     }
     return xr.Dataset(found).assign(
         level=xr.DataArray(list(levels.values()), {"name": list(levels)}, ("name",))
@@ -66,7 +66,7 @@ def judge(found: xr.Dataset) -> Judgement:
     middle = mean(attention.isel(query=1, time=-1).values)
     frequent = mean(late.isel(query=0, late_time=-1).values)
     left = mean((found["late_loss"].isel(late_time=-1) - found["level"][-1]).values)
-    turned = np.mean([runs.turns(x) for x in attention.isel(query=1).values])
+    turned = np.mean([runs.turn_count(x) for x in attention.isel(query=1).values])
     focused, diluted = peaks[0].value > 0.9, middle.value < peaks[1].value - 0.1
     cycles = left.value > 1e-3
     return TEXTS.judgement(

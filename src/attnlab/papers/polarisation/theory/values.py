@@ -35,7 +35,7 @@ from attnlab.formulas.checks import FloatArray, at_least, between, is_printed, u
 
 Weighting = Literal["softmax", "l2", "sum", "l1", "relu", "square", "sigmoid"]
 Along = Literal["tau", "time", "output"]
-Clock = Callable[[float], float]
+Clock = Callable[[FloatArray], FloatArray]  # dt/d tau by the output u-bar
 
 # The weights h(a) / sum h(a): h and its slope.
 SHARES: dict[str, tuple[Callable[..., FloatArray], Callable[..., FloatArray]]] = {
@@ -85,7 +85,7 @@ def pull_back(a: ArrayLike, x: ArrayLike, *, weighting: Weighting = "softmax") -
     Parameters
     ----------
     a : array_like
-        Logits, (n,).
+        Logits, (n,) or (..., n).
     x : array_like
         What the weights multiply, (..., n).
 
@@ -97,7 +97,8 @@ def pull_back(a: ArrayLike, x: ArrayLike, *, weighting: Weighting = "softmax") -
     alpha = attend(a, weighting=weighting)
     x = np.asarray(x, dtype=np.float64)
     if weighting == "softmax":
-        return np.asarray(alpha * ((x[..., :, None] - x[..., None, :]) @ alpha))
+        gaps = x[..., :, None] - x[..., None, :]
+        return np.asarray(alpha * (gaps @ alpha[..., None])[..., 0])
     mean = (x * alpha).sum(-1, keepdims=True)
     if weighting == "l2":
         return np.asarray(alpha * (x - alpha * mean))
@@ -105,7 +106,7 @@ def pull_back(a: ArrayLike, x: ArrayLike, *, weighting: Weighting = "softmax") -
         return np.asarray(alpha * (1.0 - alpha) * x)
     h, slope = SHARES[weighting]
     logits = np.asarray(a, dtype=np.float64)
-    return np.asarray(slope(logits) / h(logits).sum() * (x - mean))
+    return np.asarray(slope(logits) / h(logits).sum(-1, keepdims=True) * (x - mean))
 
 
 def remainder(a: ArrayLike) -> FloatArray:
@@ -241,7 +242,8 @@ def one_direction(
     Parameters
     ----------
     u0, a0 : array_like
-        Scores and logits at the start, (n,).
+        Scores and logits at the start, (n,), or (..., n) for several starts, which are solved as
+        one equation.
     at : array_like
         Where the path is asked for: values of tau, of the flow time at the learning rate 1 of the
         values, or of the output u-bar, the last of at least the output at the start.
@@ -257,39 +259,44 @@ def one_direction(
     array([1.014, 1.   ])
     """
     u, a = (np.asarray(x, dtype=np.float64) for x in (u0, a0))
-    if u.ndim != 1 or u.shape != a.shape:
+    if u.ndim == 0 or u.shape != a.shape:
         raise InputError(f"u0: expected as many scores as logits a0, got {u.shape} and {a.shape}")
     if along not in get_args(Along):
         raise InputError(f"along: expected one of {get_args(Along)}, got {along!r}")
     if along == "time" and clock is None:
         raise InputError("clock: flow time needs one; give clock=logistic_clock, for instance")
     at_least("rho", rho, 0.0, strict=True)
-    n, begin = u.size, float(attend(a, weighting=weighting) @ u)
-    asked = at_least("at", at, begin if along == "output" else 0.0)
-    variable = asked - begin if along == "output" else np.log1p(asked)
+    n, outputs = u.shape[-1], (attend(a, weighting=weighting) * u).sum(-1)
+    if along == "output" and np.ptp(outputs) > 0:
+        raise InputError("along: starts whose outputs differ share no output; take 'tau'")
+    asked = at_least("at", at, outputs.max() if along == "output" else 0.0)
+    variable = asked - outputs.max() if along == "output" else np.log1p(asked)
 
-    def moved(_: float, state: FloatArray) -> FloatArray:
-        u, a, log_time = state[:n], state[n : 2 * n], state[-1]
+    def moved(_: float, flat: FloatArray) -> FloatArray:
+        state = flat.reshape(*outputs.shape, -1)
+        u, a, tau, log_time = np.split(state, [n, 2 * n, 2 * n + 1], axis=-1)
         alpha, pulled = attend(a, weighting=weighting), pull_back(a, u, weighting=weighting)
-        slow = 0.0 if clock is None else clock(float(alpha @ u)) * np.exp(-log_time)
-        per_tau = np.concatenate([alpha, rho * pulled, [1.0, slow]])
+        output = (alpha * u).sum(-1, keepdims=True)
+        slow = 0.0 * output if clock is None else clock(output) * np.exp(-log_time)
+        per_tau = np.concatenate([alpha, rho * pulled, np.ones_like(output), slow], axis=-1)
         if along == "tau":
-            return np.asarray(per_tau * (1.0 + state[2 * n]))
+            return np.ravel(per_tau * (1.0 + tau))
         if along == "time":
-            return np.asarray(per_tau / slow)
-        return np.asarray(per_tau / (alpha @ alpha + rho * pulled @ pulled))
+            return np.ravel(per_tau / slow)
+        return np.ravel(per_tau / (alpha**2 + rho * pulled**2).sum(-1, keepdims=True))
 
-    start = np.concatenate([u, a, [0.0, 0.0]])
-    found = solve(moved, start, variable, rtol=rtol, atol=atol)
-    time = np.full(asked.shape, np.nan) if clock is None else np.expm1(found[..., -1])
+    start = np.concatenate([u, a, np.zeros((*outputs.shape, 2))], axis=-1)
+    found = solve(moved, start.ravel(), variable, rtol=rtol, atol=atol)
+    found = found.reshape(*asked.shape, *start.shape)
+    time = np.expm1(found[..., -1]) if clock else np.full(found.shape[:-1], np.nan)
     logits = found[..., n : 2 * n]
     weights = attend(logits, weighting=weighting)
     return Path(found[..., :n], logits, weights, unwrap(found[..., 2 * n]), unwrap(time))
 
 
-def logistic_clock(output: float) -> float:
+def logistic_clock(output: ArrayLike) -> FloatArray:
     r"""Return :math:`dt/d\tau=1+e^{\bar u}` of the logistic loss: late, tau is ln t [3]. Ours."""
-    return float(1.0 + np.exp(output))
+    return unwrap(1.0 + np.exp(output))
 
 
 def square_clock(target: float) -> Clock:
@@ -298,9 +305,9 @@ def square_clock(target: float) -> Clock:
     :math:`b=|\beta|` and u is along :math:`\beta/b`; the path stops at :math:`\bar u=b` [8]. Ours.
     """
 
-    def clock(output: float) -> float:
+    def clock(output: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):  # where it has stopped, to rounding
-            return float(np.divide(1.0, target - output))
+            return np.asarray(1.0 / (target - output))
 
     return clock
 
@@ -312,7 +319,7 @@ def cross_entropy_clock(outputs: int) -> Clock:
     =1+\exp(\frac M{M-1}\bar u)/(M-1)`; rho is `cross_entropy_ratio`. Ours.
     """
     M = float(at_least("outputs", outputs, 2))
-    return lambda output: float(1.0 + np.exp(M / (M - 1.0) * output) / (M - 1.0))
+    return lambda output: 1.0 + np.exp(M / (M - 1.0) * output) / (M - 1.0)
 
 
 def cross_entropy_ratio(outputs: int, ratio: float = 1.0) -> float:
@@ -479,7 +486,7 @@ def even_stage(
     time = at_least("t", t, 0.0)
 
     def moved(log_time: float, output: FloatArray) -> FloatArray:
-        return np.asarray([np.exp(log_time) / (n * clock(float(output[0])))])
+        return np.asarray(np.exp(log_time) / (n * clock(output)))
 
     output = solve(moved, np.array([begin]), np.log1p(time), rtol=1e-10, atol=1e-12)[..., 0]
     scores, logits = linear_stage(u, a, output, rho=rho)

@@ -1,7 +1,5 @@
 """Appendix D.4: how far the visits of a class stray, and what that does to the decoder."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 
@@ -34,14 +32,7 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
     )
 
 
-@claim(
-    "lemma-10",
-    AT_MOST,
-    sources="Lemma 10, Eqs. 58, 59",
-    case=WEAK,
-    hypotheses=(uniform_classes,),
-    tolerance=1e-9,
-)
+@claim(AT_MOST, "Lemma 10, Eqs. 58, 59", WEAK, (uniform_classes,), tolerance=1e-9)
 def lemma_10(s: Case) -> Measurement:
     r"""$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln
     \frac{2}{\delta}} + 1$ with probability at least $1 - \delta$.
@@ -57,7 +48,7 @@ def lemma_10(s: Case) -> Measurement:
     )
 
 
-@claim("eq-58", BELOW, sources="Eq. 58, last inequality", case=WEAK, hypotheses=(many_steps,))
+@claim(BELOW, "Eq. 58, last inequality", WEAK, (many_steps,))
 def eq_58(s: Case) -> Measurement:
     r"""$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$.
 
@@ -76,14 +67,7 @@ def eq_58(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "remark-4",
-    up_to(1.0),
-    sources="Remark 4, Eq. 60",
-    case=WEAK,
-    hypotheses=(uniform_classes, many_steps),
-    tolerance=1e-9,
-)
+@claim(up_to(1.0), "Remark 4, Eq. 60", WEAK, (uniform_classes, many_steps), tolerance=1e-9)
 def remark_4(s: Case) -> Measurement:
     r"""$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 -
     \delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N \ln(1/\delta)}
@@ -143,11 +127,10 @@ def strayed(stray: float) -> Strayed:
 
 
 @claim(
-    "lemma-11",
     up_to(3.0),
-    sources="Lemma 11, Eqs. 61-65",
-    case=WEAK,
-    hypotheses=(uniform_classes, concentrated_visits),
+    "Lemma 11, Eqs. 61-65",
+    WEAK,
+    (uniform_classes, concentrated_visits),
     tolerance=1e-12,
 )
 def lemma_11(s: Case) -> Measurement:
@@ -174,11 +157,10 @@ def lemma_11(s: Case) -> Measurement:
 
 
 @claim(
-    "eq-62",
     much_smaller(MUCH),
-    sources="Lemma 11 (after Eq. 62), Theorem 1's sigma",
-    case=WEAK,
-    hypotheses=(uniform_classes, concentrated_visits),
+    "Lemma 11 (after Eq. 62), Theorem 1's sigma",
+    WEAK,
+    (uniform_classes, concentrated_visits),
 )
 def eq_62(s: Case) -> Measurement:
     r"""$\sigma' \ll \ln M$.
@@ -191,13 +173,7 @@ def eq_62(s: Case) -> Measurement:
     return Measurement(Check("sigma' against ln M", log, sigma), number=float((sigma / log).max()))
 
 
-@claim(
-    "lemma-12",
-    up_to(1.0),
-    sources="Lemma 12, Eqs. 66-69",
-    case=WEAK,
-    hypotheses=(uniform_classes, many_steps),
-)
+@claim(up_to(1.0), "Lemma 12, Eqs. 66-69", WEAK, (uniform_classes, many_steps))
 def lemma_12(s: Case) -> Measurement:
     r"""$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ $\lvert
     \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all $n$.
@@ -221,11 +197,10 @@ def lemma_12(s: Case) -> Measurement:
 
 
 @claim(
-    "corollary-1-sigma",
     up_to(1.0),
-    sources="Corollary 1, after Eq. 71",
-    case=WEAK,
-    hypotheses=(uniform_classes, large_vocabulary),
+    "Corollary 1, after Eq. 71",
+    WEAK,
+    (uniform_classes, large_vocabulary),
     tolerance=1e-9,
 )
 def corollary_1_sigma(s: Case) -> Measurement:

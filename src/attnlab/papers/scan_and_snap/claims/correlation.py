@@ -1,7 +1,5 @@
 """Appendix D.5: correlations between classes, E' and the coefficients of the back gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -58,14 +56,7 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
     return Measurement(Check(about, bound, size, AT_MOST), number=tightest(bound, size))
 
 
-@claim(
-    "assumption-2",
-    ABOVE,
-    sources="Assumption 2",
-    case=FIG3,
-    hypotheses=(weak_correlations,),
-    ours=True,
-)
+@claim(ABOVE, "Assumption 2", FIG3, (weak_correlations,), ours=True)
 def assumption_2(s: Case) -> Measurement:
     r"""$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and
     $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3.
@@ -86,13 +77,7 @@ def assumption_2(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "full-rank",
-    ABOVE,
-    sources="Section 4, after Assumption 2",
-    case=WEAK,
-    hypotheses=(weak_correlations,),
-)
+@claim(ABOVE, "Section 4, after Assumption 2", WEAK, (weak_correlations,))
 def full_rank(s: Case) -> Measurement:
     r"""By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank.
 
@@ -111,14 +96,7 @@ def full_rank(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "assumption-2-floor",
-    AT_LEAST,
-    sources="Assumption 2, Theorem 1(a)",
-    case=WEAK,
-    hypotheses=(weak_correlations, fast_decoder),
-    ours=True,
-)
+@claim(AT_LEAST, "Assumption 2, Theorem 1(a)", WEAK, (weak_correlations, fast_decoder), ours=True)
 def assumption_2_floor(s: Case) -> Measurement:
     r"""Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, stays
     met while attention learns ($\xi_n(t) > 0$ at any $t$).
@@ -145,14 +123,7 @@ def assumption_2_floor(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "e-prime",
-    EQUAL,
-    sources="Appendix D.1 against Lemma 14",
-    case=WEAK,
-    hypotheses=(weak_correlations,),
-    tolerance=1e-13,
-)
+@claim(EQUAL, "Appendix D.1 against Lemma 14", WEAK, (weak_correlations,), tolerance=1e-13)
 def e_prime(s: Case) -> Measurement:
     r"""With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) =
     e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost).
@@ -181,7 +152,7 @@ def e_prime(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-13", AT_MOST, sources="Lemma 13", case=WEAK, tolerance=1e-13)
+@claim(AT_MOST, "Lemma 13", WEAK, tolerance=1e-13)
 def lemma_13(s: Case) -> Measurement:
     r"""$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$.
 
@@ -192,7 +163,7 @@ def lemma_13(s: Case) -> Measurement:
     return _below("max |E_ij|", bound, [float(np.abs(E).max()) for E in random_correlations()])
 
 
-@claim("lemma-14", EQUAL, sources="Lemma 14, Eqs. 75-77", case=WEAK, tolerance=1e-13)
+@claim(EQUAL, "Lemma 14, Eqs. 75-77", WEAK, tolerance=1e-13)
 def lemma_14(s: Case) -> Measurement:
     r"""If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues
     $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$.
@@ -210,7 +181,7 @@ def lemma_14(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-15", AT_MOST, sources="Lemma 15, Eq. 78", case=WEAK, tolerance=1e-13)
+@claim(AT_MOST, "Lemma 15, Eq. 78", WEAK, tolerance=1e-13)
 def lemma_15(s: Case) -> Measurement:
     r"""If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le \frac{\lvert
     \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$.
@@ -222,7 +193,7 @@ def lemma_15(s: Case) -> Measurement:
     return _below("radius of E'", bound, [radius(theory.e_prime(E)) for E in random_correlations()])
 
 
-@claim("lemma-16", AT_MOST, sources="Lemma 16, Eq. 79", case=WEAK, tolerance=1e-13)
+@claim(AT_MOST, "Lemma 16, Eq. 79", WEAK, tolerance=1e-13)
 def lemma_16(s: Case) -> Measurement:
     r"""$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$.
 
@@ -241,7 +212,7 @@ def lemma_16(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-17", AT_MOST, sources="Lemma 17, Eq. 80", case=WEAK, tolerance=1e-13)
+@claim(AT_MOST, "Lemma 17, Eq. 80", WEAK, tolerance=1e-13)
 def lemma_17(s: Case) -> Measurement:
     r"""If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 \rvert^2}{1
     - \lvert \lambda_1 \rvert}$.
@@ -263,14 +234,7 @@ def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
     return np.asarray(error @ Y.T)
 
 
-@claim(
-    "eq-90",
-    AT_MOST,
-    sources="Eq. 90 (proof of Theorem 1)",
-    case=WEAK,
-    hypotheses=(weak_correlations,),
-    tolerance=1e-13,
-)
+@claim(AT_MOST, "Eq. 90 (proof of Theorem 1)", WEAK, (weak_correlations,), tolerance=1e-13)
 def eq_90(s: Case) -> Measurement:
     r"""$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} \lvert
     \lambda_1 \rvert \le \frac{1}{K-1}$.
@@ -291,7 +255,7 @@ def eq_90(s: Case) -> Measurement:
     )
 
 
-@claim("eq-88", EQUAL, sources="Eq. 88", case=WEAK, tolerance=1e-12)
+@claim(EQUAL, "Eq. 88", WEAK, tolerance=1e-12)
 def eq_88(s: Case) -> Measurement:
     r"""$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + \sum_{k \ne
     n} (1+\theta_k) E'_{kn'})]$.

@@ -1,7 +1,5 @@
 """Section 8 and Appendix G: statements about the experiments, on synthetic data and on WikiText."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -67,7 +65,7 @@ def recall_falls() -> xr.DataArray:
     return measures.recall_fall(recall, upper=UPPER, lower=LOWER).transpose("ratio", "eta_z")
 
 
-@claim("fig4-eta-y", BELOW, sources="Section 8, Fig. 4", case=SYN_SMALL_AS_PRINTED)
+@claim(BELOW, "Section 8, Fig. 4", SYN_SMALL_AS_PRINTED)
 def fig4_eta_y(s: Case) -> Measurement:
     r"""On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse.
 
@@ -89,7 +87,7 @@ def fig4_eta_y(s: Case) -> Measurement:
     )
 
 
-@claim("fig6-threshold", ABOVE, sources="Section 8, Fig. 6", case=SYN_MEDIUM)
+@claim(ABOVE, "Section 8, Fig. 6", SYN_MEDIUM)
 def fig6_threshold(s: Case) -> Measurement:
     r"""Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$.
 
@@ -121,7 +119,7 @@ def syn_small_runs() -> xr.Dataset:
     return cases.train_steps(s, steps, **PROTOCOL, **settings)
 
 
-@claim("fig6-eta-z", BELOW, sources="Section 8, Fig. 6", case=SYN_MEDIUM)
+@claim(BELOW, "Section 8, Fig. 6", SYN_MEDIUM)
 def fig6_eta_z(s: Case) -> Measurement:
     r"""Attention over distinct tokens gets sparser with a larger $\eta_Z$.
 
@@ -136,7 +134,7 @@ def fig6_eta_z(s: Case) -> Measurement:
     )
 
 
-@claim("fig11-recall", BELOW, sources="Appendix G, Fig. 11", case=SYN_MEDIUM)
+@claim(BELOW, "Appendix G, Fig. 11", SYN_MEDIUM)
 def fig11_recall(s: Case) -> Measurement:
     r"""A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold.
 
@@ -151,7 +149,7 @@ def fig11_recall(s: Case) -> Measurement:
     )
 
 
-@claim("fig12-recall", ABOVE, sources="Appendix G, Fig. 12", case=SYN_MEDIUM)
+@claim(ABOVE, "Appendix G, Fig. 12", SYN_MEDIUM)
 def fig12_recall(s: Case) -> Measurement:
     r"""A larger $\eta_Z$ gives a slower descent of recall with the threshold.
 
@@ -165,7 +163,7 @@ def fig12_recall(s: Case) -> Measurement:
     )
 
 
-@claim("recall-sparsity", AT_LEAST, sources="Appendix G", case=SYN_MEDIUM)
+@claim(AT_LEAST, "Appendix G", SYN_MEDIUM)
 def recall_sparsity(s: Case) -> Measurement:
     """A sparser attention map gives a slower descent of the recall-threshold line.
 
@@ -184,7 +182,7 @@ def recall_sparsity(s: Case) -> Measurement:
     )
 
 
-@claim("fig7-freezes", BELOW, sources="Section 8, Fig. 7; abstract", case=WEAK)
+@claim(BELOW, "Section 8, Fig. 7; abstract", WEAK)
 def fig7_freezes(s: Case) -> Measurement:
     """On WikiText the first layer's attention becomes sparse and freezes at some point.
 
@@ -195,7 +193,7 @@ def fig7_freezes(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim("fig10-rate", BELOW, sources="Appendix G, Fig. 10", case=WEAK)
+@claim(BELOW, "Appendix G, Fig. 10", WEAK)
 def fig10_rate(s: Case) -> Measurement:
     """On WikiText a larger learning rate gives lower entropy of attention after training.
 
@@ -206,7 +204,7 @@ def fig10_rate(s: Case) -> Measurement:
     return Measurement()
 
 
-@claim("fig10-wikitext-103", BELOW, sources="Appendix G, Fig. 10", case=WEAK)
+@claim(BELOW, "Appendix G, Fig. 10", WEAK)
 def fig10_wikitext_103(s: Case) -> Measurement:
     """On WikiText-103, too, a larger learning rate gives lower entropy of attention.
 

@@ -1,7 +1,5 @@
 """Sections 5 and 7: initial values as priors, heads, position bias, residual connections."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -65,14 +63,7 @@ def _angles(s: Case, form: Form) -> FloatArray:
     return np.concatenate(angles)
 
 
-@claim(
-    "residual-exact",
-    EQUAL,
-    sources="Section 7, residue connection",
-    case=TWO_QUERIES,
-    tolerance=1e-12,
-    ours=True,
-)
+@claim(EQUAL, "Section 7, residue connection", TWO_QUERIES, tolerance=1e-12, ours=True)
 def residual_exact(s: Case) -> Measurement:
     r"""With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} =
     \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$.
@@ -100,13 +91,7 @@ def residual_exact(s: Case) -> Measurement:
     return Measurement(Check("dz/dt over eta_Z gamma", predicted, measured / speed, relative=False))
 
 
-@claim(
-    "residual-beta",
-    within(4.0),
-    sources="Section 7, residue connection",
-    case=TWO_QUERIES,
-    hypotheses=WITH_RESIDUAL,
-)
+@claim(within(4.0), "Section 7, residue connection", TWO_QUERIES, WITH_RESIDUAL)
 def residual_beta(s: Case) -> Measurement:
     r"""With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) =
     \psi(n'))$.
@@ -144,13 +129,7 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     return float(s.P[0, token]), float(c[0, token])
 
 
-@claim(
-    "residual-local-roles",
-    ABOVE,
-    sources="Section 7, residue connection",
-    case=TWO_QUERIES,
-    hypotheses=WITH_RESIDUAL,
-)
+@claim(ABOVE, "Section 7, residue connection", TWO_QUERIES, WITH_RESIDUAL)
 def residual_local_roles(s: Case) -> Measurement:
     r"""With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a
     query.
@@ -184,11 +163,7 @@ def residual_local_roles(s: Case) -> Measurement:
 
 
 @claim(
-    "position-bias",
-    EQUAL,
-    sources="Section 7, positional encoding; Section 5, initial value as prior",
-    case=WEAK,
-    tolerance=3e-3,
+    EQUAL, "Section 7, positional encoding; Section 5, initial value as prior", WEAK, tolerance=3e-3
 )
 def position_bias(s: Case) -> Measurement:
     r"""A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, is a
@@ -247,13 +222,7 @@ def position_bias(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "heads-as-starts",
-    EQUAL,
-    sources="Section 5, initial value as prior; Section 3",
-    case=WEAK,
-    tolerance=0.5,
-)
+@claim(EQUAL, "Section 5, initial value as prior; Section 3", WEAK, tolerance=0.5)
 def heads_as_starts(s: Case) -> Measurement:
     """Heads are different $Z_h(0)$, which decide which token wins.
 
@@ -300,13 +269,7 @@ def heads_as_starts(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "multilayer-remark",
-    BELOW,
-    sources="Section 7, possible future extension to multi-layer cases",
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-)
+@claim(BELOW, "Section 7, possible future extension to multi-layer cases", SYN_SMALL, ASSUMPTION_1)
 def multilayer_remark(s: Case) -> Measurement:
     """Of 10 relevant tokens self-attention may only pick 1-2 to combine first.
 

@@ -1,7 +1,5 @@
 """Appendix D.2, D.3: how the decoder grows, h* and h (Lemmas 5 to 7, Remark 2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from ..cases import FIG3
 from . import in_training
 
 
-@claim("lemma-5", EQUAL, sources="Lemma 5, Eqs. 31-33", case=FIG3, tolerance=1e-11)
+@claim(EQUAL, "Lemma 5, Eqs. 31-33", FIG3, tolerance=1e-11)
 def lemma_5(case: Case) -> Measurement:
     r"""If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with $h^*(0) =
     0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$.
@@ -62,7 +60,7 @@ def integrate_h(t: FloatArray, *, M: float, eta_y: float) -> FloatArray:
     return np.asarray(solution.y[0] / M)
 
 
-@claim("lemma-6", EQUAL, sources="Lemma 6, Eqs. 44, 45", case=FIG3, tolerance=1e-9)
+@claim(EQUAL, "Lemma 6, Eqs. 44, 45", FIG3, tolerance=1e-9)
 def lemma_6(s: Case) -> Measurement:
     r"""The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has
     $\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$.
@@ -81,7 +79,7 @@ def _gap(steps: IntArray, *, M: float, eta_y: float) -> FloatArray:
     return np.asarray(theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y))
 
 
-@claim("lemma-7", AT_MOST, sources="Lemma 7", case=FIG3, tolerance=1e-15)
+@claim(AT_MOST, "Lemma 7", FIG3, tolerance=1e-15)
 def lemma_7(s: Case) -> Measurement:
     r"""$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge h^*(s)
     \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$.
@@ -104,7 +102,7 @@ def lemma_7(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-7-proof", AT_MOST, sources="Lemma 7(b), proof", case=FIG3)
+@claim(AT_MOST, "Lemma 7(b), proof", FIG3)
 def lemma_7_proof(s: Case) -> Measurement:
     r"""From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to
     0$).
@@ -127,7 +125,7 @@ def lemma_7_proof(s: Case) -> Measurement:
     )
 
 
-@claim("remark-2", SETTLES, sources="Remark 2", case=FIG3, tolerance=0.01)
+@claim(SETTLES, "Remark 2", FIG3, tolerance=0.01)
 def remark_2(s: Case) -> Measurement:
     r"""If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all $s
     > s_1$.

@@ -1,7 +1,5 @@
 """Section 3 and Appendices C, H: the gradient, long sequences, a fast decoder, what is left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,14 +57,7 @@ def complex_slope(
     return gradient
 
 
-@claim(
-    "lemma-1",
-    EQUAL,
-    sources="Lemma 1, Eqs. 3, 4",
-    case=WEAK,
-    hypotheses=(query_from_next,),
-    tolerance=1e-12,
-)
+@claim(EQUAL, "Lemma 1, Eqs. 3, 4", WEAK, (query_from_next,), tolerance=1e-12)
 def lemma_1(s: Case) -> Measurement:
     r"""The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T)
     (x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top
@@ -104,7 +95,7 @@ def lemma_1(s: Case) -> Measurement:
     )
 
 
-@claim("assumption-1", LEADING, sources="Assumption 1", case=SYN_SMALL, tolerance=0.05, ours=True)
+@claim(LEADING, "Assumption 1", SYN_SMALL, tolerance=0.05, ours=True)
 def assumption_1(s: Case) -> Measurement:
     r"""Assumption 1 (no positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$) neglects terms of the
     order of $\frac{1}{T \lVert p \rVert_2^2}$ and of $\eta_Z/\eta_Y$.
@@ -132,11 +123,10 @@ def assumption_1(s: Case) -> Measurement:
 
 
 @claim(
-    "finite-length",
     AT_MOST,
-    sources="Assumption 1(b), Section 8",
-    case=SHORT,
-    hypotheses=(query_from_next, *ASSUMPTION_1, weak_correlations),
+    "Assumption 1(b), Section 8",
+    SHORT,
+    (query_from_next, *ASSUMPTION_1, weak_correlations),
     ours=True,
 )
 def finite_length(s: Case) -> Measurement:
@@ -172,7 +162,7 @@ def finite_length(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-2", LEADING, sources="Lemma 2, Eq. 6", case=WEAK, tolerance=0.03)
+@claim(LEADING, "Lemma 2, Eq. 6", WEAK, tolerance=0.03)
 def lemma_2(s: Case) -> Measurement:
     r"""Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top
     \operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$.
@@ -196,7 +186,7 @@ def lemma_2(s: Case) -> Measurement:
     )
 
 
-@claim("lemma-18", AT_MOST, sources="Lemma 18, Eqs. 134-136", case=WEAK, tolerance=1e-12)
+@claim(AT_MOST, "Lemma 18, Eqs. 134-136", WEAK, tolerance=1e-12)
 def lemma_18(s: Case) -> Measurement:
     r"""With probability at least $1 - \delta$ a token's frequency has $\max\left(0, \mathbb{P}(l
     \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le \mathbb{P}(l \mid
@@ -222,7 +212,7 @@ def lemma_18(s: Case) -> Measurement:
     )
 
 
-@claim("row-sums", EQUAL, sources="Section 3.1, after Lemma 1", case=WEAK, tolerance=1e-9)
+@claim(EQUAL, "Section 3.1, after Lemma 1", WEAK, tolerance=1e-9)
 def row_sums(s: Case) -> Measurement:
     r"""The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$.
 
@@ -244,7 +234,7 @@ def row_sums(s: Case) -> Measurement:
     )
 
 
-@claim("embedding-norm", LEADING, sources="Section 3, l2-normalization", case=WEAK, tolerance=0.1)
+@claim(LEADING, "Section 3, l2-normalization", WEAK, tolerance=0.1)
 def embedding_norm(s: Case) -> Measurement:
     r"""$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly
     orthogonal.
@@ -271,11 +261,10 @@ def embedding_norm(s: Case) -> Measurement:
 
 
 @claim(
-    "layer-norm",
     LEADING,
-    sources="Section 3, l2-normalization",
-    case=WEAK,
-    hypotheses=(long_sequences, *EQ_10, single_common_token),
+    "Section 3, l2-normalization",
+    WEAK,
+    (long_sequences, *EQ_10, single_common_token),
     tolerance=0.05,
 )
 def layer_norm(s: Case) -> Measurement:

@@ -3,8 +3,6 @@
 The studies `optimizers` and `spurious` (docs/studies/) go further; here is what decides a verdict.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -34,12 +32,7 @@ FEW, MANY = 8, 128
 PRIOR = 1.0
 
 
-@claim(
-    "adam-subsets",
-    BELOW,
-    sources="Section 8, Fig. 5 (the paper leaves Adam for future work)",
-    case=SYN_SMALL,
-)
+@claim(BELOW, "Section 8, Fig. 5 (the paper leaves Adam for future work)", SYN_SMALL)
 def adam_subsets(s: Case) -> Measurement:
     """With Adam, different learning rates focus on different subsets of distinct tokens.
 
@@ -82,7 +75,7 @@ def adam_subsets(s: Case) -> Measurement:
     )
 
 
-@claim("spurious-tokens", BELOW, sources="Section 9", case=MANY_COMMON)
+@claim(BELOW, "Section 9", MANY_COMMON)
 def spurious_tokens(s: Case) -> Measurement:
     """Much data or prior knowledge suppresses common tokens that seem distinct in little.
 

@@ -1,7 +1,5 @@
 """The poster and the slides, where they say something that the paper does not."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 
@@ -13,19 +11,13 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, with
 
 from .. import cases, theory
 from ..cases import FIG3, WEAK
-from ..hypotheses import ASSUMPTION_1, SECTION_6, rate_window, weak_correlations
+from ..hypotheses import SECTION_6, WEAKLY_CORRELATED, rate_window, weak_correlations
 from . import falling, in_both_forms, in_training, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
 
-@claim(
-    "poster-quarter",
-    within(10.0),
-    sources="poster and slides, Theorem 4",
-    case=FIG3,
-    hypotheses=SECTION_6,
-)
+@claim(within(10.0), "poster and slides, Theorem 4", FIG3, SECTION_6)
 def poster_quarter(s: Case) -> Measurement:
     r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
     t}{K}\right)\right)$ as $t \to +\infty$.
@@ -42,7 +34,7 @@ def poster_quarter(s: Case) -> Measurement:
     return Measurement(Check("B_n(t)", poster, B), number=float(grown))
 
 
-@claim("poster-start", EQUAL, sources="poster and slides, Theorem 3", case=FIG3, tolerance=1e-12)
+@claim(EQUAL, "poster and slides, Theorem 3", FIG3, tolerance=1e-12)
 def poster_start(s: Case) -> Measurement:
     r"""$B_n(0) = 0$, where Eq. 14 has $\frac{1}{4} \ln C_0$.
 
@@ -58,13 +50,7 @@ def poster_start(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "poster-faster",
-    ABOVE,
-    sources="poster and slides, (c)",
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, weak_correlations),
-)
+@claim(ABOVE, "poster and slides, (c)", WEAK, WEAKLY_CORRELATED)
 def poster_faster(s: Case) -> Measurement:
     r"""$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens.
 
@@ -85,11 +71,10 @@ def poster_faster(s: Case) -> Measurement:
 
 
 @claim(
-    "poster-slightly",
     BELOW,
-    sources="poster and slides, (2)",
-    case=WEAK.at(eta_y=0.225, eta_z=0.001),
-    hypotheses=(rate_window, weak_correlations),
+    "poster and slides, (2)",
+    WEAK.at(eta_y=0.225, eta_z=0.001),
+    (rate_window, weak_correlations),
 )
 def poster_slightly(s: Case) -> Measurement:
     r"""Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$.
@@ -113,9 +98,7 @@ def poster_slightly(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "poster-z", EQUAL, sources="poster and slides, reparameterization", case=WEAK, tolerance=1e-12
-)
+@claim(EQUAL, "poster and slides, reparameterization", WEAK, tolerance=1e-12)
 def poster_z(s: Case) -> Measurement:
     r"""$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1.
 
@@ -138,13 +121,7 @@ def poster_z(s: Case) -> Measurement:
     return Measurement(*checks, number=checks[0].error)
 
 
-@claim(
-    "slides-suppressed",
-    BELOW,
-    sources="slides, take-home message",
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, weak_correlations),
-)
+@claim(BELOW, "slides, take-home message", WEAK, WEAKLY_CORRELATED)
 def slides_suppressed(s: Case) -> Measurement:
     """Key tokens that do not co-occur a lot with the query token are suppressed.
 
@@ -166,13 +143,7 @@ def slides_suppressed(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "slides-tf-idf",
-    AT_LEAST,
-    sources="slides, winners-emergence",
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, weak_correlations),
-)
+@claim(AT_LEAST, "slides, winners-emergence", WEAK, WEAKLY_CORRELATED)
 def slides_tf_idf(s: Case) -> Measurement:
     """Attention is a learnable TF-IDF: frequent in the class, rare across classes.
 

@@ -1,7 +1,5 @@
 """The summary of the paper, where it says something that the paper does not."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 
@@ -13,17 +11,11 @@ from attnlab.theory.relation import ABOVE, BELOW
 
 from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
-from ..hypotheses import ASSUMPTION_1, weak_correlations
+from ..hypotheses import WEAKLY_CORRELATED
 from . import in_training
 
 
-@claim(
-    "summary-frequency",
-    ABOVE,
-    sources="summary, Key Results and Mechanism 2",
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, weak_correlations),
-)
+@claim(ABOVE, "summary, Key Results and Mechanism 2", WEAK, WEAKLY_CORRELATED)
 def summary_frequency(s: Case) -> Measurement:
     """Among distinct tokens, lower-frequency tokens gain attention faster.
 
@@ -46,7 +38,7 @@ def summary_frequency(s: Case) -> Measurement:
     )
 
 
-@claim("summary-theorem-2b", BELOW, sources="summary, Mechanism 1", case=WEAK)
+@claim(BELOW, "summary, Mechanism 1", WEAK)
 def summary_theorem_2b(s: Case) -> Measurement:
     r"""If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a distinct
     token.
@@ -69,9 +61,7 @@ def summary_theorem_2b(s: Case) -> Measurement:
     )
 
 
-@claim(
-    "summary-slow-decoder", BELOW, sources="summary, Mechanism 1, break condition", case=SYN_SMALL
-)
+@claim(BELOW, "summary, Mechanism 1, break condition", SYN_SMALL)
 def summary_slow_decoder(s: Case) -> Measurement:
     r"""If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge.
 

@@ -4,8 +4,6 @@ Fig. 11 varies the ratio eta_Y / eta_Z, Fig. 12 eta_Z. The simulations are those
 which titles and sizes are shared.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +14,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing, Texts
 from attnlab.experiments.estimate import count_of
-from attnlab.experiments.texts import Texts
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.progress import Progress
 from attnlab.formulas.checks import FloatArray
 from attnlab.measures.attention import in_play
@@ -61,10 +58,8 @@ class Thresholds:
         return np.geomspace(self.lowest, self.highest, self.count)
 
     def __post_init__(self) -> None:
-        if not 0 < self.lowest < self.highest:
-            raise InputError(f"lowest: expected 0 < lowest < highest, got {self.lowest}")
-        if self.count < 2:
-            raise InputError(f"count: expected at least 2, got {self.count}")
+        refuse_if(not 0 < self.lowest < self.highest, "lowest", "0 < lowest < highest", self.lowest)
+        refuse_if(self.count < 2, "count", "at least 2", self.count)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Transformers trained on a text by recipe: what figures and studies on text share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any, ClassVar
 import xarray as xr
 
 from attnlab.experiments import ExperimentRecipe
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.folders import claim
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
@@ -70,8 +68,7 @@ class TextRecipe(CorpusRecipe):
 
 def check_depths(where: str, layers: tuple[int, ...]) -> None:
     """Refuse none, and one twice."""
-    if not layers or len(set(layers)) < len(layers):
-        raise InputError(f"{where}: expected different depths, got {list(layers)}")
+    refuse_if(not layers or len(set(layers)) < len(layers), where, "different depths", list(layers))
 
 
 def by_depth(

@@ -10,8 +10,6 @@
    the start), so that they serve Eq. 10's flow, where they are exact, and any simulation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -189,29 +187,10 @@ class Corollary2(NamedTuple):
     start: float
 
     @property
-    def single_query(self) -> bool:
-        """(1): all classes share the query."""
-        return self.queries == 1
-
-    @property
-    def symmetric(self) -> bool:
-        """(2): the distinct tokens of the classes match."""
-        return self.asymmetry <= EQUALS
-
-    @property
-    def shared_probability(self) -> bool:
-        """(3): a common token has one probability, rho_l."""
-        return self.spread <= EQUALS
-
-    @property
-    def zero_start(self) -> bool:
-        """(4): z(0) = 0."""
-        return self.start == 0
-
-    @property
     def holds(self) -> bool:
         """True if all four hold, so that every common token loses attention."""
-        return self.single_query and self.symmetric and self.shared_probability and self.zero_start
+        matched = max(self.asymmetry, self.spread) <= EQUALS
+        return self.queries == 1 and matched and self.start == 0
 
 
 def token_fates(setting: SettingLike) -> IntArray:

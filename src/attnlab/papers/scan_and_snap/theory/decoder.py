@@ -11,8 +11,6 @@
    takes the growth h of each class, which serves any schedule of visits.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -231,28 +229,21 @@ def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0
     return np.asarray(one_sigma * (q1 * (one_theta - own_n) - q0 * others_n))
 
 
-def xi(
-    E: ArrayLike,
-    *,
-    M: float,
-    theta: ArrayLike = 0.0,
-    sigma: ArrayLike = 0.0,
-    form: str = "corrected",
-) -> FloatArray:
+def xi(E: ArrayLike, *, M: float, form: str = "corrected") -> FloatArray:
     """xi_n / gamma = sum over n' != n of beta_nn' f_n . f_n' (Theorem 1a).
 
-    With the corrected beta and theta = 0 it equals a_nn [q1 e.B^-1 e - q0 e.B^-1 1], where e is row
-    n of E without entry n, B is I + E without row and column n, and a = (I + E)^-1. So it is
-    positive for every class that overlaps another as soon as the row sums of E are below 1 (which
-    |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not needed. With the
-    printed beta it is negative once the overlaps fall below about 1/M.
+    Here theta = sigma = 0. With the corrected beta it equals a_nn [q1 e.B^-1 e - q0 e.B^-1 1],
+    where e is row n of E without entry n, B is I + E without row and column n, and a =
+    (I + E)^-1. So it is positive for every class that overlaps another as soon as the row sums of E
+    are below 1 (which |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not
+    needed. With the printed beta it is negative once the overlaps fall below about 1/M.
 
     >>> E = [[0.0, 1e-4], [1e-4, 0.0]]
     >>> bool((xi(E, M=1000) > 0).all()), bool((xi(E, M=1000, form="printed") > 0).all())
     (True, False)
     """
     E = np.asarray(E, dtype=np.float64)
-    return np.asarray((beta(E, M=M, theta=theta, sigma=sigma, form=form) * E).sum(-1))
+    return np.asarray((beta(E, M=M, form=form) * E).sum(-1))
 
 
 def back_gradient(

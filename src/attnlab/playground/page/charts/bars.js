@@ -30,18 +30,21 @@ export function widest(cards) {
   return 14 + Math.max(20, ...cards.flatMap(([classes, entries]) => entries.map((i) => shownName(classes, i).width)))
 }
 
-/** Which entries of a class are shown, in order: all, or those that are ever attended most. */
-export function chosen(classes, k, attention) {
-  const entries = []
-  for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) entries.push(i)
-  const records = attention.length / classes.size
-  const most = new Map(entries.map((i) => [i, 0]))
-  for (let r = 0; r < records; r++) {
-    for (const i of entries) most.set(i, Math.max(most.get(i), attention[r * classes.size + i]))
+/** The entries of a class, each with the most that it is ever attended; none where it is not there. */
+export function peaks({ offsets, size }, k, attention) {
+  const most = new Map()
+  for (let i = offsets[k]; i < offsets[k + 1]; i++) {
+    let highest = 0
+    for (let at = i; at < attention.length; at += size) highest = Math.max(highest, attention[at])
+    most.set(i, highest)
   }
-  const kept = entries.length <= MOST_SHOWN ? entries
-    : [...entries].sort((a, b) => most.get(b) - most.get(a)).slice(0, MOST_SHOWN)
+  return most
+}
+
+/** Which entries are shown, in order: all, or those that are ever attended most. */
+export function chosen(classes, most) {
   const shared = (i) => classes.isCommon(classes.tokens[i])
+  const kept = [...most].sort((a, b) => b[1] - a[1]).slice(0, MOST_SHOWN).map(([i]) => i)
   return kept.sort((a, b) => shared(b) - shared(a) || classes.values[b] - classes.values[a] || a - b)
 }
 

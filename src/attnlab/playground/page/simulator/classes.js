@@ -5,7 +5,7 @@
  * tokens are drawn from P(l|m,n): tokens[offsets[k]..offsets[k+1]], increasing, with `values`.
  */
 import { InputError } from "./errors.js"
-import { isMapping, isWhole, nine, shown, within } from "./messages.js"
+import { isMapping, isWhole, shown, within } from "./messages.js"
 
 const SUM_TOLERANCE = 1e-6
 
@@ -83,22 +83,16 @@ export class SequenceClasses {
   }
 
   _check() {
-    const repeated = repeatedPair(this.query, this.next)
-    if (repeated) {
-      throw new InputError(`query, next_token: the pair (${repeated.join(", ")}) is repeated; merge those classes into one`)
-    }
+    const pairs = new Set()
     for (let k = 0; k < this.K; k++) {
+      const pair = `(${this.query[k]}, ${this.next[k]})`
+      if (pairs.has(pair)) throw new InputError(`query, next_token: the pair ${pair} is repeated; merge those classes into one`)
+      pairs.add(pair)
       if (this.offsets[k] === this.offsets[k + 1]) {
         throw new InputError(`probs: class ${k} has empty support; give it at least one token`)
       }
     }
   }
-}
-
-/** The first pair of query and next token, in order, that two classes have. */
-function repeatedPair(query, next) {
-  const ordered = Array.from(query, (m, k) => [m, next[k]]).sort((a, b) => a[0] - b[0] || a[1] - b[1])
-  return ordered.find(([m, n], at) => at > 0 && ordered[at - 1][0] === m && ordered[at - 1][1] === n)
 }
 
 // words for tokens without names, so that a preset can be read
@@ -266,9 +260,8 @@ function divided(where, weights, normalize, says) {
     return new Map([...weights].map(([key, value]) => [key, value / total]))
   }
   if (Math.abs(total - 1) > SUM_TOLERANCE) {
-    throw new InputError(
-      `${says(nine(total))} (or set \`normalize: true\` at the top of the file)`,
-    )
+    const sum = Number(total.toPrecision(9))
+    throw new InputError(`${says(sum)} (or set \`normalize: true\` at the top of the file)`)
   }
   return weights
 }

@@ -12,9 +12,7 @@ export class Layout {
     const { K, offsets, tokens, values, queryIndex } = classes
     const group = groupsOf(classes, lump, start)
     this.classes = classes
-    this.tokensOf = group.tokensOf // a token that stands for each group
     this.A = group.size
-    this.multiplicity = group.multiplicity
     // slots: for each class its groups, once each
     this.offsets = new Int32Array(K + 1)
     const place = [], mass = [], z = []
@@ -57,39 +55,28 @@ export class Layout {
     }
     /** of each slot: where its row of Y begins, and how many tokens it stands for */
     this.row = this.place.map((g) => g * this.J)
-    this.times = Float64Array.from(this.place, (g) => this.multiplicity[g])
+    this.times = Float64Array.from(this.place, (g) => group.multiplicity[g])
   }
 }
 
-function groupsOf(classes, lump, start) {
-  const of = new Int32Array(classes.M).fill(-1)
-  const tokensOf = [], multiplicity = []
-  const profiles = new Map()
-  if (lump) {
-    const profile = new Map()
-    for (let k = 0; k < classes.K; k++) {
-      for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) {
-        const token = classes.tokens[i]
-        const entry = `${k}:${classes.values[i]}:${start(classes.queryIndex[k], token)};`
-        profile.set(token, (profile.get(token) ?? "") + entry)
-      }
-    }
-    for (const [token, text] of profile) {
-      if (!profiles.has(text)) {
-        profiles.set(text, tokensOf.length)
-        tokensOf.push(token)
-        multiplicity.push(0)
-      }
-      of[token] = profiles.get(text)
-      multiplicity[of[token]] += 1
-    }
-  } else {
-    for (const token of classes.tokens) {
-      if (of[token] >= 0) continue
-      of[token] = tokensOf.length
-      tokensOf.push(token)
-      multiplicity.push(1)
+/** The group of each token: itself, or all tokens that are exchangeable. */
+function groupsOf({ K, M, offsets, tokens, values, queryIndex }, lump, start) {
+  const profile = new Map()
+  for (let k = 0; k < K; k++) {
+    for (let i = offsets[k]; i < offsets[k + 1]; i++) {
+      const token = tokens[i]
+      profile.set(token, lump ? `${profile.get(token) ?? ""}${k}:${values[i]}:${start(queryIndex[k], token)};` : token)
     }
   }
-  return { of, tokensOf, multiplicity: Float64Array.from(multiplicity), size: tokensOf.length }
+  const of = new Int32Array(M).fill(-1), tokensOf = [], multiplicity = [], groups = new Map()
+  for (const [token, text] of profile) {
+    if (!groups.has(text)) {
+      groups.set(text, tokensOf.length)
+      tokensOf.push(token)
+      multiplicity.push(0)
+    }
+    of[token] = groups.get(text)
+    multiplicity[of[token]] += 1
+  }
+  return { of, tokensOf, multiplicity, size: tokensOf.length }
 }

@@ -18,15 +18,3 @@ export function measures(classes, attention) {
   }
   return { entropy, commonMass }
 }
-
-/** Half the L1 distance that attention moves from record to record, mean over classes. */
-export function movement(classes, attention) {
-  const { size, K } = classes, records = attention.length / size
-  const moved = new Float64Array(Math.max(records - 1, 0))
-  for (let r = 0; r + 1 < records; r++) {
-    let sum = 0
-    for (let i = 0; i < size; i++) sum += Math.abs(attention[(r + 1) * size + i] - attention[r * size + i])
-    moved[r] = sum / 2 / K
-  }
-  return moved
-}

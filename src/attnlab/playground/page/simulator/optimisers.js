@@ -3,15 +3,11 @@
 class Sgd {
   constructor(size, { momentum = 0.9 } = {}) {
     this.momentum = momentum
-    this.memory = momentum > 0 ? new Float64Array(size) : null
+    this.memory = new Float64Array(size)
   }
 
   step(weights, gradient, rate) {
     const { memory, momentum } = this
-    if (memory === null) {
-      for (let i = 0; i < weights.length; i++) weights[i] -= rate * gradient[i]
-      return
-    }
     for (let i = 0; i < weights.length; i++) {
       memory[i] = momentum * memory[i] + gradient[i]
       weights[i] -= rate * memory[i]

@@ -7,54 +7,45 @@
 
 import { Random } from "./random.js"
 
-/** Draws an index by given probabilities (Walker's alias method). */
-class Alias {
-  constructor(probabilities) {
-    const n = probabilities.length
-    const total = probabilities.reduce((sum, p) => sum + p, 0)
-    this.keep = new Float64Array(n).fill(1)
-    this.other = Int32Array.from({ length: n }, (_, i) => i)
-    const scaled = Float64Array.from(probabilities, (p) => (p / total) * n)
-    const small = [], large = []
-    scaled.forEach((p, i) => (p < 1 ? small : large).push(i))
-    while (small.length && large.length) {
-      const low = small.pop(), high = large[large.length - 1]
-      this.keep[low] = scaled[low]
-      this.other[low] = high
-      scaled[high] -= 1 - scaled[low]
-      if (scaled[high] < 1) small.push(large.pop())
-    }
-  }
-
-  draw(random) {
-    const u = random.uniform() * this.keep.length
-    const i = Math.floor(u)
-    return u - i < this.keep[i] ? i : this.other[i]
-  }
+/** Sums of probabilities, up to each and all of them in the end 1. */
+function summed(probabilities) {
+  let total = 0
+  const sums = Float64Array.from(probabilities, (p) => (total += p))
+  return sums.map((sum) => sum / total)
 }
 
-const LONGEST_TABLE = 512 // draws: beyond it tables would be large, and rejection is quick
-const GUIDES = 32
+/** An index drawn by the sums of the probabilities. */
+function drawn(random, sums) {
+  const u = random.uniform()
+  let low = 0, high = sums.length - 1
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (u > sums[middle]) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+const LONGEST_TABLE = 1024 // trials: a binomial of more is a sum of several
 const SCRATCH = new Float64Array(LONGEST_TABLE + 1)
 const NEGLIGIBLE = 1e-19 // of the most likely count: less than a draw can tell
 
 /** Binomials of one probability by inversion of their distribution, a table for each size. */
-class Binomials {
+export class Binomials {
   constructor(p) {
     this.p = p
     this.rows = []
   }
 
+  /** How many of n trials succeed. */
   draw(random, n) {
     if (this.p >= 1) return n
-    const row = this.rows[n] ?? (this.rows[n] = this._row(n))
-    const { cumulative, guide } = row, u = random.uniform()
-    let k = guide[Math.floor(u * GUIDES)]
-    while (u > cumulative[k]) k++
-    return row.lowest + k
+    if (n > LONGEST_TABLE) return this.draw(random, LONGEST_TABLE) + this.draw(random, n - LONGEST_TABLE)
+    const { lowest, sums } = (this.rows[n] ??= this._row(n))
+    return lowest + drawn(random, sums)
   }
 
-  /** P(count <= lowest + k) in k, from the most likely count outwards until nothing is left. */
+  /** The sums of the probabilities of lowest, lowest + 1, ..., from the most likely count outwards until nothing is left. */
   _row(n) {
     const { p } = this, odds = p / (1 - p)
     const mode = Math.min(n, Math.floor((n + 1) * p))
@@ -66,16 +57,7 @@ class Binomials {
     for (; highest < n && SCRATCH[highest] > NEGLIGIBLE; highest++) {
       SCRATCH[highest + 1] = (SCRATCH[highest] * (n - highest) * odds) / (highest + 1)
     }
-    const cumulative = new Float64Array(highest - lowest + 1)
-    let total = 0
-    for (let k = lowest; k <= highest; k++) cumulative[k - lowest] = total += SCRATCH[k]
-    for (let k = 0; k < cumulative.length; k++) cumulative[k] /= total
-    const guide = new Uint16Array(GUIDES) // where to begin to look
-    for (let g = 0, k = 0; g < GUIDES; g++) {
-      while (cumulative[k] < g / GUIDES) k++
-      guide[g] = k
-    }
-    return { cumulative, guide, lowest }
+    return { lowest, sums: summed(SCRATCH.subarray(lowest, highest + 1)) }
   }
 }
 
@@ -84,8 +66,7 @@ export class CountSampler {
   constructor(classes, length) {
     this.classes = classes
     this.draws = length - 1
-    this.prior = new Alias([...classes.prior])
-    this.ahead = new Float64Array(classes.size) // the chance of a token among those from it on
+    this.prior = summed(classes.prior)
     this.tokens = []
     this.binomials = []
     for (let k = 0; k < classes.K; k++) {
@@ -93,15 +74,15 @@ export class CountSampler {
       let left = 0
       for (let i = end - 1; i >= begin; i--) {
         left += classes.values[i]
-        this.ahead[i] = i === end - 1 ? 1 : classes.values[i] / left
-        this.binomials[i] = new Binomials(this.ahead[i])
+        // the chance of a token among those from it on
+        this.binomials[i] = new Binomials(i === end - 1 ? 1 : classes.values[i] / left)
       }
-      this.tokens.push(this.draws < end - begin ? new Alias(classes.values.subarray(begin, end)) : null)
+      this.tokens.push(this.draws < end - begin ? summed(classes.values.subarray(begin, end)) : null)
     }
   }
 
   drawClass(random) {
-    return this.prior.draw(random)
+    return drawn(random, this.prior)
   }
 
   /** Writes the counts of a sequence of class k: the slots that occur and how often; how many. */
@@ -110,7 +91,7 @@ export class CountSampler {
     let found = 0
     if (this.tokens[k] !== null) {
       for (let t = 0; t < this.draws; t++) {
-        const slot = this.tokens[k].draw(random)
+        const slot = drawn(random, this.tokens[k])
         let i = 0
         while (i < found && slots[i] !== slot) i++
         if (i === found) {
@@ -122,8 +103,7 @@ export class CountSampler {
     }
     let left = this.draws
     for (let s = 0; s < width && left > 0; s++) {
-      const count = this.draws > LONGEST_TABLE ? random.binomial(left, this.ahead[begin + s])
-        : this.binomials[begin + s].draw(random, left)
+      const count = this.binomials[begin + s].draw(random, left)
       if (count === 0) continue
       slots[found] = s
       counts[found++] = count

@@ -32,8 +32,8 @@ export class Eq10 {
 
   velocity(time, z, out) {
     const { contexts, f, sent, E } = this
-    const { K, M, classes, prior, psi, zPlace } = contexts
-    contexts.unitAttention(z, 0, f)
+    const { K, M, classes, prior, zPlace } = contexts
+    contexts.unitAttention(z, f)
     contexts.products(f, f, E)
     for (let n = 0; n < K; n++) E[n * K + n] = 0
     const b = beta(E, K, M)
@@ -67,20 +67,12 @@ function beta(E, K, M) {
   return b
 }
 
-/** E' = I - (I + E)^-1 = (I + E)^-1 E (Lemma 14), by elimination with pivots. */
+/** E' = I - (I + E)^-1 = (I + E)^-1 E (Lemma 14), by elimination: I + E has the overlaps of unit vectors. */
 function ePrime(E, K) {
   const a = Float64Array.from(E), x = Float64Array.from(E)
   for (let i = 0; i < K; i++) a[i * K + i] += 1
   for (let c = 0; c < K; c++) {
-    let pivot = c
-    for (let r = c + 1; r < K; r++) if (Math.abs(a[r * K + c]) > Math.abs(a[pivot * K + c])) pivot = r
-    if (Math.abs(a[pivot * K + c]) < 1e-14) throw new InputError("two classes attend alike: Eq. 10 has no solution")
-    if (pivot !== c) {
-      for (let j = 0; j < K; j++) {
-        ;[a[c * K + j], a[pivot * K + j]] = [a[pivot * K + j], a[c * K + j]]
-        ;[x[c * K + j], x[pivot * K + j]] = [x[pivot * K + j], x[c * K + j]]
-      }
-    }
+    if (a[c * K + c] < 1e-14) throw new InputError("two classes attend alike: Eq. 10 has no solution")
     for (let r = 0; r < K; r++) {
       if (r === c) continue
       const factor = a[r * K + c] / a[c * K + c]

@@ -6,6 +6,8 @@
  *
  * where rho = eta_Z/eta_Y M/(M - 1). A token of several classes gets the mean of their logits, by P(n).
  */
+import { writeAttention } from "../simulator/gradient.js"
+
 export class Polarisation {
   constructor(contexts, { etaY, etaZ }) {
     Object.assign(this, { contexts, etaY, rtol: 1e-7, atol: 1e-10 })
@@ -14,6 +16,9 @@ export class Polarisation {
     this.rho = (etaZ / etaY) * this.ratio
     this.initial = new Float64Array(2 * this.size) // u, then how far a has moved
     this.p = new Float64Array(this.size)
+    this.own = new Float64Array(this.size) // logits of each class
+    const { classes, layout: { slotOfEntry } } = contexts
+    this.alone = { classes, slotOfEntry, zPlace: slotOfEntry }
     this.z = new Float64Array(contexts.z0.length)
     this.weight = new Float64Array(contexts.z0.length)
     this._classes((k, i) => { this.weight[contexts.zPlace[i]] += contexts.prior[k] })
@@ -26,13 +31,12 @@ export class Polarisation {
   velocity(_, state, out) {
     const { contexts, size, p, ratio, rho, etaY } = this
     const { K, M, classes, prior, zPlace, z0 } = contexts
+    this.own.forEach((_, i) => { this.own[i] = z0[zPlace[i]] + state[size + i] })
+    writeAttention(this.alone, this.own, p, 0)
     for (let k = 0; k < K; k++) {
       const begin = classes.offsets[k], end = classes.offsets[k + 1]
-      const logit = (i) => z0[zPlace[i]] + state[size + i]
-      let highest = -Infinity, total = 0, mean = 0
-      for (let i = begin; i < end; i++) highest = Math.max(highest, logit(i))
-      for (let i = begin; i < end; i++) total += p[i] = classes.values[i] * Math.exp(logit(i) - highest)
-      for (let i = begin; i < end; i++) mean += (p[i] /= total) * state[i]
+      let mean = 0
+      for (let i = begin; i < end; i++) mean += p[i] * state[i]
       const speed = (etaY * prior[k]) / (1 + Math.exp(ratio * mean) / (M - 1))
       for (let i = begin; i < end; i++) {
         out[i] = speed * p[i]

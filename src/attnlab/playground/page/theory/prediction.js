@@ -78,13 +78,7 @@ export class Prediction {
     const { classes, contexts, result } = this
     const z = this.motion.logits(this.solver.y), at = this.recorded * classes.size
     for (let i = 0; i < classes.size; i++) result.logits[at + i] = z[contexts.zPlace[i]]
-    const layout = { classes, zPlace: contexts.zPlace, slotOfEntry: this._entries() }
-    writeAttention(layout, z, result.attention, at)
+    writeAttention(contexts.layout, z, result.attention, at)
     this.recorded += 1
-  }
-
-  _entries() {
-    this.entries ??= Int32Array.from({ length: this.classes.size }, (_, i) => i)
-    return this.entries
   }
 }

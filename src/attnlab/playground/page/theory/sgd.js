@@ -18,7 +18,7 @@ export class SgdDecoder {
     this.f0 = new Float64Array(classes.size)
     this.f = new Float64Array(classes.size)
     this.sent = new Float64Array(classes.size)
-    contexts.unitAttention(contexts.z0, 0, this.f0)
+    contexts.unitAttention(contexts.z0, this.f0)
     this.E0 = new Float64Array(K * K)
     contexts.products(this.f0, this.f0, this.E0)
     this.E = new Float64Array(K * K)
@@ -72,7 +72,7 @@ export class SgdDecoder {
     for (let n = 0; n < K; n++) {
       for (let j = 0; j < J; j++) out[n * J + j] = this.rates[0] * prior[n] * errors[n * J + j]
     }
-    contexts.unitAttention(state, cells, f)
+    contexts.unitAttention(this.logits(state), f)
     contexts.products(f, f0, this.E)
     this._errors(this.E, state)
     for (let k = 0; k < K; k++) {
