@@ -17,7 +17,6 @@ BACK = 0.2  # of its start: the in-weight loss has come back
     id="icl-in-weight-first",
     sources="Linear ICL, its mixture of fresh tasks and a shared one",
     reading="as we know it",
-    relation=BELOW,
     runs={},
 )
 def in_weight_first(found: object) -> Measurement:

@@ -79,9 +79,7 @@ STARTS = {
 SMALL_START = assumed(Staircase(), staircases)
 
 
-@claim(
-    "icl-levels", sources="Linear ICL, Eq. 19", relation=ABOVE, runs={}, hypotheses=(SMALL_START,)
-)
+@claim(ABOVE, id="icl-levels", sources="Linear ICL, Eq. 19", runs={}, hypotheses=(SMALL_START,))
 def levels(found: object) -> Measurement:
     r"""The loss rests on the plateaus $L(M_m) = \operatorname{tr}\Lambda - \sum_{d \le m} \lambda_d
     (1 + (1 + \operatorname{tr}\Lambda/\lambda_d)/N)^{-1}$.
@@ -100,13 +98,7 @@ def levels(found: object) -> Measurement:
     )
 
 
-@claim(
-    EQUAL,
-    id="icl-order",
-    sources="Linear ICL, separate key and query",
-    in_parts=True,
-    runs={},
-)
+@claim(EQUAL, id="icl-order", sources="Linear ICL, separate key and query", in_parts=True, runs={})
 def order(found: object) -> Measurement:
     """Components are learned in the order of their eigenvalues.
 

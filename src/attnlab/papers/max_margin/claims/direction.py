@@ -59,13 +59,7 @@ def mm_gradient(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-direction",
-    sources="T24",
-    relation=AT_MOST,
-    runs={"local": runs.local},
-    hypotheses=(published_size,),
-)
+@claim(AT_MOST, sources="T24", runs={"local": runs.local}, hypotheses=(published_size,))
 def mm_direction(found: Found) -> Measurement:
     r"""$W/\lVert W \rVert_F \to W^{mm}_\alpha/\lVert W^{mm}_\alpha \rVert_F$ for the selected
     tokens $\alpha$.
@@ -93,13 +87,7 @@ def mm_direction(found: Found) -> Measurement:
     )
 
 
-@claim(
-    "mm-saturates",
-    sources="T24",
-    relation=AT_LEAST,
-    runs={"local": runs.local},
-    hypotheses=(published_size,),
-)
+@claim(AT_LEAST, sources="T24", runs={"local": runs.local}, hypotheses=(published_size,))
 def mm_saturates(found: Found) -> Measurement:
     """Attention of every sequence saturates at one token.
 

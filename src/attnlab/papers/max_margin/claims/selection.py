@@ -42,14 +42,7 @@ def selecting(scores: Scores, scale: float) -> Simulation:
     return runs.descent(replace(runs.SMALL, scores=scores), model, at=(3000,), seeds=60)
 
 
-@claim(
-    "mm-local",
-    sources="T24",
-    relation=EQUAL,
-    in_parts=True,
-    runs={"many": many},
-    hypotheses=(published_size,),
-)
+@claim(EQUAL, sources="T24", in_parts=True, runs={"many": many}, hypotheses=(published_size,))
 def mm_local(found: Found) -> Measurement:
     """The selected tokens are locally optimal: no support vector has a higher score.
 

@@ -40,13 +40,7 @@ UNUSED = -60.0  # logit of every other output, which leaves two
 TIMES = (1e9, 1e10, 1e11)
 
 
-@claim(
-    "mm-nuclear",
-    sources="T24",
-    relation=ABOVE,
-    runs={"factors": factors},
-    hypotheses=(published_size,),
-)
+@claim(ABOVE, sources="T24", runs={"factors": factors}, hypotheses=(published_size,))
 def mm_nuclear(found: Found) -> Measurement:
     """Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least Frobenius
     norm.
