@@ -117,9 +117,7 @@ def order(found: Found) -> Measurement:
 
 
 @stage_claim(
-    AT_MOST,
-    id="si-induction-head",
-    training_number="KL {:.4f} at step 600 (mean of 10 seeds)",
+    AT_MOST, id="si-induction-head", training_number="KL {:.4f} at step 600 (mean of 10 seeds)"
 )
 def induction_head(found: Found) -> Measurement:
     """It ends as a statistical induction head, near Bayes.
