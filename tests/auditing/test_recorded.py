@@ -16,6 +16,8 @@ from attnlab.shelf import paper
 from attnlab.shelf.papers import CLOSE
 from attnlab.theory.relation import Check
 
+pytestmark = pytest.mark.slow
+
 SECTIONS = [(of.name, part.section) for of in audited_papers() for part in of.claims]
 
 

@@ -68,9 +68,10 @@ BASES: dict[str, type[Named]] = {"tasks": Task, "models": Model}
 _ALONE = """
 import pkgutil, sys
 from attnlab.shelf import paper
-theory = paper({name!r}).load("theory")
-for part in pkgutil.walk_packages(getattr(theory, "__path__", ()), theory.__name__ + "."):
-    __import__(part.name)
+for name in {names!r}:
+    theory = paper(name).load("theory")
+    for part in pkgutil.walk_packages(getattr(theory, "__path__", ()), theory.__name__ + "."):
+        __import__(part.name)
 print(*sorted({{"jax", "attnlab.simulation", "torch"}} & set(sys.modules)))
 """
 _CLAIM_ID = re.compile(r"[a-z0-9]+([-.][a-z0-9]+)*")
@@ -289,11 +290,13 @@ def single_loads(paper: Paper, kind: str) -> str:
     return ""
 
 
-def theory_alone(paper: Paper) -> str:
+def theory_alone(*papers: Paper) -> str:
     """Check that the formulas import no simulator, else agreement is no evidence."""
-    if not any((paper.folder / name).exists() for name in ("theory.py", "theory/__init__.py")):
+    files = ("theory.py", "theory/__init__.py")
+    names = [of.name for of in papers if any((of.folder / file).exists() for file in files)]
+    if not names:
         raise SkipTest("the paper has no theory.py of its own")
-    done = _python(_ALONE.format(name=paper.name))
+    done = _python(_ALONE.format(names=names))
     loaded = done.split()
     assert not loaded, f"theory imports {' and '.join(loaded)}; keep to numpy, scipy and formulas"
     return "numpy and scipy"
@@ -452,9 +455,9 @@ def links(paper: Paper) -> str:
     return f"{len(targets)} links"
 
 
-def travels(paper: Paper) -> str:
+def travels(*papers: Paper) -> str:
     """Check that values reach a spawned process, pickled and by their names."""
-    names = [(kind, name) for kind in TRAVELLING for name in getattr(paper, kind)]
+    names = [(kind, name) for of in papers for kind in TRAVELLING for name in getattr(of, kind)]
     if not names:
         raise SkipTest("the paper has no theories, models or presets")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -6,8 +6,6 @@ what was made is reused when its key is the one asked for, and it and its files 
 written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
@@ -313,7 +311,7 @@ def _tables(
     name: str, data: xr.Dataset, table: Table | None, folder: Path, *, inside: Path
 ) -> list[Path]:
     """The data as tables, and the experiment's own table."""
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     frames = {folder / f"{name}{suffix}.csv": frame for suffix, frame in _frames(data)}
     if table is not None:

@@ -1,7 +1,5 @@
 """The whole of a sweep as one labelled dataset, whose arrays are read when they are used."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -190,7 +188,7 @@ def _of_all(schemas: list[Schema], name: str) -> tuple[tuple[str, ...], np.dtype
 def table(index: Index, numbers: Mapping[str, NDArray[np.float64]]) -> str:
     """Return CSV text: the swept values, the numbers of runs that finished and failed, and every
     summary number as its mean and sample standard deviation over the seeds that finished."""
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     finished = index.finished()
     counts = finished.sum(axis=2)

@@ -1,7 +1,5 @@
 """Fig. 6: entropy of attention over distinct tokens against the ratio of the rates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -13,9 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table, published
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table, Texts, published
 from attnlab.experiments.estimate import count_of
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
@@ -61,7 +58,7 @@ def published_cells() -> xr.Dataset:
 
     Cells of one panel (num_last) share their seeds, so that they deviate together.
     """
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     found: xr.Dataset = pd.DataFrame(published(__file__, "fig6")).set_index(list(AXES)).to_xarray()
     return found
