@@ -53,10 +53,7 @@ def preset(
                     numbers[name] = how_many(name, value, bound)
                 elif bound is not None:
                     numbers[name] = number_between(name, value, *bound)
-                elif value is not None and signature.parameters[name].annotation not in (
-                    "float",
-                    float,
-                ):
+                elif value is not None and signature.parameters[name].annotation != "float":
                     numbers[name] = whole_number(name, value, 0)
                 elif value is not None:
                     numbers[name] = float(value)
