@@ -1,8 +1,9 @@
 """The playground in a real headless Chromium: first paint, first bars, from a slider to new bars.
 
 The page is served by `attnlab play` on loopback and opened cold (a new browser context, nothing
-cached). Then sliders of Syn-Small (100 steps, T = 128, batch 128: Fig. 4's protocol) are moved; the
-clock starts when the slider moves and stops when the frame with the new bars has been painted.
+cached). It plays: the time between frames, and how long it draws in each. Then sliders of Syn-Small
+(100 steps, T = 128, batch 128: Fig. 4's protocol) are moved; the clock starts when the slider moves
+and stops when the frame with the new bars has been painted.
 
 With --opens N, pages are opened and closed instead, beside --busy loops, every second one while a
 run of the API is under way; counted are pages without bars, and the server's memory.
@@ -71,13 +72,33 @@ BARS = """
   new MutationObserver(() => there() && done(performance.now())).observe(live, { attributes: true })
 })
 """
+FRAMES = """
+() => new Promise((done) => {
+  const { player } = attnlabPage, { draw } = player, frames = [], drawing = []
+  player.draw = (position) => {
+    const begun = performance.now()
+    draw(position)
+    drawing.push(performance.now() - begun)
+  }
+  let before
+  const next = (now) => {
+    if (before !== undefined) frames.push(now - before)
+    before = now
+    if (player.playing) requestAnimationFrame(next)
+    else done({ frames, drawing })
+  }
+  player.go(0)
+  player.play()
+  requestAnimationFrame(next)
+})
+"""
 
 
 def report(name: str, milliseconds: list[float]) -> None:
     ordered = sorted(milliseconds)
     p95 = ordered[min(round(0.95 * len(ordered)), len(ordered) - 1)]
     print(
-        f"{name:34} median {statistics.median(ordered):6.0f} ms   p95 {p95:6.0f} ms   "
+        f"{name:34} median {statistics.median(ordered):6.1f} ms   p95 {p95:6.1f} ms   "
         f"n = {len(ordered)}",
         flush=True,
     )
@@ -123,6 +144,16 @@ def cold(browser: Any, address: str, times: int) -> None:
         context.close()
     report("first paint, cold", paints)
     report("first bars, cold", bars)
+
+
+def plays(browser: Any, address: str) -> None:
+    """Between the frames of a play, and what drawing takes of them."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    page.goto(address)
+    page.wait_for_selector("path.line.sgd[d^=M]", state="attached")
+    found = page.evaluate(FRAMES)
+    report("between frames while it plays", found["frames"])
+    report("drawing a frame", found["drawing"])
 
 
 def sliders(browser: Any, address: str, rounds: int) -> None:
@@ -173,7 +204,7 @@ def opens(browser: Any, address: str, pid: int, count: int) -> None:
 
 def pictures(browser: Any, address: str, folder: Path) -> None:
     """The first example at its end, wide and on a phone, light and dark."""
-    for name, width, height in (("playground", 1280, 1200), ("playground-phone", 375, 1500)):
+    for name, width, height in (("playground", 1280, 1280), ("playground-phone", 375, 1500)):
         for scheme, suffix in (("light", ""), ("dark", "-dark")):
             page = browser.new_page(
                 viewport={"width": width, "height": height},
@@ -207,4 +238,5 @@ def main(arguments: list[str]) -> None:
             opens(browser, address, pid, options.opens)
         else:
             cold(browser, address, 10)
+            plays(browser, address)
             sliders(browser, address, options.rounds)

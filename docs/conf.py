@@ -13,6 +13,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "extension.accessible",
     "extension.citation",
     "extension.colab",
     "extension.commands",

@@ -23,12 +23,21 @@ from attnlab.shelf import offered
 from attnlab.simulation import Gradient, Motion, Simulation
 from attnlab.tasks import Task
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MAKE = ROOT / "docs" / "make.py"
 SURFACE = (ROOT / "tests" / "surface.txt").read_text().split()
 LOADED = {"script", "link", "img", "iframe", "source", "video", "audio", "embed", "object"}
 CODE = {"code", "pre", "script"}
 PATIENCE = 120_000  # ms
+AXE = ROOT / "tests" / "support" / "axe" / "axe.min.js"
+# axe does not see that a formula is text
+FAULTS = """
+async () => (await axe.run({ resultTypes: ["violations"], iframes: false, preload: false }))
+  .violations.filter(({ nodes }) => nodes.some(({ html }) => !html.includes("<math")))
+  .map(({ id }) => id)
+"""
 
 
 class Page(HTMLParser):
@@ -215,6 +224,8 @@ def test_a_page_of_theory_is_typeset_and_plays(address, browser):
     assert page.locator(".formula math").count() == page.locator(".formula").count() > 0
     frame = page.frame_locator(".playground iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
+    page.evaluate(AXE.read_text())
+    assert page.evaluate(FAULTS) == []
     assert frame.locator("[aria-current=true]").first.get_attribute("data-name") == "shared"
     assert errors == []
     assert all(url.startswith((address, "data:", "blob:", "about:")) for url in asked)

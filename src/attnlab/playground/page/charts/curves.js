@@ -104,11 +104,8 @@ export class Curve {
   }
 
   _nearest(x) {
-    let best = 0
-    this.steps.forEach((step, r) => {
-      if (Math.abs(this._x(step) - x) < Math.abs(this._x(this.steps[best]) - x)) best = r
-    })
-    return best
+    const far = Array.from(this.steps, (step) => Math.abs(this._x(step) - x))
+    return far.indexOf(Math.min(...far))
   }
 
   /** The moment shown, between records. */

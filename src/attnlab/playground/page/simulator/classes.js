@@ -5,7 +5,7 @@
  * tokens are drawn from P(l|m,n): tokens[offsets[k]..offsets[k+1]], increasing, with `values`.
  */
 import { InputError } from "./errors.js"
-import { isMapping, isWhole, nine, shown, within } from "./messages.js"
+import { isMapping, isWhole, shown, within } from "./messages.js"
 
 const SUM_TOLERANCE = 1e-6
 
@@ -260,9 +260,8 @@ function divided(where, weights, normalize, says) {
     return new Map([...weights].map(([key, value]) => [key, value / total]))
   }
   if (Math.abs(total - 1) > SUM_TOLERANCE) {
-    throw new InputError(
-      `${says(nine(total))} (or set \`normalize: true\` at the top of the file)`,
-    )
+    const sum = Number(total.toPrecision(9))
+    throw new InputError(`${says(sum)} (or set \`normalize: true\` at the top of the file)`)
   }
   return weights
 }

@@ -8,11 +8,6 @@ export function isMapping(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value)
 }
 
-/** A number with nine digits at most. */
-export function nine(value) {
-  return String(Number(value.toPrecision(9)))
-}
-
 const LONGEST = 60
 
 /** A text, cut where it is long. */

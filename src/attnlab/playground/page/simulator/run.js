@@ -67,9 +67,8 @@ export function recordSteps({ at, every, geometric }, last) {
   } else if (every) {
     for (let t = 0; t <= last; t += every) kept.add(t)
   } else if (geometric) {
-    const n = geometric
-    for (let i = 0; i < n; i++) {
-      const t = roundHalfEven(Math.exp((Math.log(Math.max(last, 1)) * i) / (n - 1)))
+    for (let i = 0; i < geometric; i++) {
+      const t = roundHalfEven(Math.exp((Math.log(Math.max(last, 1)) * i) / (geometric - 1)))
       if (t <= last) kept.add(t)
     }
   } else {
