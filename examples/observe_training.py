@@ -55,5 +55,5 @@ with attnlab.observe(model, probe=probe, every=max(1, STEPS // 50)) as observer:
         loss.backward()
         adam.step()
         cosine.step()
-observer.report("observed.html", text=text, names=corpus.vocabulary)
+observer.report("observed.html", text=text, names=corpus.vocabulary, maps=[(1, 1)])
 print(*attnlab.observing.in_words(observer.result()), sep="\n")

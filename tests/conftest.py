@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,7 +34,8 @@ NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
 # What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
 # used 3. It is given back to the system when the process has grown by this much.
-GROWTH_BYTES = 2**30
+GROWTH_BYTES, MOST_BYTES = 2**30, 2**31
+NEEDED = ("browser", "torch", "ray")  # a fixture or a library, and the marker of those that use it
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
 TOGETHER = {
@@ -113,17 +115,36 @@ _resident = 0
 
 
 def pytest_runtest_logfinish() -> None:
-    """Give freed memory back where the process has grown."""
+    """Collect what the test left, and freeze the rest: the collector would go through all of it in
+    each test that measures a model, which takes longer than the measurement. Where the process has
+    grown, give freed memory back, and drop compiled programs if that is not enough."""
     global _resident
+    gc.collect()
     memory = psutil.Process().memory_info
     if memory().rss > _resident + GROWTH_BYTES:
-        gc.collect()
-        with contextlib.suppress(AttributeError, OSError):  # a C library other than glibc
-            ctypes.CDLL(None).malloc_trim(0)
+        gc.unfreeze()
+        _give_back()
+        if memory().rss > MOST_BYTES and "jax" in sys.modules:
+            sys.modules["jax"].clear_caches()
+            _give_back()
         _resident = memory().rss
+    gc.freeze()
+
+
+def _give_back() -> None:
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # a C library other than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        imported = vars(item.module)
+        for needed in NEEDED:
+            if needed in item.fixturenames or needed in imported:
+                item.add_marker(needed)
+
     def turn(item: pytest.Item) -> tuple[bool, int]:
         folder = item.path.parent.name
         names = [name for name in FIRST if name in (folder, item.path.stem)]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import attnlab
 
 SOURCE = Path(attnlab.__file__).parent
@@ -83,6 +85,7 @@ def test_import_is_light_and_changes_nothing():
     assert out.split("\n") == ["True", "set()"]
 
 
+@pytest.mark.slow
 def test_simulating_needs_only_jax_numpy_optax_xarray_and_yaml():
     """A bare accelerator machine has those and little more."""
     out = run(
@@ -127,6 +130,7 @@ def test_there_is_one_training_loop():
     }
 
 
+@pytest.mark.slow
 def test_making_a_value_or_predicting_needs_no_jax():
     out = run(
         "import sys, attnlab\n"

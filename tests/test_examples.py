@@ -12,6 +12,7 @@ FEW_STEPS = {"observe_training": ["4"], "observe_trainer": ["4"]}  # of training
 GUIDES = "".join(path.read_text() for path in (ROOT / "docs/guides").glob("own_*.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_is_short(path, script, tmp_path):  # noqa: F811
     assert len(path.read_text().splitlines()) <= 60
@@ -22,6 +23,7 @@ def test_an_example_runs_and_is_short(path, script, tmp_path):  # noqa: F811
     assert script(path, *FEW_STEPS.get(path.stem, []), cwd=tmp_path).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_pytorch_model_passes_the_stages_of_statistical_induction(script, tmp_path):  # noqa: F811
     """Uniform, unigram, bigram; layer 1 looks for earlier bigrams before layer 0 looks back."""

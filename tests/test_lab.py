@@ -204,6 +204,7 @@ def test_what_pip_says_is_shown_where_it_fails_and_it_is_tried_again(place):
     assert len((place / "asked").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_installation_is_repeated(number, place):
     write_pip(place, "echo $$ > {place}/pid; exec /bin/sleep 600\n")

@@ -17,6 +17,7 @@ def test_every_folder_with_a_version_has_golden_numbers():
     assert set(golden.MAKERS) == set(NUMERICS) == set(RECORDED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", NUMERICS)
 def test_a_folder_makes_the_numbers_of_its_version(folder):
     recorded = RECORDED[folder]

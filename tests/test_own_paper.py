@@ -11,6 +11,8 @@ import pytest
 import yaml
 from made_papers import FIELDS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PROJECT = """
 [build-system]
@@ -94,20 +96,6 @@ def test_a_bad_paper_is_refused_with_its_reason(site, tmp_path):
     assert (
         "paper: 'old_paper' cannot be used: " in refused.stderr and "needs <0.1" in refused.stderr
     )
-
-
-def test_its_preset_and_theory_are_known(site, tmp_path):
-    options = ("--theory", "own-paper-early", "--time", "0.2", "--json")
-    assert json.loads(run(site, "predict", "own-paper-pair", *options, cwd=tmp_path).stdout)
-
-
-def test_its_claims_are_audited(site, tmp_path):
-    found = json.loads(run(site, "audit", "--paper", "own_paper", "--json", cwd=tmp_path).stdout)
-    verdicts = {of["id"]: (of["verdict"], of["training"]) for of in found["claims"]}
-    assert verdicts == {
-        "own-paper-square": (None, "holds"),
-        "own-paper-distinct-first": ("holds", None),
-    }
 
 
 def test_its_figure_is_reproduced(site, tmp_path):

@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import attnlab
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +88,7 @@ def test_names_that_are_loaded_when_used_are_listed():
     assert attnlab.__version__
 
 
+@pytest.mark.slow
 def test_the_code_of_readme_and_guides_has_the_types_that_it_runs_with(tmp_path):
     """As quick as mypy's cache of the sources is warm, which `./lab test` sees to."""
     for page in PAGES:

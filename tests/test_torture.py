@@ -1,4 +1,4 @@
-"""The campaign: half a minute of it finds nothing, and what is broken is found."""
+"""The campaign: a little of each part finds nothing, and what is broken is found."""
 
 import json
 import os
@@ -19,18 +19,19 @@ from torture.campaign import Campaign, Case, case_from, clean_words, written
 from torture.parsers import Parser, Parsers
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of this seed: kills of a sweep by INT, TERM and KILL, and a disk that a simulation fills.
+# Of this seed: kills of a sweep by INT, TERM and KILL, and a disk that a simulation fills. Half an
+# hour of it runs each night.
 SHORT = (
-    "parsers:300",
-    "checkpoints:60",
-    "damage:150",
+    "parsers:100",
+    "checkpoints:20",
+    "damage:50",
     "kills:2",
     "disks:1",
-    "extremes:16",
-    "outputs:40",
-    "theories:100",
-    "signals:2",
-    "twins:12",
+    "extremes:5",
+    "outputs:15",
+    "theories:30",
+    "signals:1",
+    "twins:4",
     "--seed",
     "2631",
 )
@@ -47,7 +48,7 @@ def run(*command, **more):
     )
 
 
-def test_half_a_minute_of_it(tmp_path):
+def test_a_little_of_each_part(tmp_path):
     kept = tmp_path / "kept"
     done = run("-m", "torture", *SHORT, "--minutes", "1e3", "--json", "--out", kept)
     assert done.returncode == 0, done.stderr
@@ -56,10 +57,11 @@ def test_half_a_minute_of_it(tmp_path):
     for counts in json.loads(done.stdout).values():
         total.update({name: n for name, n in counts.items() if name != "kept"})
     assert total["bad"] == 0
-    assert total["right"] + total["refused"] >= 683
-    assert total["refused"] > 100
+    assert total["right"] + total["refused"] >= 228
+    assert total["refused"] > 33
 
 
+@pytest.mark.slow
 def test_what_is_broken_is_found(tmp_path):
     done = run(broken_campaign.__file__, tmp_path / "cells")
     found = json.loads(done.stdout)
@@ -79,6 +81,7 @@ def test_what_is_broken_is_found(tmp_path):
     assert "nothing happened" in words["sleep"]
 
 
+@pytest.mark.slow
 def test_a_forked_verb_is_like_a_new_one(tmp_path):
     done = run(forked_verb.__file__, tmp_path)
     found = json.loads(done.stdout)

@@ -15,6 +15,8 @@ from packaging.metadata import Metadata
 
 import attnlab
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 

@@ -28,6 +28,7 @@ def small():
     return attnlab.audit(syn_small(), eta_y=10.0, eta_z=1.0)
 
 
+@pytest.mark.slow
 def test_syn_small(small):
     missed = {assumption.source for assumption in small.assumptions if not assumption.holds}
     assert missed >= {"Assumption 1(c)", "Assumption 2"}

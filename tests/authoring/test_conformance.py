@@ -115,6 +115,7 @@ def test_single_references_are_what_attnlab_asks_for(made, kind, right, wrong, w
         assert found.standing == "failed" and words in found.note
 
 
+@pytest.mark.slow
 def test_formulas_that_import_the_simulator(made):
     wanted = "theory imports no simulator"
     assert made(wanted).standing == "nothing to check"
@@ -149,6 +150,7 @@ def test_predictions_align_with_the_run(made):
     assert found.standing == "failed" and "no preset gives a run" in found.note
 
 
+@pytest.mark.slow
 def test_samples_that_are_not_as_likely_as_they_say(made, monkeypatch):
     from attnlab.authoring import conformance as checks
     from attnlab.tasks.classes import from_preset
@@ -256,6 +258,7 @@ def test_links_of_the_page(made):
     assert made("links of the page").standing == "nothing to check"
 
 
+@pytest.mark.slow
 def test_values_that_do_not_reach_other_processes(made):
     code = """
 import os

@@ -107,6 +107,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path):
     assert [check["holds"] for check in found["checks"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_classes_of_a_file(tmp_path, call):
     code, out, err = call(
         "audit",

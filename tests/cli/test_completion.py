@@ -60,6 +60,7 @@ def test_the_words_are_those_that_are_understood():
         assert chosen_parts([name]), name
 
 
+@pytest.mark.slow
 def test_shells_are_answered_and_helped_without_jax_and_in_little_time():
     """The options of runs need numpy and xarray, the names of verbs do not."""
     runs = ["simulate", "predict", "audit", "play", "text train"]

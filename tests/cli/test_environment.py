@@ -19,12 +19,14 @@ def attnlab_in_a_shell(after="", cwd=None, **environment):
     )
 
 
+@pytest.mark.slow
 def test_closed_streams_take_no_number_of_a_file(tmp_path):
     done = attnlab_in_a_shell("--out run.nc <&- >&- 2>&-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert attnlab.load(tmp_path / "run.nc").sizes["step"] == 11
 
 
+@pytest.mark.slow
 def test_a_terminal_without_an_arrow_gets_it_written_out(tmp_path):
     done = attnlab_in_a_shell("--out run.nc 2>&-", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 0

@@ -14,6 +14,7 @@ import attnlab
 from attnlab.cli import app
 
 pytest.importorskip("transformers")
+pytestmark = pytest.mark.torch
 SIZE = ["--sequences", "2", "--length", "24", "--min-keys", "8"]
 
 

@@ -139,6 +139,7 @@ WITHOUT_CODE = [
 COMPLETED = ["attnlab check-paper ", "attnlab reproduce ", "attnlab audit "]
 
 
+@pytest.mark.slow
 def test_no_paper_is_imported_and_no_jax(tmp_path):
     loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
     asked = [

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 import attnlab
 from attnlab.cli import app
 
@@ -91,6 +93,7 @@ def test_what_is_wrong_is_named(call, tmp_path):
         assert (code, out) == (2, "") and words in err
 
 
+@pytest.mark.slow
 def test_an_equation_that_cannot_be_followed_is_given_up(call, tmp_path):
     arguments = ["predict", "syn-small", "--motion", "flow", "--time", "1e38", "--theory", "sgd"]
     code, _, said = call(*arguments, cwd=tmp_path)

@@ -33,6 +33,7 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_parts_are_run_then_reused_and_printed(place, call):
     asked = ("reproduce", "fig8", "--recipes", "mine", "--out", "results")
     code, out, err = call(*asked, cwd=place)
@@ -132,6 +133,7 @@ def test_a_paper_without_bibtex_is_cited_by_its_fields():
     assert lines[-2:] == ["  year = {2026},", "}"]
 
 
+@pytest.mark.slow
 def test_a_study_is_run_then_reused_and_printed(tmp_path, call):
     text = recipe_file("residual").read_text()
     for old, new in (

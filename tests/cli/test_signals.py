@@ -30,6 +30,7 @@ def last_line(process):
     return process.communicate()[1].splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "options"),
     [

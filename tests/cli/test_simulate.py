@@ -21,6 +21,7 @@ classes:
 QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
 
 
+@pytest.mark.slow
 def test_table_file_and_picture(tmp_path):
     command = [sys.executable, "-c", "from attnlab.cli import main; main()"]
     command += ["simulate", "syn-small", *QUICK, "--out", "run.nc", "--plot", "run.png"]

@@ -79,6 +79,7 @@ def test_an_interrupt_names_what_is_kept(finished, tmp_path, keyboard, monkeypat
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_named_with_its_step(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
     asked = [*command(finished, learning_rate="0.5,1e38"), "--out", tmp_path / "run"]

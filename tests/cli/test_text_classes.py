@@ -60,6 +60,7 @@ def test_a_vocabulary_can_be_cut(text):
     assert json.loads(out)["corpus"]["vocabulary"] == 20
 
 
+@pytest.mark.slow
 def test_agreement_prints_one_document_and_draws(text, tmp_path):
     arguments = ("agreement", "text.txt", *ASKED, "--steps", "30", "--seeds", "2", "--top", "3")
     code, out, err = text(*arguments, "--json", "--plot", "agreement.png")
@@ -78,6 +79,7 @@ def test_agreement_prints_one_document_and_draws(text, tmp_path):
     assert "attended most" in out
 
 
+@pytest.mark.slow
 def test_a_paper_is_named_where_several_offer_scores(text, tmp_path, monkeypatch):
     code = "from attnlab.papers.scan_and_snap.agreement import AGREEMENT"
     folder = make_paper(tmp_path, code={"own": code}, agreement="own:AGREEMENT")

@@ -104,6 +104,7 @@ def test_a_port_that_cannot_be(port):
     assert "--port: expected" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_its_notebooks_within_three_seconds(tmp_path, number):
     (tmp_path / "docs").mkdir()

@@ -23,6 +23,8 @@ from attnlab.shelf import offered
 from attnlab.simulation import Gradient, Motion, Simulation
 from attnlab.tasks import Task
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MAKE = ROOT / "docs" / "make.py"
 SURFACE = (ROOT / "tests" / "surface.txt").read_text().split()

@@ -79,6 +79,7 @@ def test_parts_are_named_by_figure_or_paper_in_the_order_of_the_shelf():
             chosen_parts([wrong])
 
 
+@pytest.mark.slow
 def test_one_figure_needs_neither_claims_nor_another_paper():
     code = (
         "import sys; from attnlab.experiments import experiment, recipe_for; "

@@ -27,14 +27,14 @@ def test_words_arrive_as_they_are(place):
 
 
 def test_a_template_escapes_texts_and_sets_formulas(rendered):
-    text = "{{ a }} {{ b | letters }} {{ c | formulas }}\n\n| n |\n|---|\n| {{ a }} |\n"
+    text = "{{ a }} {{ b | symbols }} {{ c | formulas }}\n\n| n |\n|---|\n| {{ a }} |\n"
     values = {"a": "<a>\x1b", "b": "<t_0>", "c": "<$x$>"}
     shown = html(rendered(text, **values))
     assert shown.count("&lt;") == 4
     assert r"\x1b" in shown
     assert mathml("t_0") in shown
     assert mathml("x") in shown
-    assert "t_0" in html(rendered("{{ b | letters }}", terminal=True, **values))
+    assert "t_0" in html(rendered("{{ b | symbols }}", terminal=True, **values))
 
 
 def test_a_cell_names_its_column_and_keeps_its_lines():

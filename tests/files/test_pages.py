@@ -34,6 +34,6 @@ def test_a_template_of_html_escapes_and_sets(tmp_path, monkeypatch):
     (tmp_path / "own_pages").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     for name, escaped in (("page.html", 3), ("page.md.jinja", 2)):
-        (tmp_path / "own_pages" / name).write_text("{{ a }} {{ b | letters }} {{ c | typeset }}")
+        (tmp_path / "own_pages" / name).write_text("{{ a }} {{ b | symbols }} {{ c | typeset }}")
         shown = raw_template("own_pages", name).render(a="<a>", b="<t_0>", c="<$x$>")
         assert shown.count("&lt;") == escaped

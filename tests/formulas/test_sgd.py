@@ -81,6 +81,7 @@ def test_its_decoder_is_that_of_remark_1_corrected(one_common):
     assert not found.logits.any()
 
 
+@pytest.mark.slow
 def test_xi_is_positive_for_the_decoder_that_sgd_trains_at_a_fixed_attention():
     """So that the signs of Theorem 2 survive SGD: random classes within Assumption 2, from t_0/10
     to 1e6 t_0."""

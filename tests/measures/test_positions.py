@@ -32,6 +32,9 @@ def test_sink_logit_is_that_of_loops(kind, queries):
 def test_first_ratio(kind):
     found = positions.first_ratio(kind(np.array([[1.0, 2.0, 6.0], [8.0, 1.0, 3.0]])))
     np.testing.assert_allclose(np.asarray(found), [0.25, 4.0])
+    padded = kind(np.array([[9.0, 2.0, 6.0, 2.0], [9.0, 9.0, 9.0, 2.0]]))
+    found = positions.first_ratio(padded, kind(np.array([[0, 1, 1, 1], [0, 0, 0, 1]])))
+    np.testing.assert_allclose(np.asarray(found), [0.5, np.nan])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -242,6 +242,7 @@ def read(page: Any, files: list[tuple[str, bytes]]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_page_reads_files_as_the_command_line_does(
     page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,3 +157,12 @@ def test_a_comparison_has_a_dashed_line_for_every_solid_one():
     assert shared[0] == shared[1]  # a token has one colour in all panels
     with pytest.raises(ValueError, match="predicted: not of the same runs, times and tokens"):
         plots.compare(simulated, predicted.isel(step=slice(1, None)))
+
+
+def test_a_comparison_of_an_odd_number_of_classes_has_no_hole():
+    two = result()
+    three = xr.concat([two, two.isel(sequence_class=[0])], "sequence_class")
+    three = three.assign_coords(sequence_class=[0, 1, 2])
+    first, second, last = drawn(plots.compare, three, three).axes
+    assert last.get_position().x0 == pytest.approx(first.get_position().x0)
+    assert last.get_position().x1 == pytest.approx(second.get_position().x1)

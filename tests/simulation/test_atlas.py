@@ -29,6 +29,8 @@ from attnlab.simulation import (
 from attnlab.simulation.program import base_keys
 from attnlab.tasks import Batch, MarkovChains, Task
 
+pytestmark = pytest.mark.slow
+
 
 def trained(task, model=None, *, learning_rate=1.0, **fields):
     return simulate(Simulation(task, model, learning_rate=learning_rate, **fields), progress=False)

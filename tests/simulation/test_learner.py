@@ -62,6 +62,7 @@ def test_a_model_that_is_a_rule_has_its_loss_and_no_distance_to_it():
     assert found["uniform_kl"] > 0.01
 
 
+@pytest.mark.slow
 def test_measures_are_those_of_attention():
     model = Transformer(layers=2, heads=2, dim=8)
     params = model.init(jax.random.key(0), TASK, ())

@@ -127,6 +127,7 @@ def optax_adam(rate):
     return optax.adam(rate)
 
 
+@pytest.mark.slow
 def test_an_optimizer_is_any_optax_transformation():
     run = Simulation(CLASSES, gradient=Population(), eta_y=[0.5, 1.0], motion=Steps(10), seeds=2)
     ours, theirs = (

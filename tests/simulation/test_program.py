@@ -26,6 +26,8 @@ from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.simulation import groups
 from attnlab.tasks.classes import single_common
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"length": 16, "batch_size": 8}
 CHAINS = Simulation(
     MarkovChains(2, 8),

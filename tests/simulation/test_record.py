@@ -54,6 +54,7 @@ def test_a_run_ends_at_its_last_record():
     assert result.step.values.tolist() == [0, 3]
 
 
+@pytest.mark.slow
 def test_by_default_no_parameters_and_nothing_for_each_example():
     default = simulate(CHAINS)
     assert {"loss", "probe_loss", "entropy", "bigram_kl", "bigram_loss"} <= set(default.data_vars)
@@ -72,6 +73,7 @@ def test_the_loss_is_that_of_the_batch_about_to_be_taken():
         assert float(alone.loss[0, 0]) == float(whole.loss[0, step])
 
 
+@pytest.mark.slow
 def test_the_mean_training_loss_is_that_of_the_steps_between_records():
     """train_loss at a record is the mean of the losses of the steps since the one before."""
     each = simulate(CHAINS, what="loss", steps=8, every=1, dtype="float64").loss[0].values
@@ -80,6 +82,7 @@ def test_the_mean_training_loss_is_that_of_the_steps_between_records():
     np.testing.assert_allclose(mean[1:], [each[:4].mean(), each[4:8].mean()], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_loss_on_another_task_is_that_of_the_model_there():
     other = MarkovChains(2, 8, concentration=0.2)
     run = simulate(CHAINS, evaluate={"other": other}, what=("loss_other", "parameters"), seeds=2)

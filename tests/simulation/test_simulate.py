@@ -136,6 +136,7 @@ def assert_identical(found, expected):
 IN_GROUPS = ("transformer", "batches", "flow")  # also stopped, in several groups
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUNS if name not in IN_GROUPS])
 def test_a_stopped_run_goes_on_bit_identically(name, tmp_path, monkeypatch):
     run = RUNS[name]
@@ -150,6 +151,7 @@ def test_a_stopped_run_goes_on_bit_identically(name, tmp_path, monkeypatch):
     assert_identical(simulate(run, out=tmp_path / "run", progress=False), whole)  # from the file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_GROUPS)
 @pytest.mark.parametrize("records", [1, 5, 9])
 def test_several_groups_go_on_bit_identically(name, records, tmp_path, monkeypatch):
@@ -162,6 +164,7 @@ def test_several_groups_go_on_bit_identically(name, records, tmp_path, monkeypat
     assert_identical(simulate(run, out=tmp_path / "run", progress=False), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "writes"), [("transformer", 1), ("sequence classes", 5)])
 def test_a_run_of_two_threads_that_is_killed_goes_on_bit_identically(
     name, writes, tmp_path, monkeypatch

@@ -42,6 +42,7 @@ def result():
     return simulate(RUN, progress=False)
 
 
+@pytest.mark.slow
 def test_it_learns_and_its_result_is_labelled(result):
     assert dict(result.sizes) == {
         "learning_rate": 2,
@@ -104,6 +105,7 @@ def test_losses_and_masses_are_those_of_the_model(result):
     assert float(result.frequent_share) == pytest.approx(np.mean(even), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_moments_are_reset_after_each_pass():
     """With passes of 5 steps, steps 6 and 7 are the first two of a run from where 5 had led."""
     corpus = counting_corpus()
@@ -190,6 +192,7 @@ def test_a_stopped_run_keeps_its_records_and_goes_on(
         np.testing.assert_array_equal(went_on[name], result[name], err_msg=str(name))
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_or_one_of_another_version_is_refused(tmp_path):
     out = tmp_path / "run"
     run = counting_run(steps=20, learning_rate=0.5, seeds=1)

@@ -332,6 +332,7 @@ def test_ctrl_c_keeps_the_groups_that_are_done(tmp_path):
     assert (ran.kept, ran.computed) == (1, 3)
 
 
+@pytest.mark.slow
 def test_ten_thousand_cells_open_at_once(tmp_path):
     """A directory with 10,000 groups, made by hand: opening goes by its index alone."""
     prob = tuple(np.linspace(0.1, 0.2, 10_000).tolist())
@@ -358,6 +359,7 @@ def test_ten_thousand_cells_open_at_once(tmp_path):
     assert peak < 32 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table.csv", "plan.json", "ledger.jsonl", "index.json", "groups"])
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_planted_link_is_refused_and_its_target_stays(tmp_path, name, finished):

@@ -79,6 +79,7 @@ def expected():
     return whole(run_plan(PLAN, store).index, store.read).load()
 
 
+@pytest.mark.slow
 def test_a_killed_driver_is_resumed(tmp_path, expected, start):
     folder = tmp_path / "sweep"
     driver = start(folder, 2)
@@ -101,6 +102,7 @@ def when_waiting(do):
     return lambda runs, note: do() if "waiting for 1 groups" in note else None
 
 
+@pytest.mark.slow
 def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path, expected, start):
     folder = tmp_path / "sweep"
     first = start(folder, 0)  # has a group, and sits on it
@@ -173,6 +175,7 @@ class Onlooker(Memory):
             os.kill(stopped, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_workers_that_stop_or_die_do_not_change_the_result(tmp_path, expected, monkeypatch):
     monkeypatch.setenv("ATTNLAB_TEST_MARKS", str(tmp_path))
     monkeypatch.setattr(executor, "attempt", troubled)
@@ -190,6 +193,7 @@ def always_die(group, tell=None, expected=None):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_group_that_always_kills_its_worker_fails(monkeypatch):
     monkeypatch.setattr(executor, "attempt", always_die)
     monkeypatch.setattr(executor, "RETRIES", 1)
@@ -228,6 +232,7 @@ def test_a_group_that_an_executor_loses_is_not_waited_for():
         run_plan(PLAN, Memory(), executor=Loses())
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_driver(tmp_path):
     code = (
         "import os, sys, time\n"

@@ -169,6 +169,7 @@ def test_a_simulation_is_swept_over_any_of_its_fields(result):
     )
 
 
+@pytest.mark.slow
 def test_any_task_is_swept_over_its_settings_and_those_of_its_model():
     settings = {"model": Transformer(dim=8), "steps": 4, "batch_size": 4, "seeds": 2, "every": 2}
     grid = {"layers": [1, 2], "learning_rate": [0.1, 1.0], "task.length": [6, 8]}

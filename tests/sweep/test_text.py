@@ -29,6 +29,7 @@ def expected():
     return tiny_text_sweep.here()
 
 
+@pytest.mark.slow
 def test_a_cell_is_what_simulate_gives(expected):
     assert expected.entropy.dims == ("steps", "learning_rate", "seed", "step", "layer", "head")
     assert len(tiny_text_sweep.plan().groups) == 4
@@ -47,6 +48,7 @@ def test_a_cell_is_what_simulate_gives(expected):
     assert expected.finished.all()
 
 
+@pytest.mark.slow
 def test_the_learning_rates_of_a_simulation_are_a_dim_too(expected):
     run = attnlab.simulation.as_simulation(
         counting_text(), learning_rate=[0.5, 2.0], steps=60, **SAME
@@ -57,6 +59,7 @@ def test_the_learning_rates_of_a_simulation_are_a_dim_too(expected):
     np.testing.assert_array_equal(alone["learning_rate"], [2.0])
 
 
+@pytest.mark.slow
 def test_a_killed_driver_of_two_workers_is_resumed(tmp_path, expected):
     folder, support = tmp_path / "sweep", Path(tiny_text_sweep.__file__).parent
     path = os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")])
@@ -138,6 +141,7 @@ def test_wrong_recipes_on_text_are_refused(changes, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_model_that_this_machine_has_no_memory_for_is_refused():
     with pytest.raises(ValueError, match="Text: would need .*; take a smaller model"):
         make_plan(tiny(model=text_transformer(mlp=10**9)))

@@ -26,6 +26,7 @@ def test_transitions_have_the_mean_of_their_prior():
     np.testing.assert_allclose(np.bincount(pairs) / len(pairs), 0.25, atol=0.015)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k, expected", [(2, (0.693, 0.581, 0.514)), (3, (1.099, 1.005, 0.886))])
 def test_reference_losses_are_those_of_the_atlas(k, expected):
     """Mean cross entropy over all positions at T = 100, as measured apart from this code."""

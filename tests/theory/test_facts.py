@@ -198,6 +198,7 @@ def test_runs_that_a_theory_does_not_cover_are_refused():
         attnlab.audit("syn-small", theories=[Descent()])
 
 
+@pytest.mark.slow
 def test_predictions_of_sequence_classes_do_not_import_jax():
     """Other theories are given what the trainer draws: data and start of each seed."""
     code = (

@@ -3,7 +3,6 @@ from .audited_run import AuditedRun as AuditedRun
 from .audited_run import Commentary as Commentary
 from .audited_run import audit as audit
 from .catalogue import all_claims as all_claims
-from .catalogue import changed as changed
 from .catalogue import claims_of as claims_of
 from .catalogue import examine_all as examine_all
 from .catalogue import record as record

@@ -265,22 +265,6 @@ def require_general(claims: Sequence[Claim]) -> None:
             )
 
 
-def changed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings whose verdicts are not the recorded ones.
-
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of `examine_all`.
-
-    Returns
-    -------
-    list of Finding
-        Those of them.
-    """
-    return [finding for finding in findings if not finding.as_recorded]
-
-
 def record(findings: Sequence[Finding]) -> list[Path]:
     """Write verdicts and numbers into `expected.json` of each paper, to be reviewed as a diff.
 

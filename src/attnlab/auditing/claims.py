@@ -296,6 +296,7 @@ def claim(
     relation: Relation,
     sources: str | Sequence[str] = (),
     case: Case | None = None,
+    hypotheses: Sequence[Assumption] = (),
     *,
     id: str = "",
     **fields: Any,
@@ -320,6 +321,8 @@ def claim(
         Where the statement stands.
     case : Case, optional
         What it is tested on, where that is not its `runs`.
+    hypotheses : sequence of callable, optional
+        What it asks for.
     id : str, optional
         The name of the claim in commands; by default that of the function, with hyphens.
     **fields
@@ -357,7 +360,8 @@ def claim(
         code = getattr(measure, "__code__", None)  # a built-in function has none
         texts = texts_of(code.co_filename).get(name, {}) if code else {}
         given: dict[str, Any] = {"relation": relation, "sources": sources, "case": case}
-        return Claim(id=name, measure=measure, **given, **words, **texts, **fields)
+        given |= {"id": name, "measure": measure, "hypotheses": hypotheses}
+        return Claim(**given, **words, **texts, **fields)
 
     return made
 

@@ -19,8 +19,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 from unittest import SkipTest
@@ -33,6 +35,7 @@ from attnlab.auditing.claims import claims_in
 from attnlab.experiments import Experiment, recipe_for
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
+from attnlab.files.markdown import tokens
 from attnlab.files.recipe import Named, as_value, plain, read_recipe
 from attnlab.files.shipped import documentation
 from attnlab.models import Model, Pairwise
@@ -65,14 +68,13 @@ BASES: dict[str, type[Named]] = {"tasks": Task, "models": Model}
 _ALONE = """
 import pkgutil, sys
 from attnlab.shelf import paper
-theory = paper({name!r}).load("theory")
-for part in pkgutil.walk_packages(getattr(theory, "__path__", ()), theory.__name__ + "."):
-    __import__(part.name)
+for name in {names!r}:
+    theory = paper(name).load("theory")
+    for part in pkgutil.walk_packages(getattr(theory, "__path__", ()), theory.__name__ + "."):
+        __import__(part.name)
 print(*sorted({{"jax", "attnlab.simulation", "torch"}} & set(sys.modules)))
 """
 _CLAIM_ID = re.compile(r"[a-z0-9]+([-.][a-z0-9]+)*")
-_LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
-_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,11 +290,13 @@ def single_loads(paper: Paper, kind: str) -> str:
     return ""
 
 
-def theory_alone(paper: Paper) -> str:
+def theory_alone(*papers: Paper) -> str:
     """Check that the formulas import no simulator, else agreement is no evidence."""
-    if not any((paper.folder / name).exists() for name in ("theory.py", "theory/__init__.py")):
+    files = ("theory.py", "theory/__init__.py")
+    names = [of.name for of in papers if any((of.folder / file).exists() for file in files)]
+    if not names:
         raise SkipTest("the paper has no theory.py of its own")
-    done = _python(_ALONE.format(name=paper.name))
+    done = _python(_ALONE.format(names=names))
     loaded = done.split()
     assert not loaded, f"theory imports {' and '.join(loaded)}; keep to numpy, scipy and formulas"
     return "numpy and scipy"
@@ -429,9 +433,14 @@ def links(paper: Paper) -> str:
         raise SkipTest("the paper has no page")
     page = paper.folder / paper.page
     assert page.is_file(), f"page: there is no {paper.page}; write it"
-    text = _CODE.sub("", page.read_text(encoding="utf-8"))
-    headings = {_anchor(line) for line in re.findall(r"^#+ +(.*)$", text, re.MULTILINE)}
-    targets = _LINK.findall(text)
+    found = tokens(page.read_text(encoding="utf-8"))
+    headings = {
+        _anchor(of.content) for before, of in pairwise(found) if before.type == "heading_open"
+    }
+    parts = [part for token in found for part in token.children or ()]
+    targets = [
+        str(part.attrs[name]) for part in parts for name in ("href", "src") if name in part.attrs
+    ]
     for target in targets:
         if re.match(r"[a-z]+:", target):
             continue
@@ -446,9 +455,9 @@ def links(paper: Paper) -> str:
     return f"{len(targets)} links"
 
 
-def travels(paper: Paper) -> str:
+def travels(*papers: Paper) -> str:
     """Check that values reach a spawned process, pickled and by their names."""
-    names = [(kind, name) for kind in TRAVELLING for name in getattr(paper, kind)]
+    names = [(kind, name) for of in papers for kind in TRAVELLING for name in getattr(of, kind)]
     if not names:
         raise SkipTest("the paper has no theories, models or presets")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -487,40 +496,33 @@ def _shown(kind: str, value: Any) -> Any:
 
 def _first_admitted(paper: Paper, theory: Theory) -> Simulation:
     """Return the first short run that a theory is about, the paper's presets and models first."""
+    record = Record(what=("attention", "logits"))
+    motions: tuple[Motion, ...] = (Steps(STEPS), Flow(STEPS))
+    models: list[Model] = [Pairwise(), *(_value("models", name) for name in paper.models)]
     refused: Exception = InputError("there is no preset")
-    for simulation in _short_runs(paper):
-        try:
-            theory.check(simulation)
-        except InputError as problem:
-            refused = problem
-        else:
-            return simulation
+    for classes in _small_presets(paper):
+        for motion, model in product(motions, models):
+            try:
+                run = Simulation(
+                    classes, model, motion=motion, gradient=Population(), record=record
+                )
+                theory.check(run)
+            except InputError as problem:
+                refused = problem
+            else:
+                return run
     raise AssertionError(
         f"no preset gives a run that the theory covers ({refused}); name one under runs: in "
         "conformance.yaml"
     )
 
 
-def _short_runs(paper: Paper) -> Iterator[Simulation]:
-    own = list(paper.presets)
-    record = Record(what=("attention", "logits"))
-    motions: tuple[Motion, ...] = (Steps(STEPS), Flow(STEPS))
-    models: list[Model] = [Pairwise(), *(_value("models", name) for name in paper.models)]
-    for name in [*own, *(other for other in presets() if other not in own)]:
-        try:
+def _small_presets(paper: Paper) -> Iterator[SequenceClasses]:
+    for name in dict.fromkeys([*paper.presets, *presets()]):
+        with suppress(InputError):  # of one that asks for parameters
             classes = from_preset(name)
-        except InputError:  # it asks for parameters
-            continue
-        if len(classes) * classes.vocab_size > MOST_NUMBERS:
-            continue
-        for motion in motions:
-            for model in models:
-                try:
-                    yield Simulation(
-                        classes, model, motion=motion, gradient=Population(), record=record
-                    )
-                except InputError:  # of a model that does not go with T to infinity
-                    continue
+            if len(classes) * classes.vocab_size <= MOST_NUMBERS:
+                yield classes
 
 
 def _cells(p: Any, counts: Any, tokens: Any) -> Iterator[tuple[float, float, str]]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
@@ -73,17 +73,14 @@ def completing(*words: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-def number(name: str, text: str) -> float:
-    """Return the number that a text stands for; `name` is the option."""
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{name}: expected a number, got {text!r}") from None
-
-
 def numbers(name: str, text: str) -> list[float]:
-    """Return the numbers in a text, with commas between them."""
-    return [number(name, part) for part in text.split(",")]
+    """Return the numbers in a text, with commas between them; `name` is the option."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{name}: expected a number, or several such as 1,2.5; got {text!r}"
+        ) from None
 
 
 def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
@@ -231,7 +228,8 @@ class Option(NamedTuple):
             metavar=None if flag else _metavar(self.kind),
             autocompletion=None if flag else completing(*_choices(self.kind)),
         )
-        return _optional(self.name, bool if flag else str, info)
+        kind = Annotated[(bool if flag else str) | None, info]
+        return inspect.Parameter(self.name, KEYWORD_ONLY, default=None, annotation=kind)
 
     def read(self, text: str | bool) -> Any:
         """Return the value that a text on the command line stands for."""
@@ -300,7 +298,7 @@ class RunOptions:
                         continue  # the argument of the verb, or what only Python can give
                     default = setting.default
                     if usual is not None and type(getattr(usual, name)) is value:
-                        default = _at(getattr(usual, name), setting.path)
+                        default = reduce(getattr, setting.path, getattr(usual, name))
                     yield Option(setting.name, name, readable, default, setting.help)
 
     def read(self, given: Mapping[str, str | bool | None]) -> dict[str, Any]:
@@ -437,12 +435,6 @@ def drawn(
 # -- types and texts ----------------------------------------------------------------------------
 
 
-def _optional(name: str, kind: type, info: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, info]
-    )
-
-
 def _is_named(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Named)
 
@@ -505,12 +497,6 @@ def _default_words(default: Any) -> str:
         return "  [default: on]"
     named = default.called() if isinstance(default, Named) else getattr(default, "name", default)
     return f"  [default: {named:g}]" if isinstance(named, float) else f"  [default: {named}]"
-
-
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        value = getattr(value, name)
-    return value
 
 
 def _named(where: str, text: str) -> dict[str, Any]:

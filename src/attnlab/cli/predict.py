@@ -87,7 +87,7 @@ def predict_verb(
         save_picture(compare(simulated, predicted, **shown), plot)
     name = predicted.attrs["theory"]
     times = _times(predicted, as_theory(name).times)
-    summary = _summary(predicted, run.sets[0], times)
+    summary = summarise(predicted, run.sets[0], times)
     if as_json:
         say_json(_document(predicted, summary))
         return
@@ -103,16 +103,6 @@ def _times(predicted: xr.Dataset, times: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(
         name for name in times if name in predicted and {*predicted[name].dims} <= {*ROW_DIMS}
     )
-
-
-def _summary(predicted: xr.Dataset, classes: Any, times: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the rows of `simulate`, with the times that the theory predicts."""
-    rows = summarise(predicted, classes)
-    for row in rows:
-        for name in times:
-            at = {dim: row[dim] for dim in ROW_DIMS if dim in predicted[name].dims}
-            row[name] = float(predicted[name].sel(at))
-    return rows
 
 
 def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:

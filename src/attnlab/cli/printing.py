@@ -226,40 +226,48 @@ def in_a_line(run: Simulation) -> str:
     return f"{run.sets[0].origin}: {length}, {gradient}, {motion}"
 
 
-def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
-    """Return a row per learning rates, head and class: means over seeds of what was recorded."""
+def records(result: xr.Dataset, dims: Sequence[str], **columns: xr.DataArray) -> list[Any]:
+    """Return a row for each point of these dims: their coords and the value of each column."""
+    import xarray as xr
+
+    table = xr.Dataset(
+        {name: of.reset_coords(drop=True) for name, of in columns.items()},
+        {dim: result[dim] for dim in dims},
+    )
+    frame = table.to_dataframe(dim_order=dims).reset_index()
+    rows: list[Any] = frame[[*dims, *columns]].to_dict("records")
+    return rows
+
+
+def summarise(result: xr.Dataset, classes: Any, times: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return a row per learning rates, head and class: means over seeds of what was recorded.
+
+    times: names of predicted times, which have no seeds.
+    """
+    import xarray as xr
+
     from attnlab import measures
     from attnlab.measures.motion import FEWEST_RECORDS
 
     clock = measures.clock_of(result)
+    tokens = {"query": classes.query, "next": classes.next_token}
+    columns = {name: xr.DataArray(of, dims="sequence_class") for name, of in tokens.items()}
+    if "attention" in result:
+        last = result["attention"].isel({clock: -1}, drop=True).mean("seed")
+        columns |= {"dominant_token": last.argmax("token"), "dominant_attention": last.max("token")}
+    if "entropy" in result:
+        for name in ("entropy", "common_mass"):
+            for end, at in (("start", 0), ("end", -1)):
+                columns[f"{name}_{end}"] = result[name].isel({clock: at}, drop=True).mean("seed")
     if "attention" in result and result.sizes[clock] >= FEWEST_RECORDS:
         snap = measures.snap_time(result)
-        result = result.assign(snap=snap, moved_since=measures.moved_since(result, snap))
+        columns[f"snap_{clock}"] = snap.mean("seed")
+        columns["moved_since_snap"] = measures.moved_since(result, snap).mean("seed")
+    columns |= {name: result[name] for name in times}
     several = [dim for dim in ("eta_y", "eta_z", "head") if dim in result.dims]
-    stacked = result.stack(point=several) if several else result.expand_dims("point")
-    rows = []
-    for i in range(stacked.sizes["point"]):
-        point = stacked.isel(point=i)
-        for k in range(len(classes)):
-            row: dict[str, Any] = {dim: point[dim].item() for dim in several}
-            row["sequence_class"] = k
-            row["query"] = classes.token_name(int(classes.query[k]))
-            row["next"] = classes.token_name(int(classes.next_token[k]))
-            of_class = point.isel(sequence_class=k)
-            if "attention" in point:
-                last = of_class["attention"].isel({clock: -1}).mean("seed")
-                dominant = int(last.argmax("token"))
-                row["dominant_token"] = classes.token_name(dominant)
-                row["dominant_attention"] = float(last[dominant])
-            if "entropy" in point:
-                for name in ("entropy", "common_mass"):
-                    ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
-                    row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
-            if "snap" in point:
-                row[f"snap_{clock}"] = float(of_class["snap"].mean("seed"))
-                row["moved_since_snap"] = float(of_class["moved_since"].mean("seed"))
-            rows.append(row)
-    return rows
+    rows = records(result, [*several, "sequence_class"], **columns)
+    names = [name for name in ("query", "next", "dominant_token") if name in columns]
+    return [row | {name: classes.token_name(row[name]) for name in names} for row in rows]
 
 
 def show_summary(summary: Sequence[dict[str, Any]], clock: str, times: Sequence[str] = ()) -> None:

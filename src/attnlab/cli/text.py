@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import typer
 from attnlab.cli import options, text_classes
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.options import PICTURES, check_writable, numbers
-from attnlab.cli.printing import about, say, say_json, show, show_table
+from attnlab.cli.printing import about, records, say, say_json, show, show_table
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -173,20 +172,15 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
 
     stayed = stayed_finite(result)
     kept = result.where(stayed)
-    rows = []
-    for rate, layer, head in product(*(result[dim].values for dim in ROW_DIMS)):
-        one = kept.sel(learning_rate=rate, layer=layer, head=head)
-        row: dict[str, Any] = dict(zip(ROW_DIMS, (float(rate), int(layer), int(head)), strict=True))
-        for name in ("validation_loss", "perplexity"):
-            row[name] = float(one[name].isel(step=-1).mean())
-        for name in ("entropy", "relative_entropy", "effective_tokens"):
-            row[f"{name}_start"] = float(one[name].isel(step=0).mean())
-            row[f"{name}_end"] = float(one[name].isel(step=-1).mean())
-        top = one["top_mass"].isel(step=-1)
-        row["top_mass_end"] = {int(k): float(top.sel(k=k).mean()) for k in result["k"].values}
-        row["snap_step"] = float(one["snap_step"].mean())
-        row["diverged"] = int((~stayed.sel(learning_rate=rate)).sum())
-        rows.append(row)
+    first, last = (kept.isel(step=at, drop=True).mean("seed") for at in (0, -1))
+    columns = {name: last[name] for name in ("validation_loss", "perplexity")}
+    for name in ("entropy", "relative_entropy", "effective_tokens"):
+        columns |= {f"{name}_start": first[name], f"{name}_end": last[name]}
+    columns |= {"snap_step": last["snap_step"], "diverged": (~stayed).sum("seed")}
+    rows = records(result, ROW_DIMS, **columns)
+    for row in rows:
+        top = last["top_mass"].sel({dim: row[dim] for dim in ROW_DIMS})
+        row["top_mass_end"] = dict(zip(top["k"].values.tolist(), top.values.tolist(), strict=True))
     return rows
 
 

@@ -8,6 +8,7 @@ from .base import Table as Table
 from .base import experiment as experiment
 from .base import figures as figures
 from .base import recipe_for as recipe_for
+from .cells import over_cells as over_cells
 from .estimate import Estimate as Estimate
 from .estimate import Share as Share
 from .estimate import apart as apart
@@ -20,3 +21,4 @@ from .evidence import Evidence as Evidence
 from .published import published as published
 from .running import Part as Part
 from .running import run as run
+from .texts import Texts as Texts

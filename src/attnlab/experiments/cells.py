@@ -1,7 +1,5 @@
 """Measure every cell of a grid of settings, and put the results together along its axes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any

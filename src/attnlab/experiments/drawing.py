@@ -1,7 +1,5 @@
 """Draw each seed, means over seeds and estimates, with bars of one standard error or bands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ is found again on each half of its seeds, which have no run in common: where the
 much more than their errors, or have no value, there are too few seeds.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab.auditing.fit import slope
 from attnlab.experiments.base import Judgement
@@ -241,6 +239,18 @@ def means(found: Mapping[Any, xr.DataArray | ArrayLike], form: str = "") -> str:
     'one 2 ± 1; two 2 ± 0'
     """
     return "; ".join(f"{name} {mean(values):{form}}" for name, values in found.items())
+
+
+def with_range(values: xr.DataArray | NDArray[np.float64], form: str = ".2f") -> str:
+    """Return the mean over seeds with its error, and the range of the seeds in brackets.
+
+    Examples
+    --------
+    >>> from attnlab.experiments.estimate import with_range
+    >>> with_range(np.array([1.0, 2.0, 3.0]))
+    '2 ± 0.6 (1.00 to 3.00)'
+    """
+    return f"{mean(values)} ({float(values.min()):{form}} to {float(values.max()):{form}})"
 
 
 def numbers_of(found: Mapping[str, Estimate]) -> dict[str, float]:

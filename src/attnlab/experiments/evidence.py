@@ -7,8 +7,6 @@ if __name__ == "__main__":
     EVIDENCE.write(*sys.argv[1:])  # trains the runs named, or all, and writes their files
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Callable, Mapping
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from attnlab.files.atomic import write_text
 from attnlab.files.errors import InputError
 from attnlab.simulation import Simulation, simulate
 
@@ -67,7 +66,7 @@ class Evidence:
     def write(self, *names: str) -> None:
         """Train the runs of these names, or all, and write their files."""
         for name in names or self.runs:
-            self.file(name).write_text(self.text(name), encoding="utf-8")
+            write_text(self.file(name), self.text(name))
 
     def file(self, name: str) -> Path:
         """Return the path of the file of a run."""

@@ -1,7 +1,5 @@
 """Published values: CSV files in a paper's folder `published/`."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ what was made is reused when its key is the one asked for, and it and its files 
 written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math

@@ -25,7 +25,7 @@ from attnlab.files.mathematics import dollars, escaped, markdown, mathml, typese
 def template(name: str, *, terminal: bool = False, **filters: Any) -> Template:
     """Read a template of Markdown, "package:file".
 
-    In it every text is escaped; `text | letters` sets the symbols of a plain text, which a
+    In it every text is escaped; `text | symbols` sets the symbols of a plain text, which a
     terminal shows as they are, and `text | formulas` those between dollars.
     """
     made = Environment(
@@ -37,8 +37,8 @@ def template(name: str, *, terminal: bool = False, **filters: Any) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    letters = words if terminal else lambda text: Markup(markdown(dollars(visible(text))))
-    made.filters |= {"letters": letters, "formulas": lambda text: Markup(markdown(visible(text)))}
+    symbols = words if terminal else lambda text: Markup(markdown(dollars(visible(text))))
+    made.filters |= {"symbols": symbols, "formulas": lambda text: Markup(markdown(visible(text)))}
     made.filters |= filters
     return made.get_template(name)
 
@@ -174,7 +174,7 @@ def raw_template(package: str, name: str, **filters: Any) -> Template:
     """Read a template of a package whose texts are Markdown already, or HTML.
 
     In HTML every text is escaped. `{{ stylesheet }}` is the one stylesheet; `text | typeset` sets
-    formulas between dollars, and `text | letters` the symbols of a plain text.
+    formulas between dollars, and `text | symbols` the symbols of a plain text.
     """
     is_html = name.endswith(".html")
     made = Environment(
@@ -185,7 +185,7 @@ def raw_template(package: str, name: str, **filters: Any) -> Template:
         keep_trailing_newline=not is_html,
     )
     made.globals["stylesheet"] = stylesheet()
-    made.filters |= {"typeset": typeset, "letters": typeset_plain, **filters}
+    made.filters |= {"typeset": typeset, "symbols": typeset_plain, **filters}
     return made.from_string(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 

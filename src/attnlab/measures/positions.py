@@ -207,13 +207,27 @@ def sink_logit(logits: Float[Array, "*rows query key"]) -> Float[Array, "*rows q
     return xp.where(count > 0, logits[..., 0] - mean, xp.nan)
 
 
-def first_ratio(norms: Float[Array, "*rows position"]) -> Float[Array, "*rows"]:
+def first_ratio(
+    norms: Float[Array, "*rows position"], keys: Float[Array, "*#rows position"] | None = None
+) -> Float[Array, "*rows"]:
     """Return the first position's norm over the mean of the others.
 
     Of values, below 1 it is a value drain; of the residual stream, above 1 it is a residual peak.
+
+    Parameters
+    ----------
+    norms : array, (..., position)
+        The norm of each position.
+    keys : array, (..., position), optional
+        1 for positions that count, 0 for padding; all count by default. NaN where one counts alone.
     """
     xp = namespace(norms)
-    return norms[..., 0] / xp.mean(norms[..., 1:], axis=-1)
+    keys = xp.ones_like(norms) if keys is None else xp.astype(keys, norms.dtype)
+    first = keys * xp.astype(xp.cumulative_sum(keys, axis=-1) == 1, norms.dtype)
+    others = keys - first
+    number = xp.sum(others, axis=-1)
+    rest = xp.sum(norms * others, axis=-1) / xp.where(number > 0, number, xp.nan)
+    return xp.sum(norms * first, axis=-1) / rest
 
 
 # -- a graph of positions --------------------------------------------------------------------------

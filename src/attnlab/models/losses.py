@@ -1,7 +1,5 @@
 """Losses of predictions and their mean, and the fused cross entropy of a decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

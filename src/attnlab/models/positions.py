@@ -5,8 +5,6 @@ before the query). Its logit is z_{ml} + p_{T-t} (Section 7, positional encoding
 token, where it is attended to, has distance 0 and no bias; a softmax leaves one number free.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -195,18 +195,12 @@ def _with_cache(
     if call.shape[3] != length or bool(logits.isfinite().triu(1).any()):
         raise InputError(f"model: {captured.layer} is not causal self-attention")
     weights = weights_of(call, logits)
-    kept = policy(weights, prompt, size) | _own(weights, prompt)
+    own = torch.eye(length, dtype=torch.bool, device=weights.device)[prompt:]  # always cached
+    kept = policy(weights, prompt, size) | own
     logits = logits[:, :, prompt:].masked_fill(~kept, -torch.inf)
     assert call.value is not None
     output[:, :, prompt:] = times(weights_of(call, logits), call.value, call).to(output.dtype)
     return output
-
-
-def _own(weights: Weights, prompt: int) -> Kept:
-    """Return the later queries' own keys, which are always in the cache."""
-    length = weights.shape[-1]
-    own = torch.eye(length, dtype=torch.bool, device=weights.device)[prompt:]
-    return own.expand(*weights.shape[:2], -1, -1)
 
 
 def _largest(scores: Tensor, number: int) -> Bool[Tensor, "*many key"]:

@@ -258,7 +258,8 @@ class Observer:
         `attnlab.observing.terminal()`; or a function of a mapping of numbers and the step.
         statistics: names of variables over (layer, head), which become attention/<name>/layer_NN,
         the mean over the heads of a layer, and attention/<name>/max. maps_every: number of
-        measurements between heat maps of the entropy, for trackers that take figures.
+        measurements between heat maps of the entropy, for trackers that take figures. Those that
+        take tables get one at the end of the training: `trackers.summary`.
         """
         require_whole("maps_every", maps_every, 0)
         is_terminal = isinstance(target, Terminal)

@@ -537,7 +537,9 @@ class QueryPlan:
         One row decides about it, so that a sample of rows would miss it.
         """
         if self.refusal is None:
-            return kernels.largest_logits(self, call)
+            from attnlab.observing.kernels import launch
+
+            return launch.largest_logits(self, call)
         batch, head, queries, keys = call.shape
         query, key = call.query, arrays.contiguous(arrays.precise(call.key))
         visible, most = self.visibility, calls.bytes_of_a_block(call, self.budget_bytes)

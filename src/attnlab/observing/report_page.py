@@ -23,7 +23,7 @@ from attnlab.files.atomic import write_text
 from attnlab.files.errors import visible
 from attnlab.files.markdown import raw_template
 from attnlab.observing.layer_statistics import LABELS, Label
-from attnlab.observing.roles import ROLES
+from attnlab.observing.roles import BAND, ROLES
 from attnlab.observing.snap import SNAPPED, STATES
 from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
 from attnlab.shelf import single
@@ -35,7 +35,7 @@ MOST_BYTES = 2_200_000  # of curves on a page, which leaves out steps of longer 
 LEVELS = 2**16 - 2  # of a number on a page; one more stands for NaN
 DIGITS = 4
 MOST_TOKENS = 96  # of a sequence whose attention weights are drawn
-BAND = 1.96  # standard errors
+
 ROLE = ("head_role", "role_score", "role_onset", "role_onset_low", "role_onset_high")
 ROLE_COLUMNS = ("role", "score", "since step", "interval")
 ROLE_NOTE = (

@@ -439,14 +439,9 @@ def _value_norm_ratio(
 ) -> Float[Array, "layer batch head"]:
     """Return the norm of the first key's value over the mean of the other visible keys'."""
     norm = arrays.with_float64(namespace(value).linalg.vector_norm(value, axis=-1))
-    xp, keys = namespace(norm), plan.visibility.keys
-    first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
-    others = keys & ~first
-    one = plan.made(norm, "first", lambda: first[:, None, :] * 1.0)
-    number = np.where(others.any(axis=1), others.sum(axis=1), np.nan)[:, None]  # NaN beside none
-    rest = plan.made(norm, "others", lambda: (others / number)[:, None, :])
-    ratio = xp.sum(norm * one, axis=-1) / xp.sum(norm * rest, axis=-1)
-    return xp.repeat(ratio, plan.call.shape[1] // norm.shape[2], axis=2)
+    keys = plan.made(norm, "keys of values", lambda: plan.visibility.keys[:, None, :] * 1.0)
+    ratio = positions.first_ratio(norm, keys)
+    return namespace(norm).repeat(ratio, plan.call.shape[1] // norm.shape[2], axis=2)
 
 
 def _position_only(

@@ -157,7 +157,7 @@ def _tabulate(board: Any, frame: pd.DataFrame, step: int) -> None:
 
 def _package(board: Any) -> Any:
     """Return the package of a module or a run: wandb, trackio."""
-    name: str = getattr(board, "__module__", None) or getattr(board, "__name__", "")
+    name = str(getattr(board, "__module__", "") or getattr(board, "__name__", ""))
     return sys.modules.get(name.partition(".")[0])
 
 

@@ -105,7 +105,7 @@ def page(
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in all_pictures.items()},
-        sizes={name: png_size(png) for name, png in all_pictures.items()},
+        sizes={name: Image.open(BytesIO(png)).size for name, png in all_pictures.items()},
         studies=studies,
         no_studies=sorted(set(known_figures(ours=True)) - {study.made.name for study in studies}),
         audit=audit,
@@ -219,26 +219,14 @@ def paper_of(name: str) -> Paper:
     return paper(name.partition("/")[0])
 
 
-def png_size(png: bytes) -> tuple[int, int]:
-    """Width and height, so that the page does not jump while it opens."""
-    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
-
-
 def machine() -> dict[str, str]:
     """Processor, cores, memory and system, as far as they can be found out."""
+    about = Path("/proc/cpuinfo")  # of Linux
+    text = about.read_text() if about.exists() else ""
+    named = re.search(r"^model name\s*:\s*(.+?)\s*$", text, re.MULTILINE)
     return {
-        "processor": _processor(),
+        "processor": named[1] if named else platform.processor() or platform.machine(),
         "cores": str(os.cpu_count() or "unknown"),
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
         "memory": f"{machine_memory() / 2**30:.0f} GiB",
     }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -7,8 +7,6 @@ optimizer.momentum, model.position.slope. This module derives the names from the
 that a new field is written once.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Labels: arrays of runs as a Dataset of the common schema, and back to what they are about."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any

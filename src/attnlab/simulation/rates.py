@@ -1,7 +1,5 @@
 """Learning rates by parameter group, and the grid of runs that they span with the seeds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

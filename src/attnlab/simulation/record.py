@@ -1,7 +1,5 @@
 """Record: the quantities that are recorded during a run, and the steps or times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal

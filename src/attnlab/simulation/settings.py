@@ -1,7 +1,5 @@
 """Simulations from what a user gives: a task with settings by their flat names, a text, a file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace

@@ -6,8 +6,6 @@ compiled code, or into the compiler, can take many seconds; a thread that only w
 free to answer.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

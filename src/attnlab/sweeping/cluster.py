@@ -1,7 +1,5 @@
 """The Ray executor [extra cluster]: one task for each group, on one machine or many."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -5,8 +5,6 @@ by side). Another machine differs from them by one factor, which the display of 
 does not need: it goes by the groups that are done.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ index.json is written last. Without it, or with one of another plan, a sweep is 
 files and every line of the ledger are sealed, and the index has the checksum of the table.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

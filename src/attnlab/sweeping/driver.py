@@ -1,7 +1,5 @@
 """The driver computes the missing groups of a plan and keeps them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing

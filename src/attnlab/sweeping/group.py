@@ -1,7 +1,5 @@
 """Groups: runs that are computed, kept and lost as one; and the numbers that sum a run up."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

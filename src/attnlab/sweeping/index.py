@@ -1,7 +1,5 @@
 """The index of a sweep: which group holds which runs, so that the whole opens without them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

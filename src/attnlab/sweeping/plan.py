@@ -1,7 +1,5 @@
 """Plans: a recipe as groups of one compiled shape, in chunks that fit a memory budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Sweep recipes: a simulation written down, and a grid over any of its settings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace

@@ -1,7 +1,5 @@
 """Stores: groups in memory, or in a folder with locks and a ledger that several drivers share."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

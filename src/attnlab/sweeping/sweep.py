@@ -1,7 +1,5 @@
 """sweep(): a grid of simulations from Python, as one labelled dataset."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import product

@@ -1,7 +1,5 @@
 """The whole of a sweep as one labelled dataset, whose arrays are read when they are used."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -150,6 +150,7 @@ def test_a_sequence_lists_each_active_token_once_in_order():
         assert text[-1] == on.shape[1]  # the query
 
 
+@pytest.mark.slow
 def test_units_are_read_at_their_maximum_over_positions():
     """And the positions that fill a sequence up change nothing."""
     recipe = small("hierarchy")

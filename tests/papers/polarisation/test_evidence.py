@@ -28,7 +28,7 @@ def test_a_seed_on_file_is_trained_again(name):
 def test_the_end_of_the_chain_is_near_that_of_bayes():
     """Before it is stiff an explicit solver finds the same peak of the frequent query."""
     run = runs.chain_end(100.0, seeds=1)
-    run = replace(run, motion=replace(run.motion, solver="explicit"))
+    assert (run.motion.solver, runs.chain_end().motion.solver) == ("explicit", "implicit")
     found, kept = measured(run, simulate(run, progress=False)), EVIDENCE.read("chain-end")
     np.testing.assert_allclose(found["peak"][0], kept["peak"][0], atol=1e-3)
     pi, stickiness = run.task.frequencies, run.task.stickiness

@@ -29,11 +29,7 @@ def run(task, model, time=20.0, **settings):
 
 @pytest.mark.parametrize(
     ("task", "model"),
-    [
-        (Direction(4), ValueAttention(5, "l2", logit_scale=0.3)),
-        (Regression(4, norm=3.0), EMPTY),
-        (Distribution(4, None), EMPTY),
-    ],
+    [(Direction(4), ValueAttention(5, "l2", logit_scale=0.3)), (Distribution(4, None), EMPTY)],
     ids=lambda of: type(of).__name__,
 )
 def test_the_path_is_the_training(task, model):

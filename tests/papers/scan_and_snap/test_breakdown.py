@@ -14,6 +14,7 @@ def over_ratio():
     return breakdown.ratio_map()
 
 
+@pytest.mark.slow
 def test_the_map_over_the_ratio(over_ratio):
     assert set(over_ratio) == set(KINDS)
     assert over_ratio["gain"].dims == ("ratio", "common_prob")

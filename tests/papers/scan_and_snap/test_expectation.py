@@ -61,6 +61,7 @@ def test_gains_by_chance_are_not_taken_for_more():
     assert abs(mean) < 0.6 and p > 0.05
 
 
+@pytest.mark.slow
 def test_a_score_by_chance_is_rejected_as_often_as_the_level_says():
     """Sequences share tokens and what the model gives them: an interval over sequences excludes 0
     in a third of such cases, of more sequences in more, the permutation in one of twenty."""

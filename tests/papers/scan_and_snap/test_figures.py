@@ -87,6 +87,7 @@ def test_fig2_can_fail(changes, outcome, words):
     assert "nan" not in judgement.summary
 
 
+@pytest.mark.slow
 def test_fig3_theory_falls_with_eta_y_and_starts_where_it_should():
     curves = make("fig3")
     end = curves.isel(time=-1)

@@ -113,6 +113,7 @@ def test_a_setting_outside_the_assumptions_never_fails(outside):
     assert wrong.examine(outside).verdict is Verdict.OUTSIDE
 
 
+@pytest.mark.slow
 def test_the_residual_is_outside_whatever_its_velocity_says(monkeypatch):
     """No classes can be inside; without that hypothesis the velocity decides."""
     (claim,) = select(["residual-local-roles"])

@@ -14,6 +14,7 @@ from attnlab.papers.scan_and_snap.figures.fig7 import EXPERIMENT as fig7
 from attnlab.papers.scan_and_snap.figures.fig10 import EXPERIMENT as fig10
 
 
+@pytest.mark.slow
 def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     recipe = small("fig7")
     heard = []
@@ -52,6 +53,7 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     assert (folder / "result.nc").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
     recipe = small("fig10")
     cells = fig10.data(recipe)

@@ -33,9 +33,9 @@ def test_descent_is_the_mean_of_training(trained):
 
 def test_distances_are_those_of_the_logits(trained):
     """At the last position, by the theory's own forward pass."""
-    _, result = trained
+    run, result = trained
     last = result.isel(seed=[0], step=[-1])
-    found, of = distances(last, chains=50), HeldOut.of(2, 30, "dirichlet", 50)
+    found, of = distances(last, chains=50), HeldOut.of(run.task, 50)
     W, v = (last[f"parameters.{name}"].values[0, 0].astype(float) for name in ("second", "first"))
     logs = log_softmax(theory.logits(of.tokens, W, v)[:, -1], axis=-1)
     for name, of_what in (("kl", of.row), ("unigram", of.rules["unigram"])):

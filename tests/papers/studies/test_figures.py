@@ -17,6 +17,8 @@ from attnlab.shelf import offered, paper, recipe_file
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import classes_from, random
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[3] / "docs"
 
 

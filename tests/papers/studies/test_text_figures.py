@@ -34,6 +34,7 @@ def make(name, **changes):
     return runs, judgement
 
 
+@pytest.mark.slow
 def test_dip_records_every_arm_and_layer():
     runs, judgement = make("dip")
     assert runs["step"].values.tolist() == [0, 1, 2, 4, 8, 16, 20]
@@ -112,6 +113,7 @@ def test_runs_of_one_start_count_once():
     assert both["first_kept_1_low"] < both["first_kept_1"] < both["first_kept_1_high"]
 
 
+@pytest.mark.slow
 def test_freeze_measures_how_much_of_attention_moves():
     runs, judgement = make("freeze", layers=(1, 2))
     assert runs["change"].dims == ("layers", "rate", "seed", "measured_step")

@@ -83,6 +83,7 @@ def assert_same_run(exact, general, model):
     assert float(abs(moved.diff(measures.clock_of(exact))).max()) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("motion", [Steps(40), Flow(30.0)], ids=["steps", "flow"])
 @pytest.mark.parametrize(
     "model",
@@ -155,6 +156,7 @@ def training_set(run, seed):
     return Written(tuple(map(tuple, whole.tolist())), tuple(target.tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("motion", [Steps(40), Flow(30.0)], ids=["steps", "flow"])
 @pytest.mark.parametrize(
     "model",
@@ -237,6 +239,7 @@ def test_outputs_that_are_never_a_target_may_be_one_column():
     assert float(final(result, "loss")[0]) == pytest.approx(brute.loss(Y, Z, sequences), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_long_sequences_approach_the_limit_at_first_order():
     """E|q|^2 is off by O(1/T): so is the mean trajectory, with noise averaged out by the batch."""
     errors = []

@@ -100,6 +100,7 @@ RUNS = {
 POPULATION = RUNS["population"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_outputs_alone_make_a_model(name):
     """At temperature 1 it is the paper's, whose gradient is in closed form and lumped."""

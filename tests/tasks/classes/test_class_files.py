@@ -383,6 +383,7 @@ def any_classes(draw: st.DrawFn) -> SequenceClasses:
     return SequenceClasses(probs, query, next_token, prior, vocab_size=size, names=names)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("yaml_parser")
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
 def test_round_trip_is_exact(suffix: str) -> None:

@@ -283,6 +283,7 @@ def test_zipf_with_bands_to_spare_is_exact() -> None:
     np.testing.assert_allclose(banded.probs, full.probs, rtol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bands", [None, 10_000])
 def test_zipf_of_a_million_tokens_is_cheap(bands: int | None) -> None:
     begin = time.thread_time()

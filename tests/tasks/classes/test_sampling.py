@@ -42,6 +42,7 @@ def expected(klass):
     return CLASSES.probabilities(klass)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [2, 3, 5, 16, 128, 129, 1000, 131_072, 1_000_000])
 @pytest.mark.parametrize("klass", [0, 1])
 def test_counts_have_the_moments_of_the_multinomial(length, klass):

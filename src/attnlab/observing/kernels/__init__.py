@@ -125,13 +125,6 @@ def chosen_rows(plan: QueryPlan, heads: Heads, by_torch: Array) -> dict[str, Arr
     return None
 
 
-def largest_logits(plan: QueryPlan, call: AttentionCall) -> Array:
-    """Return the largest visible logit of each head over all queries that are not padding."""
-    from attnlab.observing.kernels import launch
-
-    return launch.largest_logits(plan, call)
-
-
 def _distance(plan: QueryPlan, columns: Array, totals: Array, by_torch: Array) -> float:
     """Return how far the program's answer is from torch's at worst, relative to 1 + |answer|.
 

@@ -88,8 +88,11 @@ def _of_head(array, b, h):
 
 @triton.jit
 def _visits(bounds, BLOCK: tl.constexpr, PLAIN: tl.constexpr):
-    """Return how many plain tiles to visit, or of the others, which are before and after these: how
-    many are before, and where both begin, less the tiles before."""
+    """Return the number of tiles to visit: the plain ones, or the others, which lie on both sides.
+
+    Also the number of tiles on the first side, where that begins, and where the second side begins,
+    less the tiles of the first.
+    """
     begin, plain_begin = tl.load(bounds), tl.load(bounds + 1)
     plain_end, end = tl.load(bounds + 2), tl.load(bounds + 3)
     if PLAIN:

@@ -42,10 +42,7 @@ def tile(program: str, capability: int, width: int, dtype: str) -> Tile:
     no measured ones. width: padded to a power of two. dtype: its name."""
     older = [at for at in table() if at[0] == program and at[2:] == (width, dtype)]
     fitting = [at for at in older if at[1] <= capability]
-    return table()[max(fitting, key=lambda at: at[1])] if fitting else _small(width, dtype)
-
-
-def _small(width: int, dtype: str) -> Tile:
-    """Return tile sizes that need few registers and little shared memory anywhere."""
+    if fitting:
+        return table()[max(fitting, key=lambda at: at[1])]
     wide = width * (2 if dtype == "float32" else 1) > 128
-    return Tile(64, 32 if wide else 64, 4, 2)
+    return Tile(64, 32 if wide else 64, 4, 2)  # needs few registers and little shared memory

@@ -1,9 +1,9 @@
-"""Numbers of the transformer, ten seeds, on file: trained once, read by claims and figures.
+"""Numbers of the transformer, and of the flow with contexts that differ, ten seeds, on file.
 
     python -m attnlab.papers.active_dormant.evidence one-softmax
 
-trains a run again and writes its file. A run of one layer takes some minutes of one core, one of
-three layers about ten.
+trains a run again and writes its file. The flow takes half a minute of one core, a transformer of
+one layer some minutes, one of three layers about ten.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import xarray as xr
 from attnlab.experiments import Evidence
 from attnlab.files.progress import Progress
 from attnlab.simulation import Simulation, simulate
+from attnlab.theory import predict
 
 from . import runs
+from .head import SinkFlow
 from .learner import BY_HEAD, BY_LAYER
 from .task import BigramBackcopy
 
@@ -26,9 +28,22 @@ KEPT = (*BY_HEAD, *BY_LAYER, "copy_risk", "bigram_kl")  # names begin so
 
 
 def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
-    """Return the measures of a run by seed, step and layer; there is one head."""
-    names = [name for name in result if str(name).startswith(KEPT)]
-    return result[names].squeeze("head", drop=True).transpose("seed", "step", "layer")
+    """Return the measures of a run: by seed, step and layer, there is one head; or, of a flow, by
+    seed and record, with means over query tokens."""
+    if not isinstance(run.task, SinkFlow):
+        names = [name for name in result if str(name).startswith(KEPT)]
+        return result[names].squeeze("head", drop=True).transpose("seed", "step", "layer")
+    alpha, token = result["parameters.sink"], "parameters.sink_0"
+    late = predict(run, theory="dormant-late")["parameters.sink"]
+    found = {
+        "sink_logit": alpha.mean(token),
+        "range": alpha.max(token) - alpha.min(token),
+        "late_error": abs(late - alpha).max(token),
+        "sink_mass": result["sink_mass"].mean("query"),
+        "value_size": result["value_size"],
+    }
+    table = xr.Dataset(found).transpose("seed", "time").drop_vars("time")
+    return table.rename(time="record").assign_coords(record=range(table.sizes["time"]))
 
 
 EVIDENCE = Evidence(
@@ -38,6 +53,7 @@ EVIDENCE = Evidence(
         "one-relu": partial(runs.transformer, model=replace(runs.SMALL, attention="relu")),
         "one-bare": partial(runs.transformer, BigramBackcopy(start_token=False)),
         **{f"three-{name}": partial(runs.three_layers, name) for name in runs.THREE},
+        "flow": runs.flow,
     },
     measured,
 )

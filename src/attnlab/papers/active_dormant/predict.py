@@ -7,6 +7,7 @@ The growth 1/2 log t is the paper's as we know it; the rest is ours.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ SMALL = 0.5  # measured: up to here the sink alone is off by at most about 0.1 i
 
 
 class _OfSinkFlow(Theory):
-    """A level about `SinkFlow`; `_path` returns alpha and beta, (time, V) each."""
+    """A level about `SinkFlow`."""
 
     moving: ClassVar[tuple[str, ...]] = ()  # groups that must move, and no others; () for any
 
@@ -56,8 +57,9 @@ class _OfSinkFlow(Theory):
             "value_size": (("time",), np.linalg.norm(beta, axis=-1)),
         }
 
+    @abstractmethod
     def _path(self, facts: Facts, t: Floats, given: dict[str, Any]) -> tuple[Floats, Floats]:
-        raise NotImplementedError
+        """Return alpha and beta at flow times t, (time, V) each; `given` has P, pi and W."""
 
 
 class DormantSink(_OfSinkFlow):

@@ -22,6 +22,7 @@ THREE = ("adam", "sgd", "relu")  # runs of three layers
 TIMES = (0.0, *np.geomspace(1e2, 1e10, 17).tolist())
 REST = 1e7  # one context is at rest by then; later, rounding keeps the steps of the solver small
 EARLY = TIMES[:12]  # up to there
+STIFF = 1e5  # the time from which on a flow with contexts that differ is
 SMALL = BackcopyTransformer()
 
 
@@ -66,10 +67,14 @@ def three_layers(
 def flow(
     contexts: int = 48, *, alone: bool = False, seeds: int = 10, at: Sequence[float] = TIMES
 ) -> Simulation:
-    """Return the flow of the reparametrised head; `alone`, the value of <s> stays 0."""
+    """Return the flow of the reparametrised head; `alone`, the value of <s> stays 0.
+
+    It is stiff where contexts differ and the sink has grown: the value follows at once.
+    """
+    stiff = contexts > 0 and at[-1] > STIFF
     return Simulation(
         SinkFlow(contexts=contexts),
-        motion=Flow(at[-1], solver="implicit", rtol=1e-7, atol=1e-9),
+        motion=Flow(at[-1], "implicit" if stiff else "explicit", rtol=1e-7, atol=1e-9),
         learning_rate={"sink": 1.0, "value": None if alone else 1.0},
         dtype="float64",
         seeds=seeds,

@@ -4,8 +4,6 @@ An invariant relates two measured quantities, the weights v and the logits z of 
 a result, and not a simulation that has not been run.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -19,8 +19,6 @@ has. With `hidden` units there is an upper layer, V^T h; without, the hidden uni
 logits themselves, as in the paper's test of its invariants.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args

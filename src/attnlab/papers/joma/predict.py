@@ -9,8 +9,6 @@ does not need. All start from v(0) = 0, and measure what they assume on the path
 JoMA's claims are as we know them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar

@@ -40,7 +40,7 @@ def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
         "loss": result["loss"].isel(last),
     }
     if isinstance(run.task, Regression):
-        spread = np.log(result["weights"]).std("token")
+        spread = xr.DataArray(np.log(result["weights"])).std("token")
         found["growth"] = spread.isel(last) / spread.isel({run.clock: 0}, drop=True)
         found["solution"] = xr.DataArray(np.linalg.norm(runs.solutions(run), axis=-1), dims="seed")
     if isinstance(run.task, Distribution) and run.task.sharpness is not None:

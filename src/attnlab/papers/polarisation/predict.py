@@ -8,7 +8,7 @@ decoder move, attention waits. All are ours; statements of the papers are as we 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from attnlab.theory.theory import Labelled, require_descent
 from . import theory
 from .model import FactoredAttention, ValueAttention
 from .task import Direction, Distribution, Regression, StickyChain
+from .theory.values import Clock
 
 SMALL = 0.1  # what counts as small; we know no number of the papers'
 SOFTMAX_ALONE = "model.weighting"
@@ -191,7 +192,7 @@ class DilutionStageOne(Theory):
         }
 
 
-def _pull(facts: Facts) -> tuple[NDArray[np.float64], float, Callable[[float], float]]:
+def _pull(facts: Facts) -> tuple[NDArray[np.float64], float, Clock]:
     """Return the direction in which the loss pulls the values, the factor of rho, and the clock."""
     X, target = (np.asarray(of, dtype=np.float64) for of in facts.data)
     task = facts.run.task

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.experiments import mean
 from attnlab.measures.turning import extremes
 from attnlab.models import Extended
 from attnlab.simulation import Flow, Population, Record, Simulation, Steps
@@ -22,6 +22,7 @@ from .task import Direction, Distribution, Regression, StickyChain
 
 SEEDS = 10
 PUBLISHED_TIME = 1e5  # 10^6 steps of 0.1
+STIFF = 1e3  # the time from which on the chain is
 MOVED = 0.02  # smaller turns of attention do not count
 
 
@@ -34,7 +35,6 @@ def flow(
     seeds: int = SEEDS,
     records: int = 60,
     rtol: float = 1e-9,
-    solver: Literal["explicit", "implicit"] = "explicit",
 ) -> Simulation:
     """Return a gradient flow at learning rate 1, recorded at 0 and at times in even ratios.
 
@@ -44,7 +44,7 @@ def flow(
     return Simulation(
         task,
         model,
-        motion=Flow(time, solver, rtol=rtol, atol=1e-2 * rtol),
+        motion=Flow(time, rtol=rtol, atol=1e-2 * rtol),
         learning_rate=1.0,
         loss="cross_entropy" if isinstance(task, StickyChain) else "task",
         seeds=seeds,
@@ -141,8 +141,8 @@ def chain(
 def chain_end(time: float = 1e4, seeds: int = SEEDS) -> Simulation:
     """Return the chain to its end, where it is stiff, with an embedding of 4."""
     what, model = ("attention", "loss", "bayes_kl"), FactoredAttention(4)
-    settings: Any = {"what": what, "seeds": seeds, "records": 200, "rtol": 1e-6}
-    return flow(StickyChain(), model, time, solver="implicit", **settings)
+    run = flow(StickyChain(), model, time, what=what, seeds=seeds, records=200, rtol=1e-6)
+    return replace(run, motion=replace(run.motion, solver="implicit")) if time > STIFF else run
 
 
 def solutions(run: Simulation) -> NDArray[np.float64]:
@@ -186,11 +186,6 @@ def turn_count(path: NDArray[np.float64]) -> int:
 def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the entropy of attention weights along the last axis."""
     return np.asarray(-(sigma * np.log(sigma)).sum(-1))
-
-
-def with_range(values: NDArray[np.float64]) -> str:
-    """Return the mean of a number for each seed with its error, and its range in brackets."""
-    return f"{mean(values)} ({values.min():.2f} to {values.max():.2f})"
 
 
 def top(result: xr.Dataset) -> NDArray[np.float64]:

@@ -1,7 +1,5 @@
 """Summary of an audit of a run: what the theorems claim, what tokens do, and which clock is off."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

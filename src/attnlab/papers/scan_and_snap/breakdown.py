@@ -17,8 +17,6 @@ A fourth map says where the order of Section 6 (c) turns: `turn`, the ratio eta_
 on a larger eta_Y makes attention denser, over the time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of the claims of "Scan and Snap", and what is read off Eq. 10 and off training on them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sequence classes of the experiments of "Scan and Snap": Syn-Small and Syn-Medium."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.files.errors import InputError

@@ -1,7 +1,5 @@
 """The paper's model trained on the windows of a text, as they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@ Where the paper asks for "much larger" we say how much we take that to be: `MUCH
 `FAST` times for the rate of the decoder, whose neglected terms go as eta_Z/eta_Y.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab import formulas
@@ -140,11 +138,16 @@ def distinct_tokens(case: Case) -> tuple[Hypothesis, ...]:
 DECODER = (weak_correlations, uniform_classes)
 EQ_10 = (query_from_next, uniform_classes, weak_correlations)
 ASSUMPTION_1 = (long_sequences, fast_decoder)
-THEOREM_1 = (*ASSUMPTION_1, *EQ_10, large_vocabulary, rate_window, many_steps)
+ALONG_EQ_10 = (*ASSUMPTION_1, *EQ_10)
+ONE_COMMON = (*ALONG_EQ_10, single_common_token)
+WEAKLY_CORRELATED = (*ASSUMPTION_1, weak_correlations)
+LEARNING = (large_vocabulary, rate_window)
+THEOREM_1 = (*ALONG_EQ_10, *LEARNING, many_steps)
 COROLLARY_2 = (*EQ_10, single_query, symmetric_classes)
 RATES_CHANGED = (*ASSUMPTION_1, rate_window, weak_correlations)
-WITH_RESIDUAL = (*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual)
+WITH_RESIDUAL = (*ALONG_EQ_10, weak_correlations_with_residual)
 SECTION_6 = (single_query, single_common_token, equal_norms)
+SNAPPING = (rate_window, *SECTION_6)
 
 # What `attnlab audit CLASSES` reports.
 ASKED = (

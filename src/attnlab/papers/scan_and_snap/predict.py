@@ -1,7 +1,5 @@
 """Levels of the theory of "Scan and Snap": Eq. 10 as printed, and with our corrections."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 

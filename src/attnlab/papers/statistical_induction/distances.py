@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from attnlab.measures import positions
 from attnlab.simulation import Simulation
+from attnlab.simulation.learner import leaves_of
+from attnlab.tasks import MarkovChains
 
 from . import theory
 from .task import NGrams
@@ -22,9 +24,15 @@ CHAINS = 768  # as many test chains as the released code takes
 STAGES = ("uniform", "unigram", "bigram")
 
 
+def chains_of(task: MarkovChains, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw transition matrices of a task's prior, by the theory's own samplers."""
+    shares = {name: getattr(task, name, 0.0) for name in ("doubly", "unigram")}
+    return theory.mixture(rng, count, task.vocab_size, **shares)
+
+
 @dataclass(frozen=True)
 class HeldOut:
-    """Chains of a prior that no training saw: true rows at the last position, and the rules there.
+    """Chains of a task that no training saw: true rows at the last position, and the rules there.
 
     kl: KL(true row || rule), the mean over chains, by rule. N-gram chains come without true rows.
     """
@@ -34,21 +42,19 @@ class HeldOut:
     rules: dict[str, NDArray[np.float64]]
 
     @classmethod
-    def of(cls, k: int, T: int, prior: str, chains: int = CHAINS) -> HeldOut:
+    def of(cls, task: MarkovChains | NGrams, chains: int = CHAINS) -> HeldOut:
         """Draw them, always the same."""
+        if isinstance(task, NGrams):
+            import jax
+
+            batch = task.batch((), jax.random.key(SEED), jax.numpy.int32(0), chains)
+            rules = {name: np.exp(of[:, -1]) for name, of in task.references((), batch).items()}
+            return cls(np.asarray(batch.inputs), None, rules)
         rng = np.random.default_rng(SEED)
-        P = theory.PRIORS[prior](rng, chains, k)
-        tokens = theory.sample(rng, P, T)
-        return cls(tokens, P[np.arange(chains), tokens[:, -1]], theory.last_rules(tokens, k))
-
-    @classmethod
-    def of_ngrams(cls, task: NGrams, chains: int = CHAINS) -> HeldOut:
-        """Draw n-gram chains, and the rules of all orders up to theirs."""
-        import jax
-
-        batch = task.batch((), jax.random.key(SEED), jax.numpy.int32(0), chains)
-        rules = {name: np.exp(of[:, -1]) for name, of in task.references((), batch).items()}
-        return cls(np.asarray(batch.inputs), None, rules)
+        P = chains_of(task, chains, rng)
+        tokens = theory.sample(rng, P, task.length)
+        rules = theory.last_rules(tokens, task.vocab_size)
+        return cls(tokens, P[np.arange(chains), tokens[:, -1]], rules)
 
     @property
     def kl(self) -> dict[str, float]:
@@ -60,25 +66,25 @@ class HeldOut:
         }
 
 
-def distances(result: xr.Dataset, prior: str = "dirichlet", chains: int = CHAINS) -> xr.Dataset:
+def distances(result: xr.Dataset, chains: int = CHAINS) -> xr.Dataset:
     """Return, by seed and step, how far a recorded model is from the truth and from each rule.
 
-    `kl` is KL(true row || model); uniform, unigram and bigram are KL(rule || model); of a
-    transformer `previous` is the attention of layer 1 to the position before, and `score` the
-    attention of layer 2 to what followed earlier occurrences of the symbol, over the share of such
-    positions (1 is chance). All are means over test chains at the last position, `previous` over
-    all positions. Of n-gram chains only the rules are compared. The result needs "parameters".
+    `kl` is KL(true row || model); uniform, unigram and bigram are KL(rule || model); `previous` is
+    the attention of layer 1 to the position before; of a transformer `score` is the attention of
+    layer 2 to what followed earlier occurrences of the symbol, over the share of such positions
+    (1 is chance). All are means over test chains at the last position, `previous` of a transformer
+    over all positions. `diagonal` and `off_diagonal` are means of the minimal model's W. Of n-gram
+    chains only the rules are compared. The result needs "parameters".
     """
     import jax
 
     run = Simulation.of(result)
-    model, task = run.model, run.task
-    if isinstance(task, NGrams):
-        of = HeldOut.of_ngrams(task, chains)
-    else:
-        of = HeldOut.of(task.vocab_size, task.length, prior, chains)
-    params = _parameters(result)
-    measured = jax.jit(lambda params: _measure(model, params, of))
+    start = jax.eval_shape(lambda key: run.model.init(key, run.task, {}), jax.random.key(0))
+    params = jax.tree.structure(start).unflatten(
+        result[name].transpose("seed", "step", ...).values for name in leaves_of(start)
+    )
+    of = HeldOut.of(run.task, chains)
+    measured = jax.jit(lambda params: _measure(run.model, params, of))
     shape = result.sizes["seed"], result.sizes["step"]
     found = [
         jax.device_get(measured(jax.tree.map(itemgetter(at), params))) for at in np.ndindex(shape)
@@ -95,19 +101,6 @@ def distances(result: xr.Dataset, prior: str = "dirichlet", chains: int = CHAINS
 def nearest(found: xr.Dataset, stages: Sequence[str] = STAGES) -> xr.DataArray:
     """Return the stage of each record: the index in `stages` of the rule that is nearest."""
     return found[list(stages)].to_array("rule").argmin("rule")
-
-
-def _parameters(result: xr.Dataset) -> dict[str, Any]:
-    """Return recorded parameters as the model takes them, with seed and step in front."""
-    tree: dict[str, Any] = {}
-    for name in map(str, result.data_vars):
-        kind, *path = name.split(".")
-        if kind == "parameters":
-            branch = tree
-            for part in path[:-1]:
-                branch = branch.setdefault(part, {})
-            branch[path[-1]] = result[name].transpose("seed", "step", ...).values
-    return tree
 
 
 def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
@@ -134,4 +127,5 @@ def _measure(model: Any, params: Any, of: HeldOut) -> dict[str, Any]:
         found["score"] = jnp.nanmean(positions.mass_on(second, target) / chance)
     else:
         found["previous"] = captured["lag_mass"][1]
+        found |= {name: captured[name] for name in ("diagonal", "off_diagonal")}
     return found

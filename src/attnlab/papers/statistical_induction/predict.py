@@ -6,6 +6,7 @@ mean over many chains. `InductionEnd`: all of layer 1 on lag 1, W = w I with the
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -21,8 +22,8 @@ from attnlab.theory.relation import AT_MOST
 from attnlab.theory.theory import Labelled, require_descent
 
 from . import theory
+from .distances import chains_of
 from .model import MinimalInduction
-from .task import MixedChains
 
 START_CHAINS, DESCENT_CHAINS, END_CHAINS = 4000, 512, 6000
 
@@ -49,7 +50,7 @@ class _Minimal(Theory):
         return (Hypothesis("here", "a small start: c T", spread, AT_MOST, 1.0),)
 
     def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        W, v = self._path(facts, t)
+        W, v = self.path(facts, t)
         k = W.shape[-1]
         diagonal = np.trace(W, axis1=1, axis2=2) / k
         mass = np.exp(v - v.max(1, keepdims=True))
@@ -61,9 +62,9 @@ class _Minimal(Theory):
             "lag_mass": (("time", "lag"), mass / mass.sum(1, keepdims=True)),
         }
 
-    def _path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
+    @abstractmethod
+    def path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
         """Return W (time, k, k) and v (time, T)."""
-        raise NotImplementedError
 
 
 class InductionStart(_Minimal):
@@ -72,7 +73,7 @@ class InductionStart(_Minimal):
     name = "induction-start"
     leans_on = "gradients that stay those of the start"
 
-    def _path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
+    def path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
         rates, start, (step, signal) = facts.learning_rates, facts.start, _start(facts.run.task)
         second = rates["second"] * t[:, None, None] * step
         excess = step[0, 0] - step[0, 1]  # a step's; their sum before step t is t (t - 1) / 2
@@ -91,11 +92,10 @@ class InductionDescent(_Minimal):
         if run.clock != "step" or run.momentum:
             raise InputError("motion: the theory counts plain steps; give Steps(n), no momentum")
 
-    def _path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
-        rates = facts.learning_rates
-        W, v = (tuple(map(tuple, np.atleast_2d(facts.start[g]).tolist())) for g in GROUPS)
-        steps = tuple(int(x) for x in t)
-        return _descent(facts.run.task, W, v, steps, (rates["second"], rates["first"]))
+    def path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
+        W, v = (facts.start[name].astype(float) for name in ("second", "first"))
+        rates = tuple(facts.learning_rates[name] for name in ("second", "first"))
+        return _descent(facts.run.task, W.tobytes(), v.tobytes(), tuple(t.astype(int)), rates)
 
 
 class InductionEnd(_Minimal):
@@ -105,28 +105,17 @@ class InductionEnd(_Minimal):
     leans_on = "all attention of layer 1 on lag 1"
     infinite = True
 
-    def _path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
+    def path(self, facts: Facts, t: NDArray[np.float64]) -> tuple[Any, Any]:
         task = facts.run.task
         W = end_weight(task) * np.eye(task.vocab_size)
         ones = np.ones(t.size)
         return np.multiply.outer(ones, W), np.multiply.outer(ones, theory.lag_one(task.length))
 
 
-GROUPS = ("second", "first")
-
-
-def chains_of(task: MarkovChains, count: int, seed: int = 0) -> NDArray[np.float64]:
-    """Return transition matrices of a task's prior."""
-    rng = np.random.default_rng(seed)
-    shares = {}
-    if isinstance(task, MixedChains):
-        shares = {"doubly": task.doubly, "unigram": task.unigram}
-    return theory.mixture(rng, count, task.vocab_size, **shares)
-
-
 def sequences_of(task: MarkovChains, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return sequences of a task's prior and their next symbols."""
-    tokens = theory.sample(np.random.default_rng(1), chains_of(task, count), task.length + 1)
+    P = chains_of(task, count, np.random.default_rng(0))
+    tokens = theory.sample(np.random.default_rng(1), P, task.length + 1)
     return tokens[:, :-1], tokens[:, 1:]
 
 
@@ -139,14 +128,15 @@ def end_weight(task: MarkovChains) -> float:
 @lru_cache(maxsize=16)
 def _start(task: MarkovChains) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the first step of W, alike for all symbols, and the signal for v over w."""
-    P, k = chains_of(task, START_CHAINS), task.vocab_size
+    P, k = chains_of(task, START_CHAINS, np.random.default_rng(0)), task.vocab_size
     step = theory.first_step(P, task.length)
     diagonal = np.trace(step) / k
     off = (step.sum() / k - diagonal) / (k - 1)
     return off + (diagonal - off) * np.eye(k), theory.first_signal(P, task.length)
 
 
-@lru_cache(maxsize=16)
-def _descent(task: MarkovChains, W: Any, v: Any, steps: Any, rates: Any) -> tuple[Any, Any]:
+@lru_cache(maxsize=16)  # most seeds start alike
+def _descent(task: MarkovChains, W: bytes, v: bytes, steps: Any, rates: Any) -> tuple[Any, Any]:
     x, y = sequences_of(task, DESCENT_CHAINS)
-    return theory.descend(x, y, np.array(W), np.array(v)[0], steps, rates)
+    start = np.frombuffer(W).reshape(task.vocab_size, -1), np.frombuffer(v)
+    return theory.descend(x, y, *start, steps, rates)

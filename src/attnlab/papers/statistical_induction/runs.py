@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.auditing.runs import trained_run
 from attnlab.models import Transformer
 from attnlab.simulation import Batches, Optimizer, Record, Simulation, Steps
 from attnlab.tasks import Task
 
-from .distances import distances
-from .model import MinimalInduction
+from .model import First, MinimalInduction
 from .task import MixedChains
 
 Prior = Literal["dirichlet", "doubly", "unigram"]
 SEEDS = 10
 T = 50
 MINIMAL_RATES = {"second": 0.02, "first": 10.0}
-PUBLISHED_RATES = {"second": 0.01, "first": 1.0}
 EARLY = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 90, 100)
-LATE = (0, 50, 100, 200, 400, 800)
+LATE = (*EARLY, 200, 400, 800)
 
 
 def chains(k: int, length: int = T, prior: Prior = "dirichlet") -> MixedChains:
     """Return Markov chains of one prior."""
-    return MixedChains(
-        k, length, doubly=float(prior == "doubly"), unigram=float(prior == "unigram")
-    )
+    return MixedChains(k, length, **({} if prior == "dirichlet" else {prior: 1.0}))
 
 
 def minimal(
@@ -40,31 +34,27 @@ def minimal(
     *,
     at: tuple[int, ...] = EARLY,
     seeds: int = SEEDS,
-    model: MinimalInduction | None = None,
+    first: First = "softmax",
     length: int = T,
-    rates: dict[str, float] | None = None,
+    rates: dict[str, float] = MINIMAL_RATES,
     batch: int = 64,
 ) -> Simulation:
     """Return the minimal model by SGD, at rates that we chose for T = 50."""
     return Simulation(
         chains(k, length, prior),
-        model or MinimalInduction(),
+        MinimalInduction(first=first),
         motion=Steps(at[-1]),
         gradient=Batches(batch),
-        learning_rate=rates or MINIMAL_RATES,
+        learning_rate=rates,
         seeds=seeds,
         record=Record(("parameters", "diagonal", "off_diagonal", "lag_mass"), at=at),
     )
 
 
-def late(k: int, prior: Prior = "dirichlet") -> Simulation:
-    """Return the minimal model to its end."""
-    return minimal(k, prior, at=LATE)
-
-
-def published(prior: Prior, **settings: Any) -> Simulation:
+def published(prior: Prior) -> Simulation:
     """Return the minimal model of 2 symbols at the published sizes, for 100 steps."""
-    return minimal(2, prior, length=100, rates=PUBLISHED_RATES, batch=128, **settings)
+    at, rates = (0, 50, 100), {"second": 0.01, "first": 1.0}
+    return minimal(2, prior, at=at, length=100, rates=rates, batch=128)
 
 
 def transformer(
@@ -82,12 +72,6 @@ def transformer(
         seeds=seeds,
         record=Record("parameters", every=every, probe=64),
     )
-
-
-@lru_cache(maxsize=32)
-def measured(run: Simulation, prior: Prior = "dirichlet") -> xr.Dataset:
-    """Return `distances` of a run, which is trained once."""
-    return distances(trained_run(run), prior)
 
 
 def first_step(reached: xr.DataArray) -> NDArray[np.float64]:

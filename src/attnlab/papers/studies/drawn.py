@@ -1,7 +1,5 @@
 """Sequence classes that a study's seeds draw: each set of classes is one seed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The level after "Scan and Snap": the decoder that SGD trains, in place of Theorem 1's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -6,8 +6,6 @@ quotes, since JSON has no other keys. A vocabulary in which some names are numbe
 because a reader could not tell them apart.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import math

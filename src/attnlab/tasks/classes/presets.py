@@ -1,7 +1,5 @@
 """Sequence classes by name: ``syn-medium:num_last=3``, or the path of a file."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Mapping

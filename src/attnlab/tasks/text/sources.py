@@ -1,7 +1,5 @@
 """Sources of text: the documentation of Python itself, files and folders, WikiText."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Windows: the sequences of a text, sorted by the bigram that they end in, and their classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -14,6 +14,7 @@ seeds = st.integers(0, 2**32 - 1)
 RATES = {"eta_y": 0.5, "eta_z": 0.3}
 
 
+@pytest.mark.slow
 @settings(exact, max_examples=40)
 @given(seed=seeds, K=st.integers(2, 6))
 def test_velocity_is_eq_97_and_eq_96(random_classes, seed, K):

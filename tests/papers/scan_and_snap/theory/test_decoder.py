@@ -52,6 +52,7 @@ def test_correlation_ignores_tokens_out_of_play(syn_small):
     np.testing.assert_allclose(correlation(wide), E, rtol=1e-14)
 
 
+@pytest.mark.slow
 @exact
 @given(seed=seeds, K=sizes)
 def test_e_prime_identity(random_classes, seed, K):

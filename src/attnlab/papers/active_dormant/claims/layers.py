@@ -11,6 +11,7 @@ import xarray as xr
 
 from attnlab.auditing import Measurement
 from attnlab.experiments import mean, published
+from attnlab.experiments.estimate import with_range
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW
 
@@ -25,11 +26,6 @@ of_layers = partial(filed_claim, figure="layers", in_parts=True)
 def last(name: str) -> xr.Dataset:
     """Return the measures of a run at its last step, by seed and layer."""
     return EVIDENCE.read(f"three-{name}").isel(step=-1)
-
-
-def with_range(values: xr.DataArray) -> str:
-    """Return the mean over seeds, with the range."""
-    return f"{mean(values)} ({float(values.min()):.2g} to {float(values.max()):.2g})"
 
 
 @of_layers(

@@ -9,6 +9,7 @@ import xarray as xr
 
 from attnlab.auditing import Measurement, claim
 from attnlab.experiments import mean, published
+from attnlab.experiments.estimate import with_range
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
@@ -71,8 +72,7 @@ def value_drain(found: Found) -> Measurement:
         Trained("value over others", 1.0, drain.values),
         Trained("share of the start", 0.5, _bound(drain / start)),
         training_number=float(drain.mean()),
-        note=f"start {mean(start)}, step 1,500 {mean(drain)} ({float(drain.min()):.2f} to "
-        f"{float(drain.max()):.2f})",
+        note=f"start {mean(start)}, step 1,500 {with_range(drain)}",
     )
 
 
@@ -210,8 +210,7 @@ def relu(found: Found) -> Measurement:
         *(Trained(name, 2 * float(softmax[name].mean()), float(of[name].mean())) for name in names),
         training_number=float(of["sink_at_others"].mean()),
         note="; ".join(f"{name} {mean(of[name])} against {mean(softmax[name])}" for name in names)
-        + f"; value of <s> over others {mean(of['drain'])}, residual {mean(of['peak'])} "
-        f"({float(of['peak'].min()):.1f} to {float(of['peak'].max()):.1f})",
+        + f"; value of <s> over others {mean(of['drain'])}, residual {with_range(of['peak'])}",
     )
 
 

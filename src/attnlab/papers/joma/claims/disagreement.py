@@ -5,8 +5,6 @@ activation, width and weight decay, over eta_z/eta_y. `./lab audit --claim one-h
 freeze-or-dilution` prints it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Claim 2: a linear activation and stationary gradients; Delta, the erf law, winner takes all."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +12,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL
 from .. import theory
 from ..model import Joint
 from ..predict import SMALL
-from .runs import PAIRS, implied, in_play, in_training, one_query, trained
+from .runs import PAIRS, implied, in_play, in_training, one_query, premise, trained
 
 DELTA = theory.delta(PAIRS)[0]
 BLOW_UP = theory.blow_up_time(DELTA)
@@ -22,7 +20,7 @@ BLOW_UP = theory.blow_up_time(DELTA)
 EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0))
 
 
-@claim(EQUAL, "JoMA, claim 2; re-derived", PAIRS, hypotheses=(one_query,), tolerance=1e-12)
+@claim(EQUAL, "JoMA, claim 2; re-derived", PAIRS, (one_query,), tolerance=1e-12)
 def joma_delta(s: Case) -> Measurement:
     r"""$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times frequency;
     common and distinct tokens are its two ends.
@@ -45,7 +43,7 @@ def joma_delta(s: Case) -> Measurement:
     EQUAL,
     "JoMA, claim 2; re-derived; several hidden units are ours",
     EXP,
-    hypotheses=(one_query,),
+    (one_query,),
     tolerance=1e-7,
 )
 def joma_erf(s: Case) -> Measurement:
@@ -78,14 +76,7 @@ def joma_erf(s: Case) -> Measurement:
     return Measurement(
         Check("the law and its equation", flow.weights, law.weights, relative=False),
         in_training("error of v up to t*", 0.0, off.max(), AT_MOST, tolerance=SMALL),
-        in_training(
-            "change of the incoming gradient up to t*",
-            SMALL,
-            change.max(),
-            AT_MOST,
-            tolerance=0.0,
-            form="premise",
-        ),
+        premise("change of the incoming gradient up to t*", SMALL, change.max()),
         number=BLOW_UP,
         training_number=float(good),
         note=f"with cross entropy the gradient has changed by {np.interp(0.5, part, change):.2f} "
@@ -94,7 +85,7 @@ def joma_erf(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, "JoMA, claim 2; re-derived", EXP, hypotheses=(one_query,))
+@claim(ABOVE, "JoMA, claim 2; re-derived", EXP, (one_query,))
 def joma_winner(s: Case) -> Measurement:
     r"""Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l =
     \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$.
@@ -115,7 +106,7 @@ def joma_winner(s: Case) -> Measurement:
         Check("share of each class's winner at t*", 0.99, share.max(1), ABOVE),
         Check("where the others freeze", frozen[finite], length[finite], EQUAL, tolerance=1e-6),
         Check("share of each class's winner at 2 t*", 0.99, top[-1], ABOVE, training=True),
-        in_training("change of the incoming gradient", SMALL, change, AT_MOST, form="premise"),
+        premise("change of the incoming gradient", SMALL, change),
         number=float(np.where(finite, frozen, 0.0).max()),
         training_number=float(top[-1].mean()),
     )

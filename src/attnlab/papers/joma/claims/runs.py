@@ -1,7 +1,5 @@
 """The cases of JoMA's claims, and their training: gradient flow of `Joint`, in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 
@@ -21,6 +19,7 @@ from ..predict import SMALL, joint_model
 
 # A check of numbers from training, in units of their own.
 in_training = partial(Check, relative=False, training=True)
+premise = partial(in_training, relation=AT_MOST, tolerance=0.0, form="premise")
 Rates = tuple[tuple[float, float], ...]
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps

@@ -1,7 +1,5 @@
 """Claims 3 and 4: salient tokens first, the rest later; sparse, then dense."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +8,11 @@ from attnlab import measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, LEADING
+from attnlab.theory.relation import ABOVE, BELOW, LEADING
 
 from .. import theory
 from ..model import Joint
-from .runs import PAIRS, in_training, trained_long
+from .runs import PAIRS, in_training, premise, trained_long
 
 # Theorem 4's picture, as we know it: 5,000 steps of 0.02 from 0.05.
 START, DRAWN = 0.05, 100.0
@@ -84,13 +82,7 @@ def joma_dip(s: Case) -> Measurement:
         Check("lowest against the start", start, low, BELOW),
         Check("lowest against the end", end, low, BELOW),
         in_training("the end above the lowest", 0.0, rise, ABOVE),
-        in_training(
-            "growth of |v| in the last decade: is there a mu?",
-            SETTLED,
-            grown,
-            AT_MOST,
-            form="premise",
-        ),
+        premise("growth of |v| in the last decade: is there a mu?", SETTLED, grown),
         number=float(np.mean(end - low)),
         training_number=float(rise.max()),
         note=f"GELU, 16 hidden units, cross entropy: entropy falls from {H[0, 0]:.2f} to "

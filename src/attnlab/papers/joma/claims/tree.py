@@ -1,12 +1,10 @@
 """Claim 5: hidden binary latents on a tree, HBLT(rho)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.auditing import Measurement, claim
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, BELOW, EQUAL
+from attnlab.theory.relation import ABOVE, BELOW, EQUAL, Trained
 
 from .. import theory
 from ..classes import LatentTree, hblt
@@ -51,18 +49,14 @@ def joma_siblings(s: Case) -> Measurement:
     often = theory.tree_co_occurrence(H, depth=DEPTH, rho=RHO)
     z = in_play(trained(s)["attention_logits"], s)[-1, 0]
     sibling, cousins = z[1], z[2:4]
-    tells = theory.discriminancy(s)[0]
+    tells, against = (
+        theory.discriminancy(s)[0],
+        "discriminancy of the sibling, against its cousins'",
+    )
     return Measurement(
         Check("co-occurrence falls with H", often[:-1], often[1:], BELOW),
         in_training("z of the sibling against its cousins", cousins, sibling, ABOVE),
-        Check(
-            "discriminancy of the sibling, against its cousins'",
-            tells[2:4].max(),
-            tells[1],
-            tolerance=0.01,
-            form="premise",
-            training=True,
-        ),
+        Trained(against, tells[2:4].max(), tells[1], tolerance=0.01, form="premise"),
         number=float(often[1] / often[2]),
         training_number=float(sibling),
         note=f"labels as targets: the query's sibling tells less of the label (discriminancy "

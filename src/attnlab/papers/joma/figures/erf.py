@@ -1,8 +1,6 @@
 """JoMA's erf law: while the gradient that arrives stays the same, exp attention lets weights grow
 as an inverse error function, and to infinity in finite time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,7 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Joint

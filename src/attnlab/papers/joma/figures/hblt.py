@@ -1,7 +1,5 @@
 """JoMA's trees of hidden binary latents: how often two tokens occur together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,9 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
-from attnlab.experiments.cells import over_cells
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Texts, over_cells
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree

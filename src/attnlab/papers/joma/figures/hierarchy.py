@@ -12,8 +12,6 @@ where j runs over the listed tokens, and U^T g at the query are the logits of th
 read as its maximum over positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,9 +24,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table, Texts
 from attnlab.experiments.estimate import standard_error
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.models.base import Params
 from attnlab.papers.joma.classes import LatentLayers

@@ -6,8 +6,6 @@ For exp attention the sum of the latter over steps is the whole error (1/T of it
 end of the erf law, and larger than z after it.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -18,10 +16,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table, Texts, over_cells
 from attnlab.experiments.estimate import mean_and_range
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.invariants import by_invariant

@@ -1,7 +1,5 @@
 """JoMA's Theorem 4, as we know it: salient components first, the others later, and entropy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,8 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Table, Texts, over_cells
 from attnlab.experiments.estimate import mean_and_range
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.plots import style

@@ -13,6 +13,7 @@ from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.auditing.runs import assumed
 from attnlab.experiments import mean
+from attnlab.experiments.estimate import with_range
 from attnlab.simulation import Simulation
 from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, LEADING
@@ -115,9 +116,9 @@ def dilute(found: Found) -> Measurement:
             for q, of in ((1, middle), (0, frequent))
         ),
         training_number=float(middle["end"].mean()),
-        note=f"query 1 from {mean(middle['peak'])} to {runs.with_range(middle['end'].values)}; "
+        note=f"query 1 from {mean(middle['peak'])} to {with_range(middle['end'].values)}; "
         f"query 0 from {float(frequent['peak'].min()):.3f} to "
-        f"{runs.with_range(frequent['end'].values)} at t = 10^4",
+        f"{with_range(frequent['end'].values)} at t = 10^4",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -37,19 +38,16 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return attention of the first class, (norm, ratio, time, token); `alone`: as
     `polarisation-class` predicts it, NaN with the norm."""
 
-    def one(norm: str, ratio: float, report: Progress) -> xr.Dataset:
-        run = runs.classes(norm, ratio, recipe.time)
+    def one(norm: str, report: Progress) -> xr.Dataset:
+        run = runs.classes(norm, recipe.ratios, recipe.time)
         found = simulate(run, progress=report)["attention"]
-        free = norm == "none"
-        alone = (
-            predict(run, theory="polarisation-class")["attention"] if free else found * float("nan")
-        )
+        alone = found * np.nan
+        if norm == "none":
+            alone = predict(run, theory="polarisation-class")["attention"]
         both = xr.Dataset({"attention": found, "alone": alone})
-        return both.isel(seed=0, sequence_class=0, token=slice(4), drop=True)[
-            ["attention", "alone"]
-        ]
+        return both.isel(seed=0, sequence_class=0, token=slice(4), drop=True).rename(eta_y="ratio")
 
-    return over_cells(one, progress, norm=NORMS, ratio=recipe.ratios).drop_vars(
+    return over_cells(one, progress, norm=NORMS).drop_vars(
         ["token", "query_token", "next_token", "prior"], errors="ignore"
     )
 

@@ -16,9 +16,9 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
+from ..claims.path import MASSIVE
 
 TEXTS = Texts.read(__file__)
-MASSIVE = 3.0  # times the median norm
 
 
 @dataclass(frozen=True, kw_only=True)

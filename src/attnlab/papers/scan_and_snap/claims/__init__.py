@@ -4,15 +4,14 @@ Each claim is measured on the case s that its decorator names: classes and learn
 paper's symbols (s.P, s.K, s.M, s.eta_y, s.eta_z).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Check, Relation
-from attnlab.theory.relation import Form
+from attnlab.theory.relation import Form, Trained
 
+in_training = Trained  # what the joint training of Y and Z shows
 FORMS: tuple[Form, Form] = ("printed", "corrected")
 
 
@@ -29,13 +28,6 @@ def in_both_forms(
         Check(about, _of(form, predicted), _of(form, measured), relation, form=form, **how)
         for form in FORMS
     ]
-
-
-def in_training(
-    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
-) -> Check:
-    """Check what the joint training of Y and Z shows; the other arguments are those of `Check`."""
-    return Check(about, predicted, measured, relation, training=True, **how)
 
 
 def on_both_paths(

@@ -1,7 +1,5 @@
 """Section 5 and Appendix E: what attention does with the gradient (Lemma 4, Theorems 2 and 3)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +16,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEAD
 
 from .. import cases, theory
 from ..cases import SYMMETRIC, UNEVEN, WEAK
-from ..hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
+from ..hypotheses import ALONG_EQ_10, ASSUMPTION_1, COROLLARY_2, EQ_10
 from . import in_both_forms, in_training
 
 TIMES = np.geomspace(1.0, 1e7, 60)
@@ -41,14 +39,7 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     return check, float((by_eq_10 / trained_size)[0])
 
 
-@claim(
-    EQUAL,
-    "Lemma 4, Eqs. 10, 94-96",
-    WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    tolerance=1e-13,
-    general=True,
-)
+@claim(EQUAL, "Lemma 4, Eqs. 10, 94-96", WEAK, ALONG_EQ_10, tolerance=1e-13, general=True)
 def lemma_4(s: Case) -> Measurement:
     r"""Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)}
     \operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10).
@@ -102,7 +93,7 @@ def without_memory(s: Case, times: FloatArray, path: FloatArray) -> FloatArray:
     return velocity
 
 
-@claim(ABOVE, "Theorem 2, Eqs. 97-100", UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10), general=True)
+@claim(ABOVE, "Theorem 2, Eqs. 97-100", UNEVEN, ALONG_EQ_10, general=True)
 def theorem_2(s: Case) -> Measurement:
     r"""Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = \psi(n)$;
     (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if some class of
@@ -159,7 +150,7 @@ def _first_against(times: FloatArray, path: FloatArray, fates: IntArray) -> floa
     BELOW,
     ["Corollary 2", "poster and slides, (a)"],
     SYMMETRIC,
-    hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
+    (*ASSUMPTION_1, *COROLLARY_2),
     general=True,
 )
 def corollary_2(s: Case) -> Measurement:
@@ -182,14 +173,7 @@ def corollary_2(s: Case) -> Measurement:
     )
 
 
-@claim(
-    EQUAL,
-    "Theorem 3, Eqs. 11, 108-111",
-    WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    tolerance=1e-8,
-    general=True,
-)
+@claim(EQUAL, "Theorem 3, Eqs. 11, 108-111", WEAK, ALONG_EQ_10, tolerance=1e-8, general=True)
 def theorem_3(s: Case) -> Measurement:
     r"""$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct tokens
     $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$.
@@ -219,7 +203,7 @@ def theorem_3(s: Case) -> Measurement:
     )
 
 
-@claim(AT_MOST, "Theorem 3, Eq. 12", WEAK, hypotheses=EQ_10, tolerance=1e-9)
+@claim(AT_MOST, "Theorem 3, Eq. 12", WEAK, EQ_10, tolerance=1e-9)
 def eq_12(s: Case) -> Measurement:
     r"""$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z
     \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases.

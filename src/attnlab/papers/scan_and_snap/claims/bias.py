@@ -1,7 +1,5 @@
 """Sections 1, 5 and 6 in words: which tokens attention favours, and that it slows down."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -19,17 +17,20 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
 from .. import cases, theory
 from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK
-from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, single_common_token, single_query
+from ..hypotheses import (
+    ALONG_EQ_10,
+    ASSUMPTION_1,
+    FAST,
+    ONE_COMMON,
+    single_common_token,
+    single_query,
+)
 from . import falling, in_training, on_both_paths
 from .attention import TIMES
 
 
 @claim(
-    ABOVE,
-    "Sections 1, 5 (frequency bias, token scanning)",
-    SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    general=True,
+    ABOVE, "Sections 1, 5 (frequency bias, token scanning)", SYN_SMALL, ASSUMPTION_1, general=True
 )
 def frequency_bias(s: Case) -> Measurement:
     """Attention favours the tokens that co-occur often, and drops the rare ones first.
@@ -60,9 +61,7 @@ def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
     return np.asarray(formulas.attention_weights(s, z)[..., np.arange(s.K), top])
 
 
-@claim(
-    ABOVE, "Abstract, Section 5", UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token)
-)
+@claim(ABOVE, "Abstract, Section 5", UNEVEN, ONE_COMMON)
 def distinct_attention(s: Case) -> Measurement:
     """Over training distinct tokens gain attention (of each class the dominant one).
 
@@ -95,12 +94,7 @@ def distinct_attention(s: Case) -> Measurement:
     )
 
 
-@claim(
-    BELOW,
-    "Abstract, Section 1; Section 5 after Theorem 2",
-    WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-)
+@claim(BELOW, "Abstract, Section 1; Section 5 after Theorem 2", WEAK, ONE_COMMON)
 def discriminative_bias(s: Case) -> Measurement:
     """A common token loses attention (for several it "can be a bit involved").
 
@@ -141,7 +135,7 @@ def random_pairs(M: int) -> FloatArray:
     EQUAL,
     'Section 5, "the condition can be a bit involved"',
     TURNING,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
+    (*ALONG_EQ_10, single_query),
     ours=True,
 )
 def several_common_tokens(s: Case) -> Measurement:
@@ -186,7 +180,7 @@ def several_common_tokens(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, "Abstract, Sections 1, 6", SYN_SMALL, hypotheses=ASSUMPTION_1)
+@claim(ABOVE, "Abstract, Sections 1, 6", SYN_SMALL, ASSUMPTION_1)
 def no_winner_takes_all(s: Case) -> Measurement:
     """Attention "will not collapse to one-hot": it slows down and looks frozen.
 
@@ -218,7 +212,7 @@ def no_winner_takes_all(s: Case) -> Measurement:
     SETTLES,
     "Theorem 4 (scanning, snapping)",
     WEAK,
-    hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
+    (*ASSUMPTION_1, single_query, single_common_token),
 )
 def scan_and_snap(s: Case) -> Measurement:
     r"""$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ from

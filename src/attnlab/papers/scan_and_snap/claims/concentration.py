@@ -1,7 +1,5 @@
 """Appendix D.4: how far the visits of a class stray, and what that does to the decoder."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 
@@ -34,7 +32,7 @@ def coverage(N: FloatArray, K: FloatArray, radius: FloatArray) -> FloatArray:
     )
 
 
-@claim(AT_MOST, "Lemma 10, Eqs. 58, 59", WEAK, hypotheses=(uniform_classes,), tolerance=1e-9)
+@claim(AT_MOST, "Lemma 10, Eqs. 58, 59", WEAK, (uniform_classes,), tolerance=1e-9)
 def lemma_10(s: Case) -> Measurement:
     r"""$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln
     \frac{2}{\delta}} + 1$ with probability at least $1 - \delta$.
@@ -50,7 +48,7 @@ def lemma_10(s: Case) -> Measurement:
     )
 
 
-@claim(BELOW, "Eq. 58, last inequality", WEAK, hypotheses=(many_steps,))
+@claim(BELOW, "Eq. 58, last inequality", WEAK, (many_steps,))
 def eq_58(s: Case) -> Measurement:
     r"""$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$.
 
@@ -69,9 +67,7 @@ def eq_58(s: Case) -> Measurement:
     )
 
 
-@claim(
-    up_to(1.0), "Remark 4, Eq. 60", WEAK, hypotheses=(uniform_classes, many_steps), tolerance=1e-9
-)
+@claim(up_to(1.0), "Remark 4, Eq. 60", WEAK, (uniform_classes, many_steps), tolerance=1e-9)
 def remark_4(s: Case) -> Measurement:
     r"""$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 -
     \delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N \ln(1/\delta)}
@@ -134,7 +130,7 @@ def strayed(stray: float) -> Strayed:
     up_to(3.0),
     "Lemma 11, Eqs. 61-65",
     WEAK,
-    hypotheses=(uniform_classes, concentrated_visits),
+    (uniform_classes, concentrated_visits),
     tolerance=1e-12,
 )
 def lemma_11(s: Case) -> Measurement:
@@ -164,7 +160,7 @@ def lemma_11(s: Case) -> Measurement:
     much_smaller(MUCH),
     "Lemma 11 (after Eq. 62), Theorem 1's sigma",
     WEAK,
-    hypotheses=(uniform_classes, concentrated_visits),
+    (uniform_classes, concentrated_visits),
 )
 def eq_62(s: Case) -> Measurement:
     r"""$\sigma' \ll \ln M$.
@@ -177,7 +173,7 @@ def eq_62(s: Case) -> Measurement:
     return Measurement(Check("sigma' against ln M", log, sigma), number=float((sigma / log).max()))
 
 
-@claim(up_to(1.0), "Lemma 12, Eqs. 66-69", WEAK, hypotheses=(uniform_classes, many_steps))
+@claim(up_to(1.0), "Lemma 12, Eqs. 66-69", WEAK, (uniform_classes, many_steps))
 def lemma_12(s: Case) -> Measurement:
     r"""$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ $\lvert
     \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all $n$.
@@ -204,7 +200,7 @@ def lemma_12(s: Case) -> Measurement:
     up_to(1.0),
     "Corollary 1, after Eq. 71",
     WEAK,
-    hypotheses=(uniform_classes, large_vocabulary),
+    (uniform_classes, large_vocabulary),
     tolerance=1e-9,
 )
 def corollary_1_sigma(s: Case) -> Measurement:

@@ -1,7 +1,5 @@
 """Appendix D.5: correlations between classes, E' and the coefficients of the back gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -58,7 +56,7 @@ def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
     return Measurement(Check(about, bound, size, AT_MOST), number=tightest(bound, size))
 
 
-@claim(ABOVE, "Assumption 2", FIG3, hypotheses=(weak_correlations,), ours=True)
+@claim(ABOVE, "Assumption 2", FIG3, (weak_correlations,), ours=True)
 def assumption_2(s: Case) -> Measurement:
     r"""$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and
     $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3.
@@ -79,7 +77,7 @@ def assumption_2(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, "Section 4, after Assumption 2", WEAK, hypotheses=(weak_correlations,))
+@claim(ABOVE, "Section 4, after Assumption 2", WEAK, (weak_correlations,))
 def full_rank(s: Case) -> Measurement:
     r"""By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank.
 
@@ -98,13 +96,7 @@ def full_rank(s: Case) -> Measurement:
     )
 
 
-@claim(
-    AT_LEAST,
-    "Assumption 2, Theorem 1(a)",
-    WEAK,
-    hypotheses=(weak_correlations, fast_decoder),
-    ours=True,
-)
+@claim(AT_LEAST, "Assumption 2, Theorem 1(a)", WEAK, (weak_correlations, fast_decoder), ours=True)
 def assumption_2_floor(s: Case) -> Measurement:
     r"""Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, stays
     met while attention learns ($\xi_n(t) > 0$ at any $t$).
@@ -131,9 +123,7 @@ def assumption_2_floor(s: Case) -> Measurement:
     )
 
 
-@claim(
-    EQUAL, "Appendix D.1 against Lemma 14", WEAK, hypotheses=(weak_correlations,), tolerance=1e-13
-)
+@claim(EQUAL, "Appendix D.1 against Lemma 14", WEAK, (weak_correlations,), tolerance=1e-13)
 def e_prime(s: Case) -> Measurement:
     r"""With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) =
     e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost).
@@ -244,9 +234,7 @@ def brute_gradient(f: FloatArray, growth: FloatArray, M: int) -> FloatArray:
     return np.asarray(error @ Y.T)
 
 
-@claim(
-    AT_MOST, "Eq. 90 (proof of Theorem 1)", WEAK, hypotheses=(weak_correlations,), tolerance=1e-13
-)
+@claim(AT_MOST, "Eq. 90 (proof of Theorem 1)", WEAK, (weak_correlations,), tolerance=1e-13)
 def eq_90(s: Case) -> Measurement:
     r"""$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} \lvert
     \lambda_1 \rvert \le \frac{1}{K-1}$.

@@ -1,7 +1,5 @@
 """Section 8 and Appendix G: statements about the experiments, on synthetic data and on WikiText."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sections 5 and 7: initial values as priors, heads, position bias, residual connections."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -93,7 +91,7 @@ def residual_exact(s: Case) -> Measurement:
     return Measurement(Check("dz/dt over eta_Z gamma", predicted, measured / speed, relative=False))
 
 
-@claim(within(4.0), "Section 7, residue connection", TWO_QUERIES, hypotheses=WITH_RESIDUAL)
+@claim(within(4.0), "Section 7, residue connection", TWO_QUERIES, WITH_RESIDUAL)
 def residual_beta(s: Case) -> Measurement:
     r"""With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) =
     \psi(n'))$.
@@ -131,7 +129,7 @@ def _residual_weight(s: Case, token: int, tau: float) -> tuple[float, float]:
     return float(s.P[0, token]), float(c[0, token])
 
 
-@claim(ABOVE, "Section 7, residue connection", TWO_QUERIES, hypotheses=WITH_RESIDUAL)
+@claim(ABOVE, "Section 7, residue connection", TWO_QUERIES, WITH_RESIDUAL)
 def residual_local_roles(s: Case) -> Measurement:
     r"""With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of a
     query.
@@ -271,12 +269,7 @@ def heads_as_starts(s: Case) -> Measurement:
     )
 
 
-@claim(
-    BELOW,
-    "Section 7, possible future extension to multi-layer cases",
-    SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-)
+@claim(BELOW, "Section 7, possible future extension to multi-layer cases", SYN_SMALL, ASSUMPTION_1)
 def multilayer_remark(s: Case) -> Measurement:
     """Of 10 relevant tokens self-attention may only pick 1-2 to combine first.
 

@@ -1,7 +1,5 @@
 """Section 4, Appendix D.5: what the decoder sends back (Theorem 1), on paper and in training."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 
@@ -22,7 +20,7 @@ from .correlation import brute_gradient, random_correlations
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
 
 
-@claim(EQUAL, "Theorem 1, Eq. 9", WEAK, hypotheses=THEOREM_1, tolerance=1e-12)
+@claim(EQUAL, "Theorem 1, Eq. 9", WEAK, THEOREM_1, tolerance=1e-12)
 def theorem_1(s: Case) -> Measurement:
     r"""Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' \ne
     n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: our question).
@@ -121,7 +119,7 @@ def remainders(form: Form) -> tuple[FloatArray, FloatArray]:
     return second, third
 
 
-@claim(BELOW, "Eq. 87 and the line after Eq. 89", WEAK, hypotheses=(*DECODER, large_vocabulary))
+@claim(BELOW, "Eq. 87 and the line after Eq. 89", WEAK, (*DECODER, large_vocabulary))
 def eq_87(s: Case) -> Measurement:
     r"""$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert \delta_2 \rvert
     < \frac{3}{M}$.
@@ -133,7 +131,7 @@ def eq_87(s: Case) -> Measurement:
     return Measurement(Check("M |delta_2|", 3.0, second), number=float(second.max()))
 
 
-@claim(BELOW, "Eq. 89 and the line after Eq. 89", WEAK, hypotheses=(*DECODER, large_vocabulary))
+@claim(BELOW, "Eq. 89 and the line after Eq. 89", WEAK, (*DECODER, large_vocabulary))
 def eq_89(s: Case) -> Measurement:
     r"""$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert \delta_3 \rvert <
     \frac{3}{M}$.
@@ -155,7 +153,7 @@ def overlapping() -> list[tuple[FloatArray, FloatArray]]:
     return [(E, size) for E, size in sets if size.min() > 0.01]
 
 
-@claim(ABOVE, "Theorem 1(a), Eqs. 91-93", WEAK, hypotheses=THEOREM_1)
+@claim(ABOVE, "Theorem 1(a), Eqs. 91-93", WEAK, THEOREM_1)
 def theorem_1a(s: Case) -> Measurement:
     r"""$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for every
     class $n$ and all $t$.
@@ -225,7 +223,7 @@ def theorem_1b(s: Case) -> Measurement:
     )
 
 
-@claim(LEADING, "after Theorem 1 (Section 4), Remark 1", WEAK, hypotheses=THEOREM_1, tolerance=0.1)
+@claim(LEADING, "after Theorem 1 (Section 4), Remark 1", WEAK, THEOREM_1, tolerance=0.1)
 def theorem_1_plain(s: Case) -> Measurement:
     r"""Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 still
     holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$.

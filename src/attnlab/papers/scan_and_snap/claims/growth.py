@@ -1,7 +1,5 @@
 """Appendix D.2, D.3: how the decoder grows, h* and h (Lemmas 5 to 7, Remark 2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

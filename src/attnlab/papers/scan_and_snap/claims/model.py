@@ -1,7 +1,5 @@
 """Section 3 and Appendices C, H: the gradient, long sequences, a fast decoder, what is left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,7 +57,7 @@ def complex_slope(
     return gradient
 
 
-@claim(EQUAL, "Lemma 1, Eqs. 3, 4", WEAK, hypotheses=(query_from_next,), tolerance=1e-12)
+@claim(EQUAL, "Lemma 1, Eqs. 3, 4", WEAK, (query_from_next,), tolerance=1e-12)
 def lemma_1(s: Case) -> Measurement:
     r"""The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T)
     (x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top
@@ -128,7 +126,7 @@ def assumption_1(s: Case) -> Measurement:
     AT_MOST,
     "Assumption 1(b), Section 8",
     SHORT,
-    hypotheses=(query_from_next, *ASSUMPTION_1, weak_correlations),
+    (query_from_next, *ASSUMPTION_1, weak_correlations),
     ours=True,
 )
 def finite_length(s: Case) -> Measurement:
@@ -266,7 +264,7 @@ def embedding_norm(s: Case) -> Measurement:
     LEADING,
     "Section 3, l2-normalization",
     WEAK,
-    hypotheses=(long_sequences, *EQ_10, single_common_token),
+    (long_sequences, *EQ_10, single_common_token),
     tolerance=0.05,
 )
 def layer_norm(s: Case) -> Measurement:

@@ -3,8 +3,6 @@
 The studies `optimizers` and `spurious` (docs/studies/) go further; here is what decides a verdict.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray

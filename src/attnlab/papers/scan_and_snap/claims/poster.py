@@ -1,7 +1,5 @@
 """The poster and the slides, where they say something that the paper does not."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 
@@ -13,13 +11,13 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, with
 
 from .. import cases, theory
 from ..cases import FIG3, WEAK
-from ..hypotheses import ASSUMPTION_1, SECTION_6, rate_window, weak_correlations
+from ..hypotheses import SECTION_6, WEAKLY_CORRELATED, rate_window, weak_correlations
 from . import falling, in_both_forms, in_training, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
 
-@claim(within(10.0), "poster and slides, Theorem 4", FIG3, hypotheses=SECTION_6)
+@claim(within(10.0), "poster and slides, Theorem 4", FIG3, SECTION_6)
 def poster_quarter(s: Case) -> Measurement:
     r"""$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y
     t}{K}\right)\right)$ as $t \to +\infty$.
@@ -52,7 +50,7 @@ def poster_start(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, "poster and slides, (c)", WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations))
+@claim(ABOVE, "poster and slides, (c)", WEAK, WEAKLY_CORRELATED)
 def poster_faster(s: Case) -> Measurement:
     r"""$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens.
 
@@ -76,7 +74,7 @@ def poster_faster(s: Case) -> Measurement:
     BELOW,
     "poster and slides, (2)",
     WEAK.at(eta_y=0.225, eta_z=0.001),
-    hypotheses=(rate_window, weak_correlations),
+    (rate_window, weak_correlations),
 )
 def poster_slightly(s: Case) -> Measurement:
     r"""Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$.
@@ -123,7 +121,7 @@ def poster_z(s: Case) -> Measurement:
     return Measurement(*checks, number=checks[0].error)
 
 
-@claim(BELOW, "slides, take-home message", WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations))
+@claim(BELOW, "slides, take-home message", WEAK, WEAKLY_CORRELATED)
 def slides_suppressed(s: Case) -> Measurement:
     """Key tokens that do not co-occur a lot with the query token are suppressed.
 
@@ -145,7 +143,7 @@ def slides_suppressed(s: Case) -> Measurement:
     )
 
 
-@claim(AT_LEAST, "slides, winners-emergence", WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations))
+@claim(AT_LEAST, "slides, winners-emergence", WEAK, WEAKLY_CORRELATED)
 def slides_tf_idf(s: Case) -> Measurement:
     """Attention is a learnable TF-IDF: frequent in the class, rare across classes.
 

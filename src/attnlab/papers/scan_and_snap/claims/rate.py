@@ -1,7 +1,5 @@
 """Section 6 in words: what the learning rates do to attention."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab import measures
@@ -27,7 +25,7 @@ SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
     within(5.0),
     ["Section 6 (a), Theorem 4", "slides"],
     FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
-    hypotheses=SNAPPING,
+    SNAPPING,
 )
 def snap_time(s: Case) -> Measurement:
     r"""Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier.
@@ -66,9 +64,7 @@ def snap_time(s: Case) -> Measurement:
     )
 
 
-@claim(
-    ABOVE, ["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"], SLOWER, hypotheses=RATES_CHANGED
-)
+@claim(ABOVE, ["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"], SLOWER, RATES_CHANGED)
 def both_rates_sparser(s: Case) -> Measurement:
     r"""Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence
     sparser attention.
@@ -101,7 +97,7 @@ def both_rates_sparser(s: Case) -> Measurement:
     BELOW,
     "Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
     WEAK.at(eta_y=0.25, eta_z=0.001),
-    hypotheses=RATES_CHANGED,
+    RATES_CHANGED,
 )
 def eta_y_denser(s: Case) -> Measurement:
     r"""At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser

@@ -1,7 +1,5 @@
 """Section 6 and Appendix F: the phase transition (Theorem 4), and what B_n tends to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, with
 
 from .. import cases, theory
 from ..cases import FIG3, SLOWER, WEAK
-from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, rate_window, single_query
+from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, SNAPPING, rate_window, single_query
 from . import by_form, in_both_forms, in_training
 
 
@@ -52,9 +50,7 @@ RARE_COMMON = Case(
 )
 
 
-@claim(
-    LEADING, "Eq. 13, Section 6", RARE_COMMON, hypotheses=(rate_window, *SECTION_6), tolerance=0.12
-)
+@claim(LEADING, "Eq. 13, Section 6", RARE_COMMON, SNAPPING, tolerance=0.12)
 def eq_13(s: Case) -> Measurement:
     r"""$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx C_0^{-1}
     \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$.
@@ -82,7 +78,7 @@ def eq_13(s: Case) -> Measurement:
     LEADING,
     "Theorem 4, Eq. 14 (= Eqs. 130, 131)",
     FIG3,
-    hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
+    (*ASSUMPTION_1, *SNAPPING),
     tolerance=0.045,
 )
 def theorem_4(s: Case) -> Measurement:
@@ -165,7 +161,7 @@ def eq_128(s: Case) -> Measurement:
     return Measurement(Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)))
 
 
-@claim(LEADING, "Eq. 132", FIG3, hypotheses=SECTION_6, tolerance=0.02)
+@claim(LEADING, "Eq. 132", FIG3, SECTION_6, tolerance=0.02)
 def eq_132(s: Case) -> Measurement:
     r"""$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2
     M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -195,7 +191,7 @@ def eq_132(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, "Appendix F (3), before Eq. 132", FIG3, hypotheses=SECTION_6)
+@claim(ABOVE, "Appendix F (3), before Eq. 132", FIG3, SECTION_6)
 def eq_132_condition(s: Case) -> Measurement:
     r"""Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$.
 
@@ -224,7 +220,7 @@ def eq_132_condition(s: Case) -> Measurement:
     )
 
 
-@claim(within(2.0), "Eq. 133", FIG3, hypotheses=SECTION_6)
+@claim(within(2.0), "Eq. 133", FIG3, SECTION_6)
 def eq_133(s: Case) -> Measurement:
     r"""$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) -
     \ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed.
@@ -245,9 +241,7 @@ def eq_133(s: Case) -> Measurement:
     )
 
 
-@claim(
-    EQUAL, "Appendix F (2), Fig. 9", SLOWER, hypotheses=(single_query, rate_window), tolerance=1e-12
-)
+@claim(EQUAL, "Appendix F (2), Fig. 9", SLOWER, (single_query, rate_window), tolerance=1e-12)
 def b_at_t0(s: Case) -> Measurement:
     r"""$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln M))$
     depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$.
@@ -324,13 +318,7 @@ def two_fates(s: Case) -> Measurement:
     )
 
 
-@claim(
-    AT_LEAST,
-    "Theorem 4, attention scanning",
-    FIG3,
-    hypotheses=(rate_window, *SECTION_6),
-    tolerance=0.01,
-)
+@claim(AT_LEAST, "Theorem 4, attention scanning", FIG3, SNAPPING, tolerance=0.01)
 def theorem_4_chi(s: Case) -> Measurement:
     r"""$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y \eta_Z
     t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$.

@@ -1,7 +1,5 @@
 """Appendix D.3: the speed gamma and its two stages (Lemmas 8 and 9, Remark 3)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.auditing import Measurement, claim
@@ -12,12 +10,12 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_greate
 
 from .. import theory
 from ..cases import FIG3
-from ..hypotheses import MUCH, large_vocabulary, rate_window
+from ..hypotheses import LEARNING, MUCH, large_vocabulary
 
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
-@claim(AT_MOST, "Lemma 8, Eqs. 50, 51", FIG3, hypotheses=(large_vocabulary,), tolerance=1e-9)
+@claim(AT_MOST, "Lemma 8, Eqs. 50, 51", FIG3, (large_vocabulary,), tolerance=1e-9)
 def lemma_8(s: Case) -> Measurement:
     r"""$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le \frac{(1+\omega_1)
     \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$ and, if $M \gg 100$,
@@ -47,7 +45,7 @@ def lemma_8(s: Case) -> Measurement:
     )
 
 
-@claim(much_greater(MUCH), "Remark 3", FIG3, hypotheses=(large_vocabulary, rate_window))
+@claim(much_greater(MUCH), "Remark 3", FIG3, LEARNING)
 def remark_3(s: Case) -> Measurement:
     r"""For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg
     \frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$.
@@ -63,13 +61,7 @@ def remark_3(s: Case) -> Measurement:
     )
 
 
-@claim(
-    up_to(2.0),
-    "Lemma 9, Eqs. 53-57",
-    FIG3,
-    hypotheses=(large_vocabulary, rate_window),
-    tolerance=1e-12,
-)
+@claim(up_to(2.0), "Lemma 9, Eqs. 53-57", FIG3, LEARNING, tolerance=1e-12)
 def lemma_9(s: Case) -> Measurement:
     r"""$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) =
     O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) K \ln
@@ -110,7 +102,7 @@ def lemma_9(s: Case) -> Measurement:
     )
 
 
-@claim(ABOVE, "Eq. 52, proof of Lemma 9", FIG3, hypotheses=(large_vocabulary,))
+@claim(ABOVE, "Eq. 52, proof of Lemma 9", FIG3, (large_vocabulary,))
 def eq_52(s: Case) -> Measurement:
     r"""$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$.
 

@@ -1,7 +1,5 @@
 """The summary of the paper, where it says something that the paper does not."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 
@@ -13,16 +11,11 @@ from attnlab.theory.relation import ABOVE, BELOW
 
 from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
-from ..hypotheses import ASSUMPTION_1, weak_correlations
+from ..hypotheses import WEAKLY_CORRELATED
 from . import in_training
 
 
-@claim(
-    ABOVE,
-    "summary, Key Results and Mechanism 2",
-    WEAK,
-    hypotheses=(*ASSUMPTION_1, weak_correlations),
-)
+@claim(ABOVE, "summary, Key Results and Mechanism 2", WEAK, WEAKLY_CORRELATED)
 def summary_frequency(s: Case) -> Measurement:
     """Among distinct tokens, lower-frequency tokens gain attention faster.
 

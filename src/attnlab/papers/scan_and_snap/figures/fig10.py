@@ -1,7 +1,5 @@
 """Fig. 10: entropy of attention on the validation text after training, against the rate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +7,11 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, Table
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import Judgement, Standing, Table, Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from . import text_runs
-from .text_runs import TextRecipe
 
 TEXTS = Texts.read(__file__)
 MEASURED = ("entropy", "loss", "best_loss")
@@ -24,7 +20,9 @@ PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are s
 NOISE = 0.05  # a change that equal means show more often than this is within noise
 
 
-def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+def data(
+    recipe: text_runs.TextRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
     """First-layer entropy (nats) and validation loss over (layers, rate), at the end.
 
     Mean and standard deviation over the seeds that stayed finite; `finite` counts them. best_loss:
@@ -147,4 +145,6 @@ def _standing(whole: int, rises: int) -> Standing:
     return Standing.FAILS if whole > 0 or rises else Standing.OPEN
 
 
-EXPERIMENT = TEXTS.experiment(recipe=TextRecipe, data=data, judge=judge, draw=draw, table=table)
+EXPERIMENT = TEXTS.experiment(
+    recipe=text_runs.TextRecipe, data=data, judge=judge, draw=draw, table=table
+)

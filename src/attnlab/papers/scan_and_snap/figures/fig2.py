@@ -5,8 +5,6 @@ Here they are steps of a run, found by measures, at rates where all can be seen 
 eta_Y >> eta_Z.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.auditing.fit import listed
-from attnlab.experiments import Judgement, SimulationRecipe, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures import attention as roles

@@ -1,7 +1,5 @@
 """Fig. 3: the growth factor chi_l(t) for several eta_Y, in theory and in training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas, measures
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style

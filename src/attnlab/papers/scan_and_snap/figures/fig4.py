@@ -1,7 +1,5 @@
 """Fig. 4: attention of both classes of Syn-Small during training with SGD, for two eta_Y."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Judgement, SimulationRecipe, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import attention as roles
 from attnlab.plots import style

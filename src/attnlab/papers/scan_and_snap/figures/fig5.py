@@ -1,7 +1,5 @@
 """Fig. 5: attention to the distinct tokens of one class of Syn-Small, trained with Adam."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, SimulationRecipe, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import attention as roles
 from attnlab.plots import style

@@ -1,7 +1,5 @@
 """Fig. 6: entropy of attention over distinct tokens against the ratio of the rates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -13,9 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table, published
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Table, Texts, published
 from attnlab.experiments.estimate import count_of
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweeping import run_apart

@@ -1,7 +1,5 @@
 """Fig. 7: the first layer's attention to the words of one sequence, while transformers train."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,21 +8,19 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import Judgement, Standing, Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from . import text_runs
-from .text_runs import SLOWED, TextRecipe
 
 TEXTS = Texts.read(__file__)
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(TextRecipe):
+class Recipe(text_runs.TextRecipe):
     """shown_steps: the steps to show. words: how many of the probe's first words to show."""
 
     shown_steps: tuple[int, ...]
@@ -97,7 +93,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     entropy = frames["entropy"].isel(step=[0, -1])
     change = frames["change"].dropna("shown_step", how="all")
     sparse = entropy.isel(step=-1) < entropy.isel(step=0)
-    slowed = change.isel(shown_step=-1) < SLOWED * change.max("shown_step")
+    slowed = change.isel(shown_step=-1) < text_runs.SLOWED * change.max("shown_step")
     numbers: dict[str, float] = {}
     each = []
     for depth in depths:
@@ -135,7 +131,7 @@ def judge(frames: xr.Dataset) -> Judgement:
         each="; ".join(each),
         iterations=", ".join(str(int(shown_step)) for shown_step in frames["shown_step"].values),
         in_brackets="; in brackets the range over seeds" if seeds > 1 else "",
-        share=100 * SLOWED,
+        share=100 * text_runs.SLOWED,
         words=" ".join(map(str, frames["word"].values)),
     )
 

@@ -1,7 +1,5 @@
 """Fig. 8: h* (steps) against h (smooth) for several eta_Y, and the decoder in training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 

@@ -1,7 +1,5 @@
 """Fig. 9: B_n(t) for several eta_Z at a fixed ratio nu = eta_Y / eta_Z, in theory and training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 

@@ -5,8 +5,6 @@ as in Section 6 (one query, one common token, equal classes). One unit of its ti
 the expected gradient, which is one batch-1 step of the theory in expectation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ number, drawn once. Here a panel is judged by two numbers, its common shift and 
 units of what chance gives with the covariance of the cells.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Fig. 11 varies the ratio eta_Y / eta_Z, Fig. 12 eta_Z. The simulations are those
 which titles and sizes are shared.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,9 +14,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, SimulationRecipe, Standing, Texts
 from attnlab.experiments.estimate import count_of
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError, refuse_if
 from attnlab.files.progress import Progress
 from attnlab.formulas.checks import FloatArray

@@ -4,8 +4,6 @@ It opens the report, and is no figure of a paper: Fig. 2 has the same stages on 
 holds them against the paper's drawing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Judgement, SimulationRecipe, Standing
-from attnlab.experiments.texts import Texts
+from attnlab.experiments import Judgement, SimulationRecipe, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import attention as roles
 from attnlab.plots import style

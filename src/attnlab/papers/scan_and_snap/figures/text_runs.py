@@ -1,7 +1,5 @@
 """Transformers trained on a text by recipe: what figures and studies on text share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

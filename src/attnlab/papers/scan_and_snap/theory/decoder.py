@@ -11,8 +11,6 @@
    takes the growth h of each class, which serves any schedule of visits.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,25 +7,27 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from scipy.stats import linregress
 
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.experiments import mean
-from attnlab.simulation import Simulation
+from attnlab.experiments.estimate import means
 from attnlab.theory import Check, Hypothesis, Trained, predict
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
 from .. import runs, theory
 from ..distances import STAGES, HeldOut, nearest
+from ..evidence import EVIDENCE
 from ..predict import end_weight
 
 Found = dict[str, xr.Dataset]
 SOURCE = "Statistical induction"
 TESTS = "tests/papers/statistical_induction/test_theory.py::"
 CHAINS, DRAWS = 4000, 5  # matrices for a mean over a prior, and repetitions for its error
-EARLY = {"2": lambda: runs.minimal(2), "3": lambda: runs.minimal(3)}
-LATE = {"2": lambda: runs.late(2), "3": lambda: runs.late(3)}
+SYMBOLS = (2, 3)
+FIRST = {"2": lambda: runs.minimal(2, at=(0, 1, 10)), "3": lambda: runs.minimal(3, at=(0, 1, 10))}
 
 
 def silent_start(found: Found) -> tuple[Hypothesis, ...]:
@@ -36,7 +38,13 @@ def silent_start(found: Found) -> tuple[Hypothesis, ...]:
     return (Hypothesis("here", "W is constant and v = 0 at the start", spread, AT_MOST, 0.0),)
 
 
-minimal_claim = partial(claim, sources=SOURCE, hypotheses=(silent_start,))
+first_claim = partial(claim, sources=SOURCE, hypotheses=(silent_start,))
+filed_claim = partial(claim, sources=SOURCE, runs={})
+
+
+def filed(k: int) -> xr.Dataset:
+    """Return the numbers on file of the minimal model, 10 seeds to step 800."""
+    return EVIDENCE.read(f"minimal_{k}")
 
 
 def matrices(prior: str, k: int, draw: int = 0) -> NDArray[np.float64]:
@@ -79,11 +87,11 @@ def silent(found: Found) -> Measurement:
     return Measurement(Check("dL/dv", 0.0, np.max(with_softmax)), number=float(np.max(without)))
 
 
-@minimal_claim(
+@first_claim(
     ABOVE,
     id="si-first-step",
     sources="Statistical induction, re-derived",
-    runs={"3": EARLY["3"]},
+    runs={"3": FIRST["3"]},
     code=("first_step", "leading_step"),
     test=TESTS + "test_first_step_equals_the_gradient",
     figure="minimal",
@@ -119,11 +127,11 @@ def first_step(found: Found) -> Measurement:
     )
 
 
-@minimal_claim(
+@first_claim(
     ABOVE,
     id="si-lag-one",
     sources="Statistical induction, re-derived",
-    runs={"3": EARLY["3"]},
+    runs={"3": FIRST["3"]},
     code=("first_signal", "leading_signal", "lag_kernel"),
     test=TESTS + "test_first_signal_equals_the_gradient",
     figure="lags",
@@ -170,10 +178,10 @@ def lag_one(found: Found) -> Measurement:
     )
 
 
-@minimal_claim(
+@first_claim(
     ABOVE,
     id="si-odd-even",
-    runs=EARLY,
+    runs=FIRST,
     in_parts=True,
     code=("first_signal",),
     test=TESTS + "test_signs_alternate_for_two_symbols",
@@ -200,10 +208,9 @@ def odd_even(found: Found) -> Measurement:
     return Measurement(*checks, training_number=float(share["2"]), note="; ".join(notes))
 
 
-@minimal_claim(
+@filed_claim(
     AT_LEAST,
     id="si-stages",
-    runs=EARLY,
     code=("last_rules", "divergence"),
     test="tests/papers/statistical_induction/test_distances.py::test_stages",
     figure="stages",
@@ -216,35 +223,38 @@ def stages(found: Found) -> Measurement:
     KL(rule || model) at the last position of 768 chains, at each of 20 steps up to 100.
     """
     checks, notes, number = [], [], 0.0
-    for k, result in found.items():
-        at = nearest(runs.measured(Simulation.of(result)))
-        rising = (at.diff("step") >= 0).all("step").values
-        seen = np.array([len(set(of)) for of in at.values])
-        checks.append(Trained(f"k = {k}", 3.0, np.where(rising, seen, 0)))
+    for k in SYMBOLS:
+        at = nearest(filed(k).sel(step=list(runs.EARLY))).transpose("seed", "step")
         times = [runs.first_step(at == i) for i in range(len(STAGES))]
+        checks.append(Trained(f"k = {k}", 3.0, in_order(at)))
         number = float(times[2].mean())
-        when = ", ".join(f"{name} {mean(of)}" for name, of in zip(STAGES, times, strict=True))
-        notes.append(f"k = {k}: first nearest at step {when}")
-    return Measurement(*checks, training_number=number, note="; ".join(notes))
+        notes.append(f"k = {k}: {means(dict(zip(STAGES, times, strict=True)))}")
+    return Measurement(
+        *checks, training_number=number, note=f"first nearest at step: {', '.join(notes)}"
+    )
+
+
+def in_order(at: xr.DataArray) -> NDArray[np.int64]:
+    """Return how many stages each seed passes; 0 where one comes back."""
+    rising = (at.diff("step") >= 0).all("step").values
+    return np.where(rising, [len(set(of)) for of in at.transpose("seed", "step").values], 0)
 
 
 def half_times(result: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the steps, by seed, at which the excess of W's diagonal and lag 1 are half of what
     they are at the last record."""
-    excess = result["diagonal"] - result["off_diagonal"]
 
     def half(of: xr.DataArray) -> NDArray[np.float64]:
         paths, steps = np.maximum.accumulate(of.transpose("seed", "step").values, 1), of["step"]
         level = of.isel(step=[0, -1]).mean("step").values
         return np.array([np.interp(at, path, steps) for at, path in zip(level, paths, strict=True)])
 
-    return half(excess), half(result["lag_mass"].isel(lag=1))
+    return half(result["diagonal"] - result["off_diagonal"]), half(result["previous"])
 
 
-@minimal_claim(
+@filed_claim(
     BELOW,
     id="si-second-first",
-    runs=EARLY,
     code=("descend",),
     test="tests/papers/statistical_induction/test_predict.py::test_descent_is_the_mean_of_training",
     figure="minimal",
@@ -258,25 +268,25 @@ def second_first(found: Found) -> Measurement:
     seeds), beside nothing moves.
     """
     checks, notes, number = [], [], 0.0
-    for k, result in found.items():
-        second, first = half_times(result)
+    for k in SYMBOLS:
+        of = filed(k).sel(step=list(runs.EARLY))
+        lag, (second, first) = of["previous"], half_times(of)
         checks.append(Trained(f"k = {k}", first, second))
         number = float((first - second).mean())
-        notes.append(f"k = {k}: W {mean(second)}, lag 1 {mean(first)}")
-        lag = result["lag_mass"].isel(lag=1)
-        errors = {"nothing moves": abs(lag - lag.isel(step=0)).max("step").mean().item()}
+        paths = {"nothing moves": lag.isel(step=0, drop=True)}
         for name in ("induction-descent", "induction-start"):
-            predicted = predict(Simulation.of(result), theory=name)["lag_mass"].isel(lag=1)
-            errors[name] = abs(predicted - lag).max("step").mean().item()
-        notes.append(", ".join(f"{name} {error:.3f}" for name, error in errors.items()))
-    return Measurement(*checks, training_number=number, note="; ".join(notes) + "; nothing fitted")
+            predicted = predict(runs.minimal(k, seeds=1), theory=name)
+            paths[name] = predicted["lag_mass"].isel(lag=1, seed=0, drop=True)
+        errors = {name: abs(path - lag).max("step").mean() for name, path in paths.items()}
+        notes.append(f"k = {k}: W {mean(second)}, lag 1 {mean(first)}")
+        notes += [f"{name} {error:.3f}" for name, error in errors.items()]
+    return Measurement(*checks, training_number=number, note=", ".join(notes) + "; nothing fitted")
 
 
-@minimal_claim(
+@filed_claim(
     AT_MOST,
     id="si-minimal-bayes",
     tolerance=0.1,
-    runs=LATE,
     code=("last_rules", "divergence"),
     test=TESTS + "test_end",
     figure="minimal",
@@ -289,9 +299,9 @@ def minimal_bayes(found: Found) -> Measurement:
     chains, 10 seeds. Logits are linear in counts, so it cannot.
     """
     checks, notes, number = [], [], 0.0
-    for k, result in found.items():
-        kl = runs.measured(Simulation.of(result))["kl"].isel(step=-1).values
-        rule = HeldOut.of(int(k), runs.T, "dirichlet").kl
+    for k in SYMBOLS:
+        kl = filed(k)["kl"].isel(step=-1)
+        rule = HeldOut.of(runs.chains(k)).kl
         checks.append(Trained(f"k = {k}", rule["bigram"], kl))
         number = float(kl.mean())
         notes.append(
@@ -300,12 +310,11 @@ def minimal_bayes(found: Found) -> Measurement:
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
 
-@minimal_claim(
+@filed_claim(
     LEADING,
     id="si-minimal-end",
     sources="Statistical induction, re-derived",
     tolerance=0.08,
-    runs=LATE,
     ours=True,
     code=("end_weight", "lag_one"),
     test=TESTS + "test_end",
@@ -319,20 +328,20 @@ def minimal_end(found: Found) -> Measurement:
     6,000 chains of its own; 10 seeds. Nothing fitted.
     """
     checks, notes, number = [], [], 0.0
-    for k, result in found.items():
-        run = Simulation.of(result)
-        w, of = end_weight(run.task), HeldOut.of(int(k), runs.T, "dirichlet")
+    for k in SYMBOLS:
+        end, task = filed(k).isel(step=-1), runs.chains(k)
+        w, of = end_weight(task), HeldOut.of(task)
         assert of.row is not None
-        end = theory.logits(of.tokens, w * np.eye(int(k)), theory.lag_one(runs.T))[:, -1]
-        logs = end - np.log(np.exp(end).sum(-1, keepdims=True))
-        predicted = float(theory.divergence(of.row, logs).mean())
-        diagonal = result["diagonal"].isel(step=-1).values
-        kl = runs.measured(run)["kl"].isel(step=-1).values
-        number = float(diagonal.mean())
-        checks += [Trained(f"k = {k}, w", w, diagonal), Trained(f"k = {k}, KL", predicted, kl)]
+        outputs = theory.logits(of.tokens, w * np.eye(k), theory.lag_one(runs.T))[:, -1]
+        predicted = float(theory.divergence(of.row, log_softmax(outputs, axis=-1)).mean())
+        number = float(end["diagonal"].mean())
+        checks += [
+            Trained(f"k = {k}, w", w, end["diagonal"]),
+            Trained(f"k = {k}, KL", predicted, end["kl"]),
+        ]
         notes.append(
-            f"k = {k}: w {w:.3f}, trained {mean(diagonal)}; KL {predicted:.3f}, "
-            f"{mean(kl)}; lag 1 has {mean(result['lag_mass'][:, -1, 1])}"
+            f"k = {k}: w {w:.3f}, trained {mean(end['diagonal'])}; KL {predicted:.3f}, "
+            f"{mean(end['kl'])}; lag 1 has {mean(end['previous'])}"
         )
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 

@@ -6,34 +6,24 @@ from functools import partial
 
 import numpy as np
 
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.experiments import mean
-from attnlab.simulation import Simulation
 from attnlab.theory import Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, LEADING
 
 from .. import runs
 from ..distances import STAGES, nearest
 from ..evidence import EVIDENCE
-from .minimal import SOURCE, Found, silent_start
+from .minimal import Found, filed_claim
 from .transformer import RISEN, interval
 
 TESTS = "tests/papers/statistical_induction/"
-prior_claim = partial(claim, sources=SOURCE, hypotheses=(silent_start,), figure="priors")
-SLOW = {
-    "slow": lambda: runs.published("dirichlet", at=(0, 50, 100)),
-    "slow, doubly": lambda: runs.published("doubly", at=(0, 50, 100)),
-}
+prior_claim = partial(filed_claim, figure="priors")
 
 
 @prior_claim(
     ABOVE,
     id="si-delay",
-    runs={
-        **SLOW,
-        "fast": lambda: runs.minimal(3),
-        "fast, doubly": lambda: runs.minimal(3, "doubly"),
-    },
     in_parts=True,
     code=("first_step", "first_signal"),
     test=TESTS + "test_theory.py::test_first_signal_equals_the_gradient",
@@ -43,31 +33,28 @@ def delay(found: Found) -> Measurement:
     """The unigram signal delays the minimal model.
 
     Compare lag-1 attention of the minimal model on doubly stochastic chains with that on Dirichlet
-    chains, 10 seeds, means: k = 2, T = 100 at the published rates (0.01 and 1), step 100; k = 3, T
-    = 50 at ours (0.02 and 10), steps 40 and 60.
+    chains, 10 seeds on file, means: k = 2, T = 100 at the published rates (0.01 and 1), step 100;
+    k = 3, T = 50 at ours (0.02 and 10), steps 40 and 60.
     """
     checks, notes, number = [], [], 0.0
-    for name, k, steps in (("slow", 2, (100,)), ("fast", 3, (40, 60))):
-        for step in steps:
-            pair = [
-                found[of]["lag_mass"].sel(step=step).isel(lag=1).values
-                for of in (name, f"{name}, doubly")
-            ]
-            checks.append(Trained(f"{name}, step {step}", pair[0].mean(), pair[1].mean()))
-            number = float(pair[1].mean()) if (name, step) == ("fast", 40) else number
-            notes.append(f"k = {k}, step {step}: {mean(pair[0])} Dirichlet, {mean(pair[1])} doubly")
+    for names, k, step in (
+        (("slow_dirichlet", "slow_doubly"), 2, 100),
+        (("minimal_3", "minimal_doubly"), 3, 60),
+        (("minimal_3", "minimal_doubly"), 3, 40),
+    ):
+        one, other = (mean(EVIDENCE.read(name)["previous"].sel(step=step)) for name in names)
+        checks.append(Trained(f"k = {k}, step {step}", one.value, other.value))
+        notes.append(f"k = {k}, step {step}: {one} Dirichlet, {other} doubly")
+        number = other.value
     return Measurement(*checks, training_number=number, note="; ".join(notes))
 
 
-@claim(
+@prior_claim(
     BELOW,
     id="si-delay-transformer",
-    sources=SOURCE,
-    runs={},
     in_parts=True,
     code=("leading_step", "divergence"),
     test=TESTS + "test_evidence.py::test_a_recorded_seed_is_trained_again",
-    figure="priors",
     training_number="{:.0%} of doubly stochastic seeds are through at step 600",
 )
 def delay_transformer(found: Found) -> Measurement:
@@ -98,7 +85,6 @@ def delay_transformer(found: Found) -> Measurement:
 @prior_claim(
     ABOVE,
     id="si-doubly",
-    runs={"3": lambda: runs.late(3, "doubly")},
     in_parts=True,
     code=("descend",),
     test=TESTS + "test_predict.py::test_doubly_stochastic_chains_leave_lag_one",
@@ -111,16 +97,14 @@ def doubly(found: Found) -> Measurement:
     entries of W off the diagonal, which the loss does not fix here as it does with Dirichlet
     chains.
     """
-    result = found["3"]
-    lag = result["lag_mass"].isel(lag=1)
-    peak, end = lag.max("step").values, lag.isel(step=-1).values
-    off = result["off_diagonal"].isel(step=-1).values
-    kl = runs.measured(Simulation.of(result), "doubly")["kl"].isel(step=-1).values
+    of = EVIDENCE.read("minimal_doubly")
+    end, peak = of.isel(step=-1), of["previous"].max("step")
     return Measurement(
         Trained("peak", 0.5, peak),
-        Trained("step 800", 0.5, end),
-        training_number=float(end.mean()),
-        note=f"peak {mean(peak)}, end {mean(end)}; W off the diagonal {mean(off)}; KL {mean(kl)}",
+        Trained("step 800", 0.5, end["previous"]),
+        training_number=float(end["previous"].mean()),
+        note=f"peak {mean(peak)}, end {mean(end['previous'])}; W off the diagonal "
+        f"{mean(end['off_diagonal'])}; KL {mean(end['kl'])}",
     )
 
 
@@ -128,7 +112,6 @@ def doubly(found: Found) -> Measurement:
     LEADING,
     id="si-unigram-only",
     tolerance=0.05,
-    runs={"3": lambda: runs.minimal(3, "unigram", at=(0, 100, 400))},
     code=("first_signal",),
     test=TESTS + "test_theory.py::test_unigram_chains_have_no_signal",
     training_number="lag 1 has {:.4f} at step 400, 0.02 at the start",
@@ -138,21 +121,19 @@ def unigram_only(found: Found) -> Measurement:
 
     Compare lag-1 attention at steps 100 and 400 with 1/50, k = 3, 10 seeds.
     """
-    last = found["3"].isel(step=[1, 2])
-    lag = last["lag_mass"].isel(lag=1)
-    pair = [mean(last[name].isel(step=-1)) for name in ("diagonal", "off_diagonal")]
+    of = EVIDENCE.read("minimal_unigram")
+    end = of.isel(step=-1)
     return Measurement(
-        Trained("lag 1", 1 / runs.T, lag.values),
-        training_number=float(lag.isel(step=-1).mean()),
-        note=f"W ends almost constant: {pair[0]} and {pair[1]} off the diagonal",
+        Trained("lag 1", 1 / runs.T, of["previous"].sel(step=[100, 400])),
+        training_number=float(end["previous"].mean()),
+        note=f"W ends almost constant: {mean(end['diagonal'])} and {mean(end['off_diagonal'])} off "
+        "the diagonal",
     )
 
 
-@claim(
+@filed_claim(
     AT_LEAST,
     id="si-ngrams",
-    sources=SOURCE,
-    runs={},
     in_parts=True,
     code=("divergence",),
     test=TESTS + "test_evidence.py::test_numbers_on_file_are_of_ten_seeds",

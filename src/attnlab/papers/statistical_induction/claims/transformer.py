@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.auditing import Measurement, claim
+from attnlab.auditing import Measurement
 from attnlab.experiments import mean
 from attnlab.experiments.estimate import median
 from attnlab.theory import Trained
@@ -17,16 +17,14 @@ from attnlab.theory.relation import AT_LEAST, AT_MOST, BELOW
 from .. import runs
 from ..distances import STAGES, HeldOut, nearest
 from ..evidence import EVIDENCE
-from .minimal import SOURCE, Found
+from .minimal import Found, filed_claim, in_order
 
 TESTS = "tests/papers/statistical_induction/test_evidence.py::"
 PLATEAU = 0.155  # KL at k = 3 between the bigram rule's 0.049 and the unigram rule's 0.174
 LIT, RISEN = 1.15, 0.1  # induction score, and lag-1 attention (0.07 at the start), that have risen
 MOST, NEAR = 60, 0.25  # steps of a sharp transition; share of the way that may be left at the end
-filed_claim = partial(
-    claim,
-    sources=SOURCE,
-    runs={},
+stage_claim = partial(
+    filed_claim,
     code=("last_rules", "divergence"),
     test=TESTS + "test_a_recorded_seed_is_trained_again",
     figure="stages",
@@ -51,7 +49,7 @@ def interval(values: NDArray[np.float64]) -> str:
     return median(xr.DataArray(values, dims="seed")).told(".0f")
 
 
-@filed_claim(
+@stage_claim(
     AT_LEAST,
     id="si-transformer-stages",
     training_number="bigram is nearest from step {:.0f} on (mean of 10 seeds)",
@@ -62,18 +60,16 @@ def stages(found: Found) -> Measurement:
     Check that the rules nearest at the last position, k = 3, T = 50, at every 30th step to 600, are
     these three in this order in each of 10 seeds.
     """
-    at = nearest(EVIDENCE.read("dirichlet")).transpose("seed", "step")
-    rising = (at.diff("step") >= 0).all("step").values
-    seen = np.array([len(set(of)) for of in at.values])
+    at = nearest(EVIDENCE.read("dirichlet"))
     bigram = runs.first_step(at == STAGES.index("bigram"))
     return Measurement(
-        Trained("stages", 3.0, np.where(rising, seen, 0)),
+        Trained("stages", 3.0, in_order(at)),
         training_number=float(bigram.mean()),
         note=f"unigram from step 30 on; bigram from {interval(bigram)} on (median of 10 seeds)",
     )
 
 
-@filed_claim(
+@stage_claim(
     AT_MOST,
     id="si-transition",
     training_number="3/4 of the rest of KL falls within {:.0f} steps (mean of 10 seeds)",
@@ -94,7 +90,7 @@ def sharp(found: Found) -> Measurement:
     )
 
 
-@filed_claim(
+@stage_claim(
     BELOW,
     id="si-transformer-order",
     in_parts=True,
@@ -120,7 +116,7 @@ def order(found: Found) -> Measurement:
     )
 
 
-@filed_claim(
+@stage_claim(
     AT_MOST, id="si-induction-head", training_number="KL {:.4f} at step 600 (mean of 10 seeds)"
 )
 def induction_head(found: Found) -> Measurement:
@@ -131,7 +127,7 @@ def induction_head(found: Found) -> Measurement:
     bigram rule's.
     """
     end = EVIDENCE.read("dirichlet").isel(step=-1)
-    rule = HeldOut.of(3, runs.T, "dirichlet").kl
+    rule = HeldOut.of(runs.chains(3)).kl
     kl = end["kl"].values
     left = (kl - rule["bigram"]) / (rule["unigram"] - rule["bigram"])
     return Measurement(
@@ -145,7 +141,7 @@ def induction_head(found: Found) -> Measurement:
     )
 
 
-@filed_claim(
+@stage_claim(
     AT_LEAST,
     id="si-avoids",
     sources="Statistical induction, our runs",
@@ -174,7 +170,7 @@ def avoids(found: Found) -> Measurement:
     )
 
 
-@filed_claim(
+@stage_claim(
     AT_MOST,
     id="si-eight-symbols",
     sources="Statistical induction, our runs",
@@ -193,7 +189,7 @@ def eight_symbols(found: Found) -> Measurement:
     """
     of = EVIDENCE.read("eight_symbols")
     at = nearest(of).transpose("seed", "step").values
-    rule = HeldOut.of(8, 100, "dirichlet").kl
+    rule = HeldOut.of(runs.chains(8, 100)).kl
     kl = of["kl"].isel(step=-1)
     bigram = STAGES.index("bigram")
     first = of["step"].values[(at == bigram).argmax(1)].astype(float)

@@ -91,23 +91,21 @@ def draw(found: xr.Dataset) -> Figure:
         lag = found["lag"].values
         for ax, k in zip(axes, SYMBOLS, strict=True):
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
-            for prior, colour, shift in (
-                ("dirichlet", style.DISTINCT, -0.2),
-                ("doubly", style.COMMON, 0.2),
+            of = found.sel(symbols=k)
+            for prior, colour, shift, label in (
+                ("dirichlet", style.DISTINCT, -0.2, "Dirichlet signal"),
+                ("doubly", style.COMMON, 0.2, "doubly stochastic signal"),
             ):
-                of = found["exact"].sel(prior=prior, symbols=k)
-                label = f"{'doubly stochastic' if prior == 'doubly' else 'Dirichlet'} signal"
-                ax.bar(lag + shift, of / of[1], 0.4, color=colour, label=label)
-            v = found["trained"].sel(symbols=k).mean("seed")
+                signal = of["exact"].sel(prior=prior)
+                ax.bar(lag + shift, signal / signal[1], 0.4, color=colour, label=label)
+            v = of["trained"].mean("seed")
             look = {"markersize": 4, "color": "black", "label": "trained (Dirichlet)"}
             ax.plot(lag - 0.2, v / v[1], "D", **look)
-            if k == 2:
-                look |= {"color": style.ACCENT, "label": "released, an earlier model"}
-                released = found["published"] / found["published"][1]
-                ax.plot(lag, released, "o", fillstyle="none", **look)
-            ax.set(xlabel="lag", xticks=lag)
-        style.y_labels(axes, ["over that of lag 1", ""])
-        style.panel_titles(axes, [f"{k} symbols" for k in SYMBOLS])
+            ax.set_xticks(lag)
+        released = found["published"] / found["published"][1]
+        look |= {"color": style.ACCENT, "label": "released, an earlier model"}
+        axes[0].plot(lag, released, "o", fillstyle="none", **look)  # of 2 symbols
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0])
     return figure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,10 @@ from attnlab.experiments.drawing import draw_seeds
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.simulation import Simulation, simulate
+from attnlab.simulation import simulate
 from attnlab.theory import predict
 
 from .. import runs
-from ..model import First, MinimalInduction
 from ..predict import end_weight
 
 TEXTS = Texts.read(__file__)
@@ -42,26 +41,24 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """Return the diagonal of W, the rest and lag-1 attention along seed and step, as trained, as
     predicted, and with the released mask; the best w by length; and released ends."""
     k, T = recipe.symbols, recipe.length
-    at = tuple(step for step in runs.EARLY if step < recipe.steps)
-
-    def run(first: First) -> Simulation:
-        model = MinimalInduction(first=first)
-        return runs.minimal(k, at=(*at, recipe.steps), seeds=recipe.seeds, length=T, model=model)
+    at = (*(step for step in runs.EARLY if step < recipe.steps), recipe.steps)
+    right, released = (
+        runs.minimal(k, at=at, seeds=recipe.seeds, length=T, first=first)
+        for first in ("softmax", "released")
+    )
 
     def shown(of: xr.Dataset) -> xr.DataArray:
-        found = of.assign(lag_one=of["lag_mass"].isel(lag=1))[list(SHOWN)].to_array("quantity")
-        return found.assign_coords(quantity=list(SHOWN))
+        of = of.assign(lag_one=of["lag_mass"].isel(lag=1, drop=True))
+        return of[list(SHOWN)].to_array("quantity")
 
-    right = run("softmax")
-    predicted = predict(right, theory="induction-descent")
-    ends = [row["diagonal"] for row in published(__file__, "end")]
+    predicted = predict(replace(right, seeds=1), theory="induction-descent")
     return xr.Dataset(
         {
             "trained": shown(simulate(right, progress=progress)),
             "predicted": shown(predicted).isel(seed=0, drop=True),
-            "released_mask": shown(simulate(run("released"), progress=progress)),
+            "released_mask": shown(simulate(released, progress=progress)),
             "end": ("length", [end_weight(runs.chains(k, n)) for n in recipe.lengths]),
-            "published": ("run", ends),
+            "published": ("run", [row["diagonal"] for row in published(__file__, "end")]),
         },
         {"length": list(recipe.lengths)},
     )
@@ -91,31 +88,27 @@ def draw(found: xr.Dataset) -> Figure:
     with style.page(2.6) as figure:
         axes = figure.subplots(1, 3)
         step = found["step"].values
-        for name, panel, colour, label in (
-            ("diagonal", 0, style.DISTINCT, "diagonal"),
-            ("off_diagonal", 0, style.COMMON, "off the diagonal"),
-            ("lag_one", 1, style.DISTINCT, "trained"),
+        for ax, name, colour, label, prediction in (
+            (axes[0], "diagonal", style.DISTINCT, "diagonal", None),
+            (axes[0], "off_diagonal", style.COMMON, "off the diagonal", None),
+            (axes[1], "lag_one", style.DISTINCT, "trained", "mean descent"),
         ):
-            trained = found["trained"].sel(quantity=name)
-            draw_seeds(axes[panel], step, trained, color=colour, linewidth=0.7, label=label)
-            predicted = found["predicted"].sel(quantity=name)
-            axes[panel].plot(
-                step, predicted, "--", color="black", label="mean descent" if panel else None
-            )
+            of = found.sel(quantity=name)
+            draw_seeds(ax, step, of["trained"], color=colour, linewidth=0.7, label=label)
+            ax.plot(step, of["predicted"], "--", color="black", label=prediction)
         mask = found["released_mask"].sel(quantity="lag_one").mean("seed")
         axes[1].plot(step, mask, ":", color=style.ACCENT, label="released mask")
+        for ax in axes[:2]:
+            room = 1.3 * ax.get_ylim()[1]  # the legend stands above the curves
+            ax.set(xlim=(0, step[-1]), ylim=(None, room))
+            ax.legend(loc="upper left")
         axes[2].plot(found["length"], found["end"], "--", color="black", label="best w")
         look = {"color": style.ACCENT, "fillstyle": "none", "label": "released"}
         axes[2].plot(np.full(found.sizes["run"], 100), found["published"], "o", **look)
-        axes[2].set(xscale="log", xlabel="T", ylim=(0, None))
+        axes[2].set(xscale="log", ylim=(0, None))
         style.log_ticks(axes[2], found["length"].values)
-        for ax in axes[:2]:
-            room = 1.3 * ax.get_ylim()[1]  # the legend stands above the curves
-            ax.set(xlabel="step", xlim=(0, step[-1]), ylim=(None, room))
-            ax.legend(loc="upper left")
         axes[2].legend()
-        style.y_labels(axes, ["entries of W", "attention to lag 1", "w at the end"])
-        style.panel_titles(axes, ["layer 2", "layer 1", "the end"])
+        TEXTS.label(axes)
     return figure
 
 

@@ -79,17 +79,17 @@ def draw(found: xr.Dataset) -> Figure:
     """Draw lag-1 attention of both models, and KL of the transformer, all seeds."""
     with style.page(2.6) as figure:
         axes = figure.subplots(1, 3)
-        for drawn, colour in COLOURS.items():
-            of = found["minimal"].sel(prior=drawn)
-            draw_seeds(axes[0], found["step"], of, label=NAMES[drawn], color=colour, linewidth=0.9)
-        for ax, name in zip(axes[1:], ("previous", "kl"), strict=True):
-            for prior in FILED:
-                of = found[name].sel(shown=prior).transpose("transformer_step", "run")
-                ax.plot(found["transformer_step"], of, color=COLOURS[prior], linewidth=0.9)
-            ax.set(xlabel="step", ylim=(0, None))
-        axes[0].set(xlabel="step", xscale="symlog", ylim=(0, 1))
-        style.y_labels(axes, ["attention to lag 1", "attention to lag 1", "KL(true row || model)"])
-        style.panel_titles(axes, ["minimal, layer 1", "transformer, layer 1", "transformer"])
+        for prior, colour in COLOURS.items():
+            look = {"color": colour, "linewidth": 0.9}
+            of = found["minimal"].sel(prior=prior)
+            draw_seeds(axes[0], found["step"], of, label=NAMES[prior], **look)
+            for ax, name in zip(axes[1:], ("previous", "kl"), strict=True):
+                if prior in FILED:
+                    of = found[name].sel(shown=prior).transpose("transformer_step", "run")
+                    ax.plot(found["transformer_step"], of, **look)
+                ax.set_ylim(0)
+        axes[0].set(xscale="symlog", ylim=(0, 1))
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0])
     return figure
 

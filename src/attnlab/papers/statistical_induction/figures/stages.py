@@ -17,11 +17,13 @@ from attnlab.plots import style
 from attnlab.simulation import simulate
 
 from .. import runs
+from ..claims.minimal import in_order
 from ..claims.transformer import LIT, RISEN
 from ..distances import STAGES, distances, nearest
 
 TEXTS = Texts.read(__file__)
 
+MODELS = ("minimal", "transformer")
 COLOURS = dict(zip(STAGES, ("0.55", style.COMMON, style.DISTINCT), strict=True))
 
 
@@ -38,39 +40,30 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return `distances` of both models along model, seed and a record of steps."""
+    """Return `distances` by model, seed and step; NaN at the records of the other model."""
     k, T, seeds = recipe.symbols, recipe.length, recipe.seeds
     at = tuple(step for step in runs.EARLY if step < recipe.minimal_steps)
-    settings = {
-        "minimal": runs.minimal(k, at=(*at, recipe.minimal_steps), seeds=seeds, length=T),
-        "transformer": runs.transformer(
-            runs.chains(k, T), steps=recipe.steps, every=recipe.every, seeds=seeds
-        ),
-    }
-    found: dict[str, xr.DataArray] = {}
-    for (name, run), report in in_turn(list(settings.items()), progress):
-        of = distances(simulate(run, progress=report)).rename(step=f"{name}_step")
-        found |= {f"{name}_{variable}": of[variable] for variable in of.data_vars}
-    return xr.Dataset(found)
+    both = [
+        runs.minimal(k, at=(*at, recipe.minimal_steps), seeds=seeds, length=T),
+        runs.transformer(runs.chains(k, T), steps=recipe.steps, every=recipe.every, seeds=seeds),
+    ]
+    found = [distances(simulate(run, progress=report)) for run, report in in_turn(both, progress)]
+    return xr.concat(found, xr.Variable("model", list(MODELS)), join="outer")
 
 
 def _of(found: xr.Dataset, model: str) -> xr.Dataset:
-    """Return the distances of one model, along seed and step."""
-    names = [str(name) for name in found.data_vars if str(name).startswith(model)]
-    shown = found[names].rename({name: name.removeprefix(f"{model}_") for name in names})
-    return shown.rename({f"{model}_step": "step"})
+    return found.sel(model=model).dropna("step", subset=["kl"])
 
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge the order of stages and of layers."""
     numbers: dict[str, float | Estimate] = {}
     right = []
-    for model in ("minimal", "transformer"):
+    for model in MODELS:
         of = _of(found, model)
-        at = nearest(of).transpose("seed", "step")
+        at = nearest(of)
         first = runs.first_step(at == STAGES.index("bigram"))
-        stays = (at.diff("step") >= 0).all("step").values
-        right.append(bool((stays & (at == 1).any("step").values & ~np.isnan(first)).all()))
+        right.append((in_order(at) == len(STAGES)).all())
         numbers[f"{model}_bigram"] = mean(first)
         numbers[f"{model}_kl"] = float(of["kl"].isel(step=-1).mean())
     of = _of(found, "transformer")
@@ -83,30 +76,26 @@ def draw(found: xr.Dataset) -> Figure:
     """Draw distances of the first seed for both models, and the layers of all seeds."""
     with style.page(2.6) as figure:
         axes = figure.subplots(1, 3)
-        for ax, model in zip(axes, ("minimal", "transformer"), strict=False):
-            of = _of(found, model)
-            one = of.isel(seed=0)
-            steps, stage = one["step"].values, nearest(of).isel(seed=0).values
+        for ax, model in zip(axes, MODELS, strict=False):
+            of = _of(found, model).isel(seed=0)
+            steps = of["step"].values
             edges = np.concatenate([steps[:1], (steps[1:] + steps[:-1]) / 2, steps[-1:]])
-            for i, at in enumerate(stage):
+            for i, at in enumerate(nearest(of).values):
                 ax.axvspan(*edges[i : i + 2], color=COLOURS[STAGES[at]], alpha=0.15, linewidth=0)
             for name, colour in COLOURS.items():
-                ax.plot(steps, one[name], color=colour, label=name)
-            ax.plot(steps, one["kl"], ":", color="black", label="true row")
-            ax.set(xlabel="step", xlim=(steps[0], steps[-1]), ylim=(0, 0.5))
+                ax.plot(steps, of[name], color=colour, label=name)
+            ax.plot(steps, of["kl"], ":", color="black", label="true row")
+            ax.set(xlim=(steps[0], steps[-1]), ylim=(0, 0.5))
         of = _of(found, "transformer")
-        looks = {
-            "layer 2: score $-$ 1": (of["score"] - 1, style.ACCENT, "-"),
-            "layer 1: lag 1": (of["previous"], style.GREEN, "--"),
-        }
-        for label, (values, colour, dash) in looks.items():
-            draw_seeds(
-                axes[2], of["step"], values, label=label, color=colour, ls=dash, linewidth=0.9
-            )
+        for label, values, colour, dash in (
+            ("layer 2: score $-$ 1", of["score"] - 1, style.ACCENT, "-"),
+            ("layer 1: lag 1", of["previous"], style.GREEN, "--"),
+        ):
+            look = {"color": colour, "ls": dash, "linewidth": 0.9}
+            draw_seeds(axes[2], of["step"], values, label=label, **look)
         axes[2].legend(loc="upper left")
-        axes[2].set(xlabel="step", xlim=(of["step"][0], of["step"][-1]), ylim=(None, 2.2))
-        style.y_labels(axes, ["KL(rule || model)", "", "attention"])
-        style.panel_titles(axes, ["minimal model", "transformer", "its two layers"])
+        axes[2].set(xlim=(steps[0], steps[-1]), ylim=(None, 2.2))
+        TEXTS.label(axes)
         style.legend_above(figure, axes[0])
     return figure
 

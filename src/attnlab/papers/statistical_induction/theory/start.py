@@ -7,6 +7,7 @@ Expectations over sequences are exact, by powers of P; those over chains are mea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -47,9 +48,7 @@ def first_step(P: Floats, T: int) -> Floats:
     pi, k = stationary(P), P.shape[-1]
     sums = _sums(P, T)
     excess = np.swapaxes(P - 1.0 / k, -1, -2)  # y a
-    total = sum(
-        (sums[s - 1] / s) @ (sums[T - s] * excess) for s in range(1, T + 1)
-    )  # b a, by chain
+    total = sum((sums[s - 1] / s) @ (sums[T - s] * excess) for s in range(1, T + 1))  # n b a
     return np.asarray((pi[:, :, None] * total).mean(0).T / T)
 
 
@@ -80,10 +79,9 @@ def lag_kernel(P: Floats, lags: int) -> Floats:
     [-0.25, 0.25, -0.25, 0.25]
     """
     pi = stationary(P)
-    of = zip(range(lags), powers(P), strict=False)
-    return np.array(
-        [np.einsum("na,nay,nay->", pi**2, P, power - pi[:, None]) / len(P) for _, power in of]
-    )
+    weights = (pi**2)[..., None] * P / len(P)
+    even = np.vdot(weights, np.broadcast_to(pi[:, None], P.shape))
+    return np.array([np.vdot(weights, power) - even for power in islice(powers(P), lags)])
 
 
 def leading_signal(P: Floats, T: int) -> Floats:
@@ -117,7 +115,7 @@ def first_signal(P: Floats, T: int) -> Floats:
     1
     """
     pi, k = stationary(P), P.shape[-1]
-    by_lag = np.stack([power for _, power in zip(range(T), powers(P), strict=False)])
+    by_lag = np.stack([*islice(powers(P), T)])
     sums = _sums(P, T)
     weighted = pi[:, :, None] * (P - 1.0 / k) * by_lag / len(P)  # d n a y
     weighted = weighted.reshape(T, -1)
@@ -132,4 +130,4 @@ def first_signal(P: Floats, T: int) -> Floats:
 
 def _sums(P: Floats, T: int) -> Floats:
     """Return I, I + P, I + P + P^2, ...: T sums of powers, (T, chains, k, k)."""
-    return np.cumsum([power for _, power in zip(range(T), powers(P), strict=False)], axis=0)
+    return np.cumsum([*islice(powers(P), T)], axis=0)

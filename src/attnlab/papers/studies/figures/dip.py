@@ -6,8 +6,6 @@ recorded from the first step on, on the validation text and on one window, with 
 reset, and its turning points are found run by run (`measures.turning_points`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,15 +18,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe, Table, published
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table, Texts, published
 from attnlab.experiments.estimate import Median, Share, coverage, median, power, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.turning import SHAPES, TURNS, turning_points
 from attnlab.models.transformer import Activation
 from attnlab.papers.scan_and_snap.figures import text_runs
-from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
 from attnlab.plots import style
 from attnlab.simulation import Simulation
 
@@ -50,7 +46,7 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(StudyRecipe, CorpusRecipe):
+class Recipe(StudyRecipe, text_runs.CorpusRecipe):
     """arms: settings of training by name, the first of which is judged. turn: nats by which entropy
     must come back for it to have turned."""
 

@@ -7,8 +7,6 @@ vanish then, and with them all motion. Each training is therefore also judged wh
 loss is lowest (early stopping). That does not separate the two causes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -18,10 +16,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table, Texts
 from attnlab.experiments.drawing import draw_range
 from attnlab.experiments.estimate import Estimate, jackknife, numbers_of
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs

@@ -6,8 +6,6 @@ wins, where the decoder is trained from 0. Here both have the same two classes, 
 starts at random, and learning rates from a decoder that stands still to one that is fast.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -18,11 +16,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe, Table
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Table, Texts, over_cells
 from attnlab.experiments.drawing import draw_estimates
 from attnlab.experiments.estimate import Estimate, jackknife, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.max_margin.theory import one_hot_margin

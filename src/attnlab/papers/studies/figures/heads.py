@@ -7,8 +7,6 @@ favourite is the most attended distinct token at the end too, the number of diff
 class, and how far the favourite's z has grown along training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,11 +18,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Texts, over_cells
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.estimate import Estimate, mean, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.formulas import Setting
 from attnlab.models import Extended

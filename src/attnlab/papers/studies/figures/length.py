@@ -12,8 +12,6 @@ competes with an interaction of order M^(rho - 1), rho = f_1 . f_2, so that T* g
 up to powers of ln M.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +23,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Estimate, Judgement, Standing, StudyRecipe, jackknife
+from attnlab.experiments import Estimate, Judgement, Standing, StudyRecipe, Texts, jackknife
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates
 from attnlab.experiments.estimate import COVERAGE, number_name, power, standard_error
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style

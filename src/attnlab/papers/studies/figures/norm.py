@@ -4,8 +4,6 @@ Scan and Snap normalises what attention reads (l2) and says that attention freez
 has it all; polarisation normalises nothing and says that one token takes all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,11 +13,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, Table
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Estimate, Judgement, Standing, Table, Texts, mean, over_cells
 from attnlab.experiments.drawing import draw_mean, draw_range
-from attnlab.experiments.estimate import Estimate, mean
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.models import Extended
 from attnlab.papers.polarisation.theory import cross_entropy_ratio

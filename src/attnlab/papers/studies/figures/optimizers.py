@@ -14,8 +14,6 @@ Epsilon over the decoder's first gradient, g0 = 1/(K sqrt L) for classes of L to
 between this regime and that of SGD.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -27,11 +25,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.experiments import Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Texts, over_cells
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory

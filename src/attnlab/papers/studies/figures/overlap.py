@@ -10,8 +10,6 @@ place. Measured: the sign of z of each common token and the change of attention 
 the end of the joint flow of Y and Z.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +22,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas
-from attnlab.experiments import Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Share, Standing, StudyRecipe, Texts, jackknife, share
 from attnlab.experiments.cells import over_cells, over_draws
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import Share, jackknife, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory

@@ -7,8 +7,6 @@ however long the sequence is. The hypothesis: training with an
 ALiBi bias is training on unbiased sequences of n_eff contextual tokens.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +15,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import measures
-from attnlab.experiments import Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Texts, jackknife, mean, share
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import jackknife, mean, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
 from attnlab.models import AlibiPosition, Extended, LearnedPosition
 from attnlab.plots import style

@@ -8,8 +8,6 @@ differ for `across` alone: globally it loses attention, locally it gains. Measur
 by how unequal the probabilities are, by the number of outputs M and of queries, and by eta_Y/eta_Z.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -21,11 +19,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe
+from attnlab.experiments import Judgement, Share, Standing, StudyRecipe, Texts, share
 from attnlab.experiments.cells import over_cells, over_draws
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import Share, share
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.formulas import Setting

@@ -9,8 +9,6 @@ for prior knowledge of them. All of it in several settings, because how large th
 on them: the headline gives the range, the details are of the first.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,11 +18,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, StudyRecipe
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, StudyRecipe, Texts, over_cells
 from attnlab.experiments.drawing import draw_estimates, draw_mean
 from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, power
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style

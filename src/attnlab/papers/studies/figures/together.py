@@ -5,8 +5,6 @@ on the shelf is asked, and predicts where its `check` lets it. Its error counts 
 attention moves in training, so that predicting that nothing moves has the error 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +16,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import Judgement, Standing, Table
-from attnlab.experiments.cells import over_cells
+from attnlab.experiments import Judgement, Standing, Table, Texts, over_cells
 from attnlab.experiments.estimate import Estimate, jackknife, number_name
-from attnlab.experiments.texts import Texts
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.models import Extended, Pairwise
