@@ -110,14 +110,5 @@ class Texts:
         table: Callable[[xr.Dataset], Table] | None = None,
     ) -> Experiment[R]:
         """Return the experiment with these texts and functions."""
-        return Experiment(
-            name=self.name,
-            title=self.title,
-            kind=self.kind,
-            source=self.source,
-            recipe=recipe,
-            data=data,
-            judge=judge,
-            draw=draw,
-            table=table,
-        )
+        own: Any = {of: getattr(self, of) for of in ("name", "title", "kind", "source")}
+        return Experiment(recipe=recipe, data=data, judge=judge, draw=draw, table=table, **own)

@@ -80,13 +80,8 @@ class _Driver:
             ) from None
         finally:
             self.store.release_all()
-        return Ran(
-            self.maker.index(),
-            self.maker.numbers,
-            len(kept),
-            self.computed,
-            time.perf_counter() - begun,
-        )
+        seconds = time.perf_counter() - begun
+        return Ran(self.maker.index(), self.maker.numbers, len(kept), self.computed, seconds)
 
     def _done(self) -> str:
         total = len(self.plan.groups)

@@ -17,15 +17,13 @@ from ..predict import IN_SIZE, SMALL, joint_model
 from . import runs
 from .runs import PAIRS, TOY, TOY_EARLY, in_play, in_training, one_query, orthonormal, trained
 
-SHORT = replace(PAIRS, steps=100.0)
-# Two queries with two classes each, which share common tokens.
-SHARED = Case(
-    family(classes=4, queries=2, common=2, distinct=2),
-    1.0,
-    1.0,
-    100.0,
-    model=Joint(attention="exp"),
+LINEAR, EXP = (
+    replace(PAIRS, steps=100.0, model=Joint(attention=kind, temperature=0.5))
+    for kind in ("linear", "exp")
 )
+# Two queries with two classes each, which share common tokens.
+EXP_PLAIN = Joint(attention="exp")
+SHARED = Case(family(classes=4, queries=2, common=2, distinct=2), 1.0, 1.0, 100.0, model=EXP_PLAIN)
 PERCENT = 0.01
 
 
@@ -60,13 +58,7 @@ def _exact(s: Case) -> Measurement:
     )
 
 
-@claim(
-    EQUAL,
-    "JoMA, claim 1; re-derived",
-    replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
-    (orthonormal, one_query),
-    tolerance=1e-8,
-)
+@claim(EQUAL, "JoMA, claim 1; re-derived", LINEAR, (orthonormal, one_query), tolerance=1e-8)
 def joma_linear(s: Case) -> Measurement:
     r"""Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives.
 
@@ -76,13 +68,7 @@ def joma_linear(s: Case) -> Measurement:
     return _exact(s)
 
 
-@claim(
-    EQUAL,
-    "JoMA, claim 1; re-derived",
-    replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
-    (orthonormal, one_query),
-    tolerance=1e-8,
-)
+@claim(EQUAL, "JoMA, claim 1; re-derived", EXP, (orthonormal, one_query), tolerance=1e-8)
 def joma_exp(s: Case) -> Measurement:
     r"""Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever arrives.
 

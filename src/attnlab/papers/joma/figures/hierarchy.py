@@ -13,10 +13,10 @@ read as its maximum over positions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,10 @@ class Recipe(ExperimentRecipe):
     steps: int
     judged: int
     seeds: int
+
+    def with_seeds(self, seeds: int) -> Self:
+        """Return the same with another number of seeds."""
+        return replace(self, seeds=seeds)
 
     def hierarchies(self) -> tuple[LatentLayers, ...]:
         """Return every hierarchy: by latents, children and seed."""

@@ -46,6 +46,11 @@ def on_both_paths(
     ]
 
 
+def by_path(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers that a claim quotes, along "Eq. 10" and in training."""
+    return {"number": numbers["Eq. 10"], "training_number": numbers["training"]}
+
+
 def falling(about: str, values: Mapping[str, FloatArray]) -> list[Check]:
     """Check each record along both paths against the one before."""
     before = {name: path[:-1] for name, path in values.items()}

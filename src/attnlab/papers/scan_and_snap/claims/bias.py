@@ -25,7 +25,7 @@ from ..hypotheses import (
     single_common_token,
     single_query,
 )
-from . import falling, in_training, on_both_paths
+from . import by_path, falling, in_training, on_both_paths
 from .attention import TIMES
 
 
@@ -48,11 +48,7 @@ def frequency_bias(s: Case) -> Measurement:
         c = formulas.attention_weights(s, path)[:, n]
         rarest = c[:, tokens[0]] / c[:, tokens[-1]]
         share[name] = float(rarest[-1] / rarest[0])
-    return Measurement(
-        *on_both_paths("z rises with P(l|n)", 0.0, rising),
-        number=share["Eq. 10"],
-        training_number=share["training"],
-    )
+    return Measurement(*on_both_paths("z rises with P(l|n)", 0.0, rising), **by_path(share))
 
 
 def _dominant_attention(s: Case, z: FloatArray) -> FloatArray:
@@ -107,11 +103,7 @@ def discriminative_bias(s: Case) -> Measurement:
         for name, path in cases.both_paths(s, TIMES).items()
     }
     kept = {name: float(c[-1] / s.P[0, common]) for name, c in weights.items()}
-    return Measurement(
-        *falling("attention to the common token", weights),
-        number=kept["Eq. 10"],
-        training_number=kept["training"],
-    )
+    return Measurement(*falling("attention to the common token", weights), **by_path(kept))
 
 
 # The draw on which the criterion is tried: pairs of classes of one query with three common tokens
@@ -202,8 +194,7 @@ def no_winner_takes_all(s: Case) -> Measurement:
     return Measurement(
         *on_both_paths("effective distinct tokens at the end", 2.0, left),
         *on_both_paths("exponent in t of what a decade moves", 0.0, exponents, **settles),
-        number=left["Eq. 10"],
-        training_number=left["training"],
+        **by_path(left),
         note="at finite t: by Theorems 3 and 4 B_n goes to infinity, so that the limit is one-hot",
     )
 
@@ -242,8 +233,7 @@ def scan_and_snap(s: Case) -> Measurement:
     return Measurement(
         *on_both_paths("exponent of chi in t up to t_0'", 1.0, powers, AT_MOST),
         *on_both_paths(late_growth, 0.0, exponents, relative=False),
-        number=quicker["Eq. 10"],
-        training_number=quicker["training"],
+        **by_path(quicker),
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "
         f"most at t = {fastest['training']:.1e}; by t_0 = {t0:.3g} the dominant logit has made "
         f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it slows down",

@@ -12,7 +12,7 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, with
 from .. import cases, theory
 from ..cases import FIG3, WEAK
 from ..hypotheses import SECTION_6, WEAKLY_CORRELATED, rate_window, weak_correlations
-from . import falling, in_both_forms, in_training, on_both_paths
+from . import by_path, falling, in_both_forms, in_training, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
@@ -136,8 +136,7 @@ def slides_suppressed(s: Case) -> Measurement:
     kept = {name: float(of[-1] / of[0]) for name, of in share.items()}
     return Measurement(
         *falling("attention to the rarest over that to the dominant", share),
-        number=kept["Eq. 10"],
-        training_number=kept["training"],
+        **by_path(kept),
         note=f"against the dominant token; the logit of the rarest distinct token itself rises, to "
         f"z = {paths['training'][-1, s.psi[n], low]:+.4f} in training",
     )
@@ -158,8 +157,5 @@ def slides_tf_idf(s: Case) -> Measurement:
         name: float(scipy.stats.spearmanr(weight, end[s.psi[0], tokens]).statistic)
         for name, end in ends.items()
     }
-    return Measurement(
-        *on_both_paths("rank correlation of TF-IDF and z", 0.99, rank),
-        number=rank["Eq. 10"],
-        training_number=rank["training"],
-    )
+    ranks = on_both_paths("rank correlation of TF-IDF and z", 0.99, rank)
+    return Measurement(*ranks, **by_path(rank))

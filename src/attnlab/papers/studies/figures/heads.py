@@ -58,12 +58,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     classes = classes_from(recipe.classes)
     most = max(recipe.heads)
     shape = (most, classes.queries.size, classes.vocab_size)
-    starts = np.stack(
-        [
-            np.random.default_rng(seed).normal(scale=recipe.spread, size=shape)
-            for seed in range(recipe.seeds)
-        ]
-    )
+    generators = map(np.random.default_rng, range(recipe.seeds))
+    starts = np.stack([of.normal(scale=recipe.spread, size=shape) for of in generators])
     alone = _alone(recipe, classes, starts)
     P, psi = classes.probs, classes.query_index
     whole = Setting(P, psi=psi)  # tokens as they are numbered in the results
