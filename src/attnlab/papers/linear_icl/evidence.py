@@ -101,7 +101,7 @@ def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     one = run.task.task.regression
     levels, within = plateaus(one)
     middles = (theory.plateau_losses(one)[1:] + theory.plateau_losses(one)[:-1]) / 2
-    last = np.full((len(run.seeds), 1), np.nan)  # no plateau but the end
+    last = np.full((result.sizes["seed"], 1), np.nan)  # no plateau but the end
     kept = {
         "half": crossed(result["learned"]).transpose("seed", "component"),
         "on": np.hstack([rests(result, levels, CLOSE), last]),

@@ -47,6 +47,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         for share in recipe.fresh
     )
     found = simulate(recipe.descent(task, beside=tuple(others)), progress=progress)[[*CURVES]]
+    if not others:  # a task alone has no such dim
+        found = found.expand_dims("setting")
     return found.rename(setting="fresh").assign_coords(fresh=list(recipe.fresh))
 
 
