@@ -228,7 +228,7 @@ class Option(NamedTuple):
             metavar=None if flag else _metavar(self.kind),
             autocompletion=None if flag else completing(*_choices(self.kind)),
         )
-        kind = Annotated[(bool if flag else str) | None, info]
+        kind: Any = Annotated[(bool if flag else str) | None, info]
         return inspect.Parameter(self.name, KEYWORD_ONLY, default=None, annotation=kind)
 
     def read(self, text: str | bool) -> Any:

@@ -112,7 +112,7 @@ def show(text: str) -> None:
 
 
 def show_table(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[str]] | None = None
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Any] | None = None
 ) -> None:
     """Print a table of plain values: `attnlab.files.markdown.table_of`."""
     from attnlab.files.markdown import table_of

@@ -46,7 +46,7 @@ def on_both_paths(
     ]
 
 
-def by_path(numbers: Mapping[str, float]) -> dict[str, float]:
+def by_path(numbers: Mapping[str, float]) -> dict[str, Any]:
     """Return the numbers that a claim quotes, along "Eq. 10" and in training."""
     return {"number": numbers["Eq. 10"], "training_number": numbers["training"]}
 
