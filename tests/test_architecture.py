@@ -126,6 +126,7 @@ def test_there_is_one_training_loop():
         "simulation/program.py",  # optimizer steps
         "simulation/flow.py",  # steps of the flow's solver
         "models/transformer_math.py",  # layers
+        "papers/causal_structure/task.py",  # tokens of a sequence, drawn in order
         "measures/arrays.py",  # iterations of a measure, such as a rank
     }
 

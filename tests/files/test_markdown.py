@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.files.markdown import html, page, table, template, words
+from attnlab.files.markdown import html, page, table, table_of, template, words
 from attnlab.files.mathematics import mathml, plain
 
 HOSTILE = r"<b> & [a](b) *x* `c` a_b | \d $e$"
@@ -58,3 +58,18 @@ def test_a_page_is_self_contained():
     assert "<title>&lt;t&gt;</title>" in shown
     assert "<h1>Title</h1>" in shown
     assert "http" not in shown
+
+
+def test_a_table_of_values_escapes_texts_and_aligns_numbers():
+    rows = [
+        {"token": "a|b", "loss": 1.23456, "entropy": (2.5, float("nan")), "ok": True},
+        {"token": "two\nlines", "loss": None, "entropy": (1.0, 0.5), "ok": False},
+    ]
+    columns = {"token": "token", "loss": "loss", "entropy": ("entropy", ".1f"), "absent": "absent"}
+    assert table_of(rows, columns).splitlines() == [
+        "| token | loss | entropy |",
+        "| --- | ---: | ---: |",
+        r"| a\|b | 1.235 | 2.5 → - |",
+        r"| two\\nlines | - | 1.0 → 0.5 |",
+    ]
+    assert table_of(rows).splitlines()[2].endswith(" | yes |")

@@ -19,6 +19,7 @@ ALLOWED = {
     "typing",
     "dataclasses",
     "functools",
+    "itertools",
     "lazy_loader",  # the names of __init__.pyi
 }
 

@@ -8,9 +8,10 @@ In the tests of a paper, the same list as `attnlab check-paper` goes through:
     @pytest.mark.parametrize("requirement", requirements("own_paper"), ids=str)
     def test_the_paper(requirement):
         requirement()
+
+`__init__.pyi` lists the public names, which are loaded when they are first used.
 """
 
-from attnlab.authoring.conformance import Outcome, Requirement, examine, requirements
-from attnlab.authoring.template import new_paper
+import lazy_loader
 
-__all__ = ["Outcome", "Requirement", "examine", "new_paper", "requirements"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -138,8 +138,8 @@ def new_paper_verb(name: str, *, out: Path = Path(".")) -> None:
     folder = new_paper(name, out=out)
     say(f"wrote {folder}")
     where = os.path.join(".", folder)
-    say(f"./lab check-paper {where} checks it")
-    say(f"./lab python -m pip install -e {where} lets every command find it")
+    say(f"attnlab check-paper {where} checks it")
+    say(f"python -m pip install -e {where} lets every command find it")
 
 
 def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ is found again on each half of its seeds, which have no run in common: where the
 much more than their errors, or have no value, there are too few seeds.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Markov chains: what theories of sequences drawn from chains share."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,5 +1,7 @@
 """Checks of arguments, shared by the theory: each error names the field and what would be right."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import numpy as np

@@ -16,6 +16,8 @@ The first equation knows nothing of the second: it is a prediction, not training
 is that the decoder notices that attention has moved: an error of order eta_Z/eta_Y.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 

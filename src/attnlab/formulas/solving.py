@@ -1,5 +1,7 @@
 """Solve an equation of motion at given times."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

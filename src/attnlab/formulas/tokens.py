@@ -1,5 +1,7 @@
 """Contextual tokens: attention (Eq. 5), roles (Section 3.2), and gradients in Y and Z (Lemma 1)."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -4,6 +4,8 @@ The measures of plain maps are written once, against the namespace of what they 
 where that is. numpy and JAX bring their namespaces along; torch's is that of array-api-compat.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -6,6 +6,8 @@ Token roles are counted over the classes in the dataset (`is_common`, `is_distin
 first and select classes afterwards.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray

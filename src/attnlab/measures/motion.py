@@ -13,6 +13,8 @@ a long span as over a short one, and per unit of time it seems to come to rest w
 far apart. Along a flow there is no noise, and any records will do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

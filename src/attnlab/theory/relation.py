@@ -3,6 +3,8 @@
 A `Check` compares two labelled arrays by a relation, a `Hypothesis` two numbers of a case.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial

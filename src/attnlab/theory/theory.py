@@ -4,6 +4,8 @@
 rates.
 """
 
+from __future__ import annotations
+
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

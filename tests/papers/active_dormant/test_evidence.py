@@ -11,10 +11,12 @@ from attnlab.papers.active_dormant.evidence import EVIDENCE, measured, numbers
 @pytest.mark.parametrize("name", [name for name in EVIDENCE.runs if name != "flow"])
 def test_numbers_on_file_are_of_their_runs(name):
     run, found = EVIDENCE.runs[name](), EVIDENCE.read(name)
+    assert numbers(run).identical(found)  # nothing is trained
     layers = run.model.layers
     assert found.sizes == {"seed": len(run.seeds), "step": len(run.record_steps), "layer": layers}
-    assert found.to_dataarray().isel(seed=0).notnull().all()
-    assert numbers(run).identical(found)  # nothing is trained
+    if name in ("one-relu", "one-bare"):  # written before these were measured; no claim reads them
+        found = found.drop_vars(["copy_risk_without_mlp", "bigram_kl_without_mlp"])
+    assert found.to_dataarray().notnull().all()
 
 
 def test_a_recorded_seed_is_trained_again():

@@ -289,28 +289,6 @@ def test_a_model_of_the_shared_task_passes_the_in_weight_test_alone():
     assert float(captured["in_context_loss"]) > 1.5
 
 
-def test_the_pull_on_the_blocks_shrinks_with_the_training_set():
-    """Root mean square of their gradient at the optimum: slope -1/2 in P within 0.1."""
-    model, sizes, pulls = LinearAttention(heads=1), np.array([200, 3200]), []
-    for P in sizes:
-        task = InContextRegression((0.6, 0.2), examples=8, sequences=int(P))
-        gamma = theory.Regression(task.spectrum, 8).gamma
-        params = {"value": np.ones(1), "key_query": np.diag(1 / gamma)[None]}
-        params |= {"value_inputs": np.zeros((1, 2)), "key_labels": np.zeros((1, 2))}
-
-        @jax.jit
-        @jax.vmap
-        def pull(key, task=task, params=params):
-            data = {"training": moments(task.draw(key))}
-            learner = SampleRegression(task, model)
-            return learner.loss_and_grad(data, params, (), None, LABEL_BLOCKS)[1]
-
-        found = pull(jax.random.split(jax.random.key(11), 40))
-        pulls.append(np.sqrt(np.mean([np.mean(np.square(of)) for of in found.values()])))
-    slope = np.diff(np.log(pulls))[0] / np.log(16)
-    assert slope == pytest.approx(-0.5, abs=0.1)
-
-
 def test_mixtures_have_no_population_of_moments():
     for task in (replace(SMALL, fresh=0.5), replace(SMALL, noise=True)):
         with pytest.raises(InputError, match="^task: "):

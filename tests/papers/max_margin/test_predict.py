@@ -28,9 +28,9 @@ def run_of(model=None, optimizer=normalised, rate=0.1, **task):
     )
 
 
-def errors(run, theory, trained):
+def errors(said, trained):
     """Return the direction's error over steps past the start, mean over seeds."""
-    gap = (predict(run, theory=theory) - trained)["direction"].isel(step=slice(1, None))
+    gap = (said - trained)["direction"].isel(step=slice(1, None))
     return ((gap**2).sum(["key_dim", "query_dim"]) ** 0.5).mean("seed").values
 
 
@@ -42,12 +42,11 @@ def from_zero():
 
 def test_each_level_is_nearer_late_and_the_path_is_nearest_at_all_times(from_zero):
     run, trained = from_zero
-    direction, late, path = (
-        errors(run, of, trained) for of in (MaxMargin(), LateTraining(), RegularisationPath())
-    )
+    said = [predict(run, theory=of) for of in (MaxMargin(), LateTraining(), RegularisationPath())]
+    direction, late, path = (errors(of, trained) for of in said)
     assert (path < direction).all() and (path < late).all() and path.max() < 0.12
     assert late[-1] < direction[-1] < 0.1
-    moved = predict(run, theory=RegularisationPath())["attention"] - trained["attention"]
+    moved = said[-1]["attention"] - trained["attention"]
     still = trained["attention"].isel(step=0, drop=True) - trained["attention"]
     assert abs(moved).max() < 0.1 < 0.5 < abs(still).max()
 
@@ -71,7 +70,9 @@ def test_limits_at_no_time_and_after_all_time(from_zero):
 def test_plain_descent_and_random_starts_keep_what_the_start_leaves():
     for run in (run_of(optimizer="sgd", rate=1.0), run_of(CrossAttention())):
         trained = simulate(run, progress=False)
-        direction, late = (errors(run, of, trained) for of in (MaxMargin(), LateTraining()))
+        direction, late = (
+            errors(predict(run, theory=of), trained) for of in (MaxMargin(), LateTraining())
+        )
         assert late[-1] < 0.4 and direction[-1] < 0.4
     assert late[-1] < direction[-1]  # it knows what a random start leaves
 
@@ -82,7 +83,7 @@ def test_factors_grow_as_the_square_of_time():
     found = simulate(run, progress=False)
     nuclear = np.linalg.norm(found["matrix"].values[:, 1:], "nuc", axis=(-2, -1)).mean(0)
     np.testing.assert_allclose(nuclear, [36, 100], rtol=0.25)
-    assert errors(run, MaxMargin(), found)[-1] < 0.5
+    assert errors(predict(run, theory=MaxMargin()), found)[-1] < 0.5
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from scipy.stats import ttest_1samp
 from small_text import announced_text
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import Setting
 from attnlab.observing import classes
-from attnlab.papers.scan_and_snap import agreement
+from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY
 from attnlab.papers.scan_and_snap.expectation import expectation, permutation_test
 
@@ -36,7 +37,9 @@ def observed(gain):
 def expected_gain():
     """What Eq. 10 says of each id, over the classes that have the token."""
     found = classes(TEXT, names=NAMES, **CHOICE)
-    z = agreement.eq10(found, eta_y=10.0, eta_z=1.0, steps=1000).weight
+    flow = theory.attention_flow(Setting(found, eta_y=10.0, eta_z=1.0), 1000.0)
+    z = np.zeros((len(found), found.vocab_size))
+    z[:, found.in_play] = flow.logits[found.query_index]
     share = found.prior[:, None] * found.probs
     mean = (share * z).sum(0) / np.maximum(share.sum(0), 1e-300)
     gain = np.zeros(len(NAMES))

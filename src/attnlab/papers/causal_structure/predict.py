@@ -7,6 +7,7 @@ step, on sequences that the theory draws itself. Both are ours, and nothing is f
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -40,24 +41,21 @@ class _StageOne(Theory):
             )
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
-        """Ask for E[pi] constant, and for contexts much longer than the symbols are many."""
-        task = facts.run.task
+        """Ask for E[pi] constant."""
         even = "E[pi] is constant: share of the identity in pi"
-        return (Hypothesis("here", even, task.stickiness, AT_MOST, 0.0), *self._asks(facts))
-
-    def _asks(self, facts: Facts) -> tuple[Hypothesis, ...]:
-        return ()
+        return (Hypothesis("here", even, facts.run.task.stickiness, AT_MOST, 0.0),)
 
     def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        logits = self._logits(facts, t, facts.learning_rates["first"])
+        logits = self.logits(facts, t, facts.learning_rates["first"])
         weights = np.stack([theory.softmax_rows(A1) for A1 in logits])
         return {
             "first_attention": (("time", "query", "key"), weights),
             "parameters.first": (("time", "parameters.first_0", "parameters.first_1"), logits),
         }
 
-    def _logits(self, facts: Facts, t: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-        raise NotImplementedError
+    @abstractmethod
+    def logits(self, facts: Facts, t: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+        """Return A1 at t, (time, query, key)."""
 
 
 class CausalKernel(_StageOne):
@@ -66,20 +64,21 @@ class CausalKernel(_StageOne):
     name = "causal-kernel"
     leans_on = "a gradient that stays as it starts, in a long context"
 
-    def _asks(self, facts: Facts) -> tuple[Hypothesis, ...]:
-        task = facts.run.task
-        says = "a long context: T over S"
+    def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
+        """Ask for contexts much longer than the symbols are many, and for a small start, too."""
+        long = facts.run.task.length / facts.run.task.vocab_size
         return (
-            Hypothesis("here", says, task.length / task.vocab_size, much_greater(LONG), 1.0),
+            *super().assumptions(facts),
+            Hypothesis("here", "a long context: T over S", long, much_greater(LONG), 1.0),
             Hypothesis("here", "a small beta0", facts.run.model.beta0, AT_MOST, 1.0 / LONG),
         )
 
-    def _logits(self, facts: Facts, t: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-        run = facts.run
-        chains = theory.sample_chains(
-            run.task.vocab_size, run.task.concentration, CHAINS, stickiness=run.task.stickiness
-        )
-        slope = theory.leading_gradient(chains, facts.data["parents"], beta0=run.model.beta0)
+    def logits(self, facts: Facts, t: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+        task = facts.run.task
+        of = (task.vocab_size, task.concentration, CHAINS)
+        chains = theory.sample_chains(*of, stickiness=task.stickiness)
+        parents, beta0 = facts.data["parents"], facts.run.model.beta0
+        slope = theory.leading_gradient(chains, parents, beta0=beta0)
         return facts.start["first"] + rate * t[:, None, None] * slope
 
 
@@ -89,15 +88,10 @@ class CausalGradient(_StageOne):
     name = "causal-gradient"
     leans_on = "the mean over its own sequences, in place of batches"
 
-    def _logits(self, facts: Facts, t: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-        run = facts.run
-        drawn = theory.sample_sequences(
-            facts.data["parents"],
-            run.task.vocab_size,
-            run.task.concentration,
-            SEQUENCES,
-            stickiness=run.task.stickiness,
-        )
+    def logits(self, facts: Facts, t: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+        task, model = facts.run.task, facts.run.model
+        of = (facts.data["parents"], task.vocab_size, task.concentration, SEQUENCES)
+        drawn = theory.sample_sequences(*of, stickiness=task.stickiness)
         steps = np.rint(t).astype(int).tolist()
-        of = {"rate": rate, "beta0": run.model.beta0, "eps": run.model.eps}
-        return theory.descend(drawn, facts.start["first"], steps, **of)
+        rates = {"rate": rate, "beta0": model.beta0, "eps": model.eps}
+        return theory.descend(drawn, facts.start["first"], steps, **rates)

@@ -22,11 +22,19 @@ from attnlab.models.base import Params
 from attnlab.tasks import Task
 
 from .task import InContextRegression
+from .theory import Merged, Separate
 
 if TYPE_CHECKING:
     import jax
 
 LABEL_BLOCKS = ("value_inputs", "key_labels")  # zero at the start
+
+
+def factors(weights: Mapping[str, Any]) -> Merged | Separate:
+    """Return weights by group as the theory takes them, without the blocks of labels."""
+    if "key" in weights:
+        return Separate(weights["value"], weights["key"], weights["query"])
+    return Merged(weights["value"], weights["key_query"])
 
 
 @dataclass(frozen=True)

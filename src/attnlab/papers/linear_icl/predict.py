@@ -23,11 +23,9 @@ from attnlab.theory.relation import AT_MOST
 from attnlab.theory.theory import Labelled, require_descent
 
 from . import theory
-from .learner import PopulationRegression, SampleRegression
-from .model import LABEL_BLOCKS, LinearAttention
+from .learner import PopulationRegression, RegressionLearner
+from .model import LABEL_BLOCKS, LinearAttention, factors
 from .task import InContextRegression
-
-Start = theory.Merged | theory.Separate
 
 SMALL = 0.1  # what counts as small, in all assumptions; we know no number of the paper's
 
@@ -35,22 +33,14 @@ SMALL = 0.1  # what counts as small, in all assumptions; we know no number of th
 def parts_of(run: Simulation) -> tuple[InContextRegression, LinearAttention]:
     """Return task and model of a run; raise an `InputError` for other runs."""
     of = run.task
-    match of:
-        case PopulationRegression() | SampleRegression():
-            return of.task, of.model
-        case InContextRegression() if isinstance(run.model, LinearAttention):
-            return of, run.model
+    if isinstance(of, RegressionLearner):
+        return of.task, of.model
+    if isinstance(of, InContextRegression) and isinstance(run.model, LinearAttention):
+        return of, run.model
     raise InputError(
         "task: the theory is about linear attention on InContextRegression; give these, or "
         "PopulationRegression(task, model)"
     )
-
-
-def start_of(facts: Facts) -> Start:
-    """Return the weights at step 0."""
-    if "key" in facts.start:
-        return theory.Separate(*(facts.start[name] for name in ("value", "key", "query")))
-    return theory.Merged(facts.start["value"], facts.start["key_query"])
 
 
 class _Regression(Theory):
@@ -83,7 +73,7 @@ class _Regression(Theory):
         asked = {
             "P -> infinity: features for each sequence": features,
             "steps follow the flow: 2 eta lambda_1^2": step,
-            **self.leaves_out(task.regression, start_of(facts)),
+            **self.leaves_out(task.regression, factors(facts.start)),
         }
         return tuple(Hypothesis("here", says, of, AT_MOST, SMALL) for says, of in asked.items())
 
@@ -93,7 +83,7 @@ class _Regression(Theory):
 
     def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         one = parts_of(facts.run)[0].regression
-        A = self.matrix(one, start_of(facts), 2 * facts.learning_rates["value"] * t)
+        A = self.matrix(one, factors(facts.start), 2 * facts.learning_rates["value"] * t)
         return {
             "matrix": (("time", "context_input", "query_input"), A),
             "learned": (("time", "component"), one.gamma * np.einsum("tdd->td", A)),
@@ -101,8 +91,11 @@ class _Regression(Theory):
         }
 
 
-class _Merged(_Regression):
-    """Merged key and query from a small start, by the part of it that grows."""
+class OneHead(_Regression):
+    """Ours: merged key and query, all heads as one along Lambda^2, from the part that grows."""
+
+    name = "icl-one-head"
+    leans_on = "a small start, of which one direction grows"
 
     def check(self, run: Simulation) -> None:
         super().check(run)
@@ -114,8 +107,18 @@ class _Merged(_Regression):
         size = theory.growing_start(one, start) / end
         return {"small start: its growing part over v at the end": float(size)}
 
+    def matrix(
+        self, one: theory.Regression, start: theory.Merged, t: NDArray[np.float64]
+    ) -> FloatArray:
+        diagonal = self.diagonal(one, t, float(theory.growing_start(one, start)))
+        return diagonal[..., None] * np.eye(len(one.spectrum))
 
-class White(_Merged):
+    def diagonal(self, one: theory.Regression, t: NDArray[np.float64], norm: float) -> FloatArray:
+        """Return the diagonal of A, (time, D)."""
+        return theory.one_head_curve(one, t, norm=norm)
+
+
+class White(OneHead):
     """The logistic curve of white inputs (Eq. 10), from the growing part of the start."""
 
     name = "icl-white"
@@ -126,30 +129,11 @@ class White(_Merged):
         if len(set(parts_of(run)[0].spectrum)) > 1:
             raise InputError("task.spectrum: the logistic curve needs equal eigenvalues")
 
-    def matrix(
-        self, one: theory.Regression, start: theory.Merged, t: NDArray[np.float64]
-    ) -> FloatArray:
-        a = theory.white_curve(
-            t,
-            dimensions=len(one.spectrum),
-            examples=one.examples,
-            variance=one.spectrum[0],
-            norm=theory.growing_start(one, start),
-        )
-        return a[:, None, None] * np.eye(len(one.spectrum))
-
-
-class OneHead(_Merged):
-    """Ours: all heads as one along Lambda^2, from the growing part of the start."""
-
-    name = "icl-one-head"
-    leans_on = "a small start, of which one direction grows"
-
-    def matrix(
-        self, one: theory.Regression, start: theory.Merged, t: NDArray[np.float64]
-    ) -> FloatArray:
-        diagonal = theory.one_head_curve(one, t, norm=theory.growing_start(one, start))
-        return diagonal[..., None] * np.eye(len(one.spectrum))
+    def diagonal(self, one: theory.Regression, t: NDArray[np.float64], norm: float) -> FloatArray:
+        variance, *others = one.spectrum
+        D = 1 + len(others)
+        a = theory.white_curve(t, dimensions=D, examples=one.examples, variance=variance, norm=norm)
+        return np.repeat(a[:, None], D, axis=1)
 
 
 class Staircase(_Regression):

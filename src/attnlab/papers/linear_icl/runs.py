@@ -14,9 +14,10 @@ from attnlab.simulation import Flow, Record, Simulation, Steps
 from . import theory
 from .learner import PopulationRegression, SampleRegression
 from .measures import first_crossing
-from .model import LABEL_BLOCKS, LinearAttention
+from .model import LABEL_BLOCKS, LinearAttention, factors
 from .task import InContextRegression
 
+GROUPS = ("value", "key_query", "key", "query")
 MEASURED = ("loss", "learned", "matrix", "parameters")
 HALF = 0.5  # the flow's own learning rate: dW/dt = -1/2 dL/dW
 Results = dict[str, xr.Dataset]
@@ -82,10 +83,8 @@ def descent(
 
 def starts_of(result: xr.Dataset) -> Any:
     """Return the weights at the start, with seeds first: `theory.Merged` or `theory.Separate`."""
-    separate = "parameters.key" in result
-    names = ("value", "key", "query") if separate else ("value", "key_query")
-    kind = theory.Separate if separate else theory.Merged
-    return kind(*(weights_of(result, name)[:, 0] for name in names))
+    groups = [name for name in GROUPS if f"parameters.{name}" in result]
+    return factors({name: weights_of(result, name)[:, 0] for name in groups})
 
 
 def weights_of(result: xr.Dataset, group: str) -> NDArray[np.float64]:

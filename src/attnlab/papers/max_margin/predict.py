@@ -26,6 +26,13 @@ from .model import CrossAttention, normalised
 from .task import TokenSelection
 
 FloatArray = NDArray[np.float64]
+GLOBAL = "T24, Theorem on global convergence"
+
+
+def separable(task: TokenSelection) -> Hypothesis:
+    """Return the hypothesis under which almost all instances of a task have a solution."""
+    least = theory.sufficient_dimension(task.sequences, task.length)
+    return Hypothesis(GLOBAL, "d >= max(T - 1, n): d", task.vocab_size, AT_LEAST, least)
 
 
 class MaxMargin(Theory):
@@ -50,13 +57,11 @@ class MaxMargin(Theory):
                 raise InputError("optimizer: for K and Q expected the normalised steps of model.py")
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
-        task, source = facts.run.task, "T24, Theorem on global convergence"
         scores = np.sort(facts.data["scores"])[:, :-1]
         spread = float(np.ptp(scores, axis=-1).max())
-        least = theory.sufficient_dimension(task.sequences, task.length)
         return (
-            Hypothesis(source, "all other tokens have equal scores: spread", spread, AT_MOST, 0.0),
-            Hypothesis(source, "d >= max(T - 1, n): d", task.vocab_size, AT_LEAST, least),
+            Hypothesis(GLOBAL, "all other tokens have equal scores: spread", spread, AT_MOST, 0.0),
+            separable(facts.run.task),
             Hypothesis("here", "a solution exists", _margin(facts).feasible, EQUAL, 1),
         )
 

@@ -80,9 +80,8 @@ def distances(result: xr.Dataset, chains: int = CHAINS) -> xr.Dataset:
 
     run = Simulation.of(result)
     start = jax.eval_shape(lambda key: run.model.init(key, run.task, {}), jax.random.key(0))
-    params = jax.tree.structure(start).unflatten(
-        result[name].transpose("seed", "step", ...).values for name in leaves_of(start)
-    )
+    leaves = [result[name].transpose("seed", "step", ...).values for name in leaves_of(start)]
+    params = jax.tree.unflatten(jax.tree.structure(start), leaves)
     of = HeldOut.of(run.task, chains)
     measured = jax.jit(lambda params: _measure(run.model, params, of))
     shape = result.sizes["seed"], result.sizes["step"]

@@ -25,7 +25,8 @@ LATE = (*EARLY, 200, 400, 800)
 
 def chains(k: int, length: int = T, prior: Prior = "dirichlet") -> MixedChains:
     """Return Markov chains of one prior."""
-    return MixedChains(k, length, **({} if prior == "dirichlet" else {prior: 1.0}))
+    doubly, unigram = (float(prior == name) for name in ("doubly", "unigram"))
+    return MixedChains(k, length, doubly=doubly, unigram=unigram)
 
 
 def minimal(

@@ -127,21 +127,19 @@ def parent_first(found: Found) -> Measurement:
     32,768 sequences; and after one step of training on a batch of 512, three graphs, 10 seeds on
     file.
     """
-    hits, margins = [], []
+    margins = []
     for of in CASES:
         G, above = first(of), graph(of[3], of[1])
         for child in np.flatnonzero(above >= 0):
-            row = G[child, : child + 1]
-            rest = np.delete(row, above[child])
-            hits.append(row[above[child]] > rest.max())
-            margins.append(1 - rest.max() / row[above[child]])
+            parent = G[child, above[child]]
+            margins.append(1 - np.delete(G[child, : child + 1], above[child]).max() / parent)
     after = np.stack([EVIDENCE.read(name)["recovery"].sel(step=1) for name in GRAPHS])
     return Measurement(
-        Check("share of rows", 1.0, np.mean(hits)),
+        Check("share of rows", 1.0, np.mean(np.array(margins) > 0)),
         Trained("share of rows after one step", 1.0, after),
         number=float(min(margins)),
         training_number=float(after.mean()),
-        note=f"{np.sum(hits)} of {len(hits)} rows",
+        note=f"{np.sum(np.array(margins) > 0)} of {len(margins)} rows",
     )
 
 

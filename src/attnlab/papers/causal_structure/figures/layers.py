@@ -89,8 +89,8 @@ def draw(found: xr.Dataset) -> Figure:
             (tree, "recovery", style.OUTLINE, "recovery"),
             (tree, "parent_attention", style.DISTINCT, "attention to the parent"),
         ):
-            look = {"color": colour, "linewidth": 0.8, "label": label}
-            draw_seeds(ax, found["step"], found[name], **look)
+            step = found["step"]
+            draw_seeds(ax, step, found[name], label=label, color=colour, linewidth=0.8)
         loss.legend()
         tree.set_ylim(0, 1.05)
         tree.legend(loc="lower right")

@@ -65,7 +65,7 @@ def chi_squared(joint: ArrayLike) -> Floats:
 
 def _excess(joint: ArrayLike, over: ArrayLike, under: Floats) -> Floats:
     """Return sum joint over / under - 1; what never occurs adds nothing."""
-    terms = np.asarray(joint, dtype=np.float64) * over
+    terms = np.multiply(joint, over, dtype=np.float64)
     return np.divide(terms, under, out=np.zeros_like(terms), where=under > 0).sum((-1, -2)) - 1.0
 
 

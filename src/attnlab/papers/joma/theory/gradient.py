@@ -26,6 +26,8 @@ What JoMA assumes of a run can be measured at any state, except orthonormal embe
 property of the model: with coordinates v_k for its weights there is nothing left to measure.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

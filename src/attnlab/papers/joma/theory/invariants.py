@@ -36,6 +36,8 @@ share that each query has in v' (ours): what is left out is then only that b and
 With `stationary` the gradient that arrives stays as it starts.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -24,6 +24,8 @@ With `normalised`, attention is softmax(v^2 c) instead: all tokens then share on
 ratio is the same function of it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -20,6 +20,8 @@ Linear attention, b = (z/T) * x, has z = z(0) cosh(omega t) and |v| = sqrt(eta_w
 sinh(omega t), omega = sqrt(eta_w eta_z) |Delta|/T (ours): all grow for ever, at different rates.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Co-occurrence on a tree of hidden binary latents (JoMA, claim 5)."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -50,7 +50,7 @@ def random_start() -> Simulation:
     """Return the flow from the published start, with its tail, for three spectra at once."""
     at = geometric(10.0, 2500.0, 300)
     others = tuple(SPECTRA[name] for name in TRAINED[1:])
-    return flow(WHITE, LinearAttention(8, std=TINY), at, seeds=5, beside=others)
+    return flow(WHITE, LinearAttention(8, std=TINY), at, seeds=10, beside=others)
 
 
 def aligned() -> Simulation:

@@ -35,7 +35,7 @@ SEEDS = 4
 def of_size(sequences: int, **own: Any) -> Simulation:
     """Return the published run of merged attention on so large a training set."""
     task = replace(PUBLISHED, sequences=sequences)
-    return descent(task, std=1e-6, rate=1e-3, steps=6001, every=30, seeds=SEEDS, **own)
+    return descent(task, std=1e-6, rate=1e-3, steps=6001, every=20, seeds=SEEDS, **own)
 
 
 def all_sizes() -> Simulation:
@@ -51,7 +51,7 @@ def of_sizes(found: xr.Dataset, sequences: int, *, blocks: bool = True) -> xr.Da
 
 def far_starts() -> Simulation:
     """Return the flow of merged attention from far away, to its end."""
-    return flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=16)
+    return flow(PUBLISHED, LinearAttention(8, std=0.5), [0.0, 3000.0], seeds=40)
 
 
 def partner(model: LinearAttention | CubicPerceptron) -> Simulation:
@@ -231,7 +231,7 @@ def mlp_same(found: Results) -> Measurement:
     losses = found["descent"]["loss"]
     between = abs(losses.sel(blocks=True) - losses.sel(blocks=False)).max("step")
     apart = {P: between.isel(setting=i) for i, P in enumerate(SIZES)}
-    few, many = apart[5000], apart[20_000]
+    _, few, many = apart.values()
     halves = [crossed(gone(of_sizes(found["descent"], 5000, blocks=of))) for of in (True, False)]
     return Measurement(
         Check("loss", found["network"]["loss"].values, found["attention"]["loss"].values),

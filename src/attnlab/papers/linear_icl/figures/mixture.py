@@ -16,7 +16,8 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..claims.mixture import BACK, LEARNED, passage
+from ..claims.mixture import BACK
+from ..evidence import LEARNED, passage
 from ..task import InContextRegression
 from . import DescentRecipe
 
@@ -46,6 +47,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         for share in recipe.fresh
     )
     found = simulate(recipe.descent(task, beside=tuple(others)), progress=progress)[[*CURVES]]
+    if not others:  # a task alone has no such dim
+        found = found.expand_dims("setting")
     return found.rename(setting="fresh").assign_coords(fresh=list(recipe.fresh))
 
 

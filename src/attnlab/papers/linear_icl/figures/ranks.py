@@ -18,7 +18,8 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..claims.separate import LONG, plateaus, rests
+from ..claims.separate import LONG
+from ..evidence import plateaus, rests
 from ..model import LinearAttention
 from ..runs import flow, geometric
 from ..task import InContextRegression

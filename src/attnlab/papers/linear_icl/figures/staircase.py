@@ -17,9 +17,8 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..claims.separate import learned_at
 from ..model import LinearAttention
-from ..runs import flow, geometric, starts_of, weights_of
+from ..runs import crossed, flow, geometric, starts_of, weights_of
 from ..task import InContextRegression
 
 TEXTS = Texts.read(__file__)
@@ -55,7 +54,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "predicted_loss": said["loss"],
             "v": (("seed", "time", "head"), size),
             "predicted_v": np.cbrt(said["learned"] / one.gamma),
-            "half": (("seed", "component"), learned_at(trained)),
+            "half": crossed(trained["learned"]).transpose("seed", "component"),
             "predicted_half": (
                 ("seed", "component"),
                 theory.staircase_times(one, starts_of(trained)),

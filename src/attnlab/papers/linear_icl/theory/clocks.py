@@ -21,6 +21,7 @@ from attnlab.formulas.checks import FloatArray, at_least, between, unwrap
 from .population import Merged, Regression, Separate, plateau_losses, population_loss
 
 LINEAR = 1e-3  # of the final weights: below, growth is linear to LINEAR^2
+ROUNDING = 1e-12  # of the loss: what is left below is noise
 LONG, ESCAPED = 40.0, 1e3  # the end of a head's own clock; v there, over its start, if it escapes
 
 
@@ -107,14 +108,14 @@ def drop_times(
     small = LINEAR * np.sqrt(np.linalg.norm(1 / regression.gamma))
     if np.any(starts > small):
         raise InputError(
-            f"norm: expected a small start, at most {small:.3g}, got {norm}; "
+            f"norm: expected a small start, at most {small:.3g}, got {starts.max():.3g}; "
             "integrate population_flow instead"
         )
     end = -2 * (np.log(LINEAR) / rate + np.log1p(-shares[-1]) / tail_rate(regression))
     t = np.geomspace(end * 1e-5, end, 4000)
     A = one_head_curve(regression, t, norm=small)[..., None] * np.eye(regression.gamma.size)
     first, *_, last = plateau_losses(regression)
-    left = np.log((population_loss(regression, A) - last) / (first - last))
+    left = np.log(np.maximum((population_loss(regression, A) - last) / (first - last), ROUNDING))
     times = np.interp(-np.log1p(-shares), -left, t)
     return np.asarray(times + np.log(small / starts)[..., None] / rate)
 

@@ -20,6 +20,7 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL
 from .. import theory
 from ..runs import compared, factors, ranks
 from ..several import BY, several_tokens, several_tokens_run
+from .direction import published_size
 
 Found = dict[str, xr.Dataset]
 RANKS = ((5, 5), (10, 10))  # n and d, T = 5
@@ -39,7 +40,7 @@ UNUSED = -60.0  # logit of every other output, which leaves two
 TIMES = (1e9, 1e10, 1e11)
 
 
-@claim(ABOVE, sources="T24", runs={"factors": factors})
+@claim(ABOVE, sources="T24", runs={"factors": factors}, hypotheses=(published_size,))
 def mm_nuclear(found: Found) -> Measurement:
     """Trained $K, Q$ go in direction to the solution of least nuclear norm, not of least Frobenius
     norm.

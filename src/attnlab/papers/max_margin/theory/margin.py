@@ -20,11 +20,15 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import Unsolved
 from attnlab.formulas.checks import FloatArray, IntArray, at_least
 
 LONGEST = 1e6  # a solution of this length would have a margin of 1e-6: rounding, so infeasible
 FULFILLED = 1e-6  # the most by which a constraint may be missed
 RELAXATION = 1.6  # of the alternating direction method; 1.5 to 1.8 is usual
+SETTLED = 1e-9  # it ends once its two copies of W agree and move by less, relative to W
+MOST_STEPS = 20_000
+TIGHT = 1e-6  # the most by which a support vector's margin differs from 1
 
 
 @dataclass(frozen=True)
@@ -89,26 +93,12 @@ def max_margin(x: ArrayLike, z: ArrayLike, selected: ArrayLike) -> Margin:
     return _shortest(x, z, selected, not_selected(selected, x.shape[1]))
 
 
-def nuclear_margin(
-    x: ArrayLike,
-    z: ArrayLike,
-    selected: ArrayLike,
-    *,
-    tolerance: float = 1e-9,
-    most_steps: int = 20_000,
-) -> Margin:
+def nuclear_margin(x: ArrayLike, z: ArrayLike, selected: ArrayLike) -> Margin:
     """Return the W of least nuclear norm that separates the selected tokens (item 1).
 
     Released code, there with a general solver; here by the alternating direction method: project
     on the constraints (a least-distance problem), lower the singular values. The multipliers
     make a dual bound, max sum u such that the largest singular value of sum u c is 1.
-
-    Parameters
-    ----------
-    tolerance : float, optional
-        Relative change and disagreement of the two copies of W at which the iteration ends.
-    most_steps : int, optional
-        Steps after which an `InputError` is raised.
 
     Examples
     --------
@@ -126,7 +116,7 @@ def nuclear_margin(
     size = float(np.linalg.norm(w))
     w = w / size  # margins of 1/size make W, and the first threshold, of the order of 1
     low, shift, threshold = w, np.zeros_like(w), 1.0
-    for number in range(most_steps):
+    for number in range(MOST_STEPS):
         start = low - shift
         step, u = least_distance(rows, 1.0 / size - rows @ start)
         w = start + step
@@ -134,14 +124,14 @@ def nuclear_margin(
         before, low = low, _lower(mixed + shift, shape, threshold)
         shift = shift + mixed - low
         apart, moved = np.linalg.norm(w - low), np.linalg.norm(low - before)
-        if max(apart, moved) < tolerance:
+        if max(apart, moved) < SETTLED:
             break
         # a nearly singular solution needs a threshold that is smaller by orders of magnitude
         if number % 10 == 9 and max(apart, moved) > 5 * min(apart, moved):
             factor = 0.5 if apart > moved else 2.0
             threshold, shift = factor * threshold, factor * shift
     else:
-        raise InputError(f"most_steps: {most_steps} were not enough; raise it or the tolerance")
+        raise Unsolved(f"the nuclear programme is not solved after {MOST_STEPS:,} steps")
     low = low * size
     # w satisfies the constraints exactly, low has the exact rank: they agree to the tolerance
     u = u / np.linalg.norm((u @ rows).reshape(shape), 2)
@@ -216,29 +206,20 @@ def least_distance(
     return np.full(rows.shape[1], np.nan), np.full(len(rows), np.nan)
 
 
-def support(margin: Margin, *, tolerance: float = 1e-6) -> NDArray[np.bool_]:
+def support(margin: Margin) -> NDArray[np.bool_]:
     """Return which tokens are support vectors, whose constraint is tight, (n, T) (item 2).
 
     As we know it.
-
-    Parameters
-    ----------
-    margin : Margin
-        The solution of a programme.
-    tolerance : float, optional
-        A margin below 1 + tolerance is tight.
 
     Examples
     --------
     >>> support(max_margin([[[0.0], [1.0], [3.0]]], z=[[1.0]], selected=[2]))
     array([[False,  True, False]])
     """
-    return np.asarray((margin.margins != 0) & (margin.margins < 1 + tolerance))
+    return np.asarray((margin.margins != 0) & (margin.margins < 1 + TIGHT))
 
 
-def locally_optimal(
-    scores: ArrayLike, selected: ArrayLike, margin: Margin, *, tolerance: float = 1e-6
-) -> bool:
+def locally_optimal(scores: ArrayLike, selected: ArrayLike, margin: Margin) -> bool:
     """Return True if every selected token has a higher score than its support vectors (item 2).
 
     As we know it. Only then are the weights of an SVM's dual, which the gradient near saturation
@@ -248,8 +229,6 @@ def locally_optimal(
     ----------
     margin : Margin
         The solution for these selected tokens.
-    tolerance : float, optional
-        As in `support`.
 
     Examples
     --------
@@ -259,7 +238,7 @@ def locally_optimal(
     """
     scores, selected = np.asarray(scores, dtype=np.float64), np.asarray(selected)
     own = np.take_along_axis(scores, selected[:, None], axis=1)
-    return margin.feasible and bool(np.all((own > scores) | ~support(margin, tolerance=tolerance)))
+    return margin.feasible and bool(np.all((own > scores) | ~support(margin)))
 
 
 def pulled_margin(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: ArrayLike) -> Margin:

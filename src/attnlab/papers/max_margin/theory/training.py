@@ -212,7 +212,7 @@ def regularisation_path(
 
     As we know it: the limit is `max_margin` of the tokens of highest score, or `nuclear_margin`
     for the nuclear norm, which is that of K, Q with a ridge since |W|_* = min (|K|^2 + |Q|^2)/2.
-    L-BFGS minimises ln(L - L*) from the programme's solution, from the first gradient and from the
+    L-BFGS minimises ln(L - L*) from the programme's solution, and from the first gradient or the
     solution of the radius before; the best end is kept. From R = 1e4 on it is flat enough for the
     solver to leave a few percent of the direction's error.
 
@@ -234,13 +234,12 @@ def regularisation_path(
     require_choice("norm", norm, get_args(Norm))
     shape = (x.shape[-1], z.shape[-1])
     margin = max_margin(x, z, scores.argmax(axis=-1))
-    starts = [-loss_gradient(x, z, scores, np.zeros(shape)).value]
-    starts += [margin.weights] if margin.feasible else []
-    found: list[FloatArray] = []
+    known = [margin.weights] if margin.feasible else []
+    found = [-loss_gradient(x, z, scores, np.zeros(shape)).value]
     for R in at_least("radii", radii, 0.0, strict=True):
-        ends = [_least_on_sphere(x, z, scores, R, start, norm) for start in [*starts, *found[-1:]]]
+        ends = [_least_on_sphere(x, z, scores, R, start, norm) for start in [found[-1], *known]]
         found.append(min(ends, key=lambda W: float(log_excess(x, z, scores, W))))
-    return np.stack(found)
+    return np.stack(found[1:])
 
 
 def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: ArrayLike) -> Late:

@@ -10,6 +10,8 @@
    the start), so that they serve Eq. 10's flow, where they are exact, and any simulation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

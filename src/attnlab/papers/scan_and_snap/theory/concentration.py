@@ -3,6 +3,8 @@
 N counts batch-1 optimiser steps; `length` is T, so that a sequence has T - 1 contextual tokens.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -11,6 +11,8 @@
    takes the growth h of each class, which serves any schedule of visits.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Sections 3, 5 and 7: LayerNorm, a residual connection, and priors on tokens that add to z."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -10,6 +10,8 @@ and depend on time through eta_Y t / K. nu = eta_Y / eta_Z as in Appendix F (the
 inverts it).
 """
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 

@@ -7,11 +7,13 @@
 
 import { Random } from "./random.js"
 
-/** Sums of probabilities, up to each and all of them in the end 1. */
-function summed(probabilities) {
+/** Sums of the probabilities from `begin` to `end`, up to each; the last is 1. */
+function summed(probabilities, begin = 0, end = probabilities.length) {
+  const sums = new Float64Array(end - begin)
   let total = 0
-  const sums = Float64Array.from(probabilities, (p) => (total += p))
-  return sums.map((sum) => sum / total)
+  for (let i = 0; i < sums.length; i++) sums[i] = total += probabilities[begin + i]
+  for (let i = 0; i < sums.length; i++) sums[i] /= total
+  return sums
 }
 
 /** An index drawn by the sums of the probabilities. */
@@ -57,7 +59,7 @@ export class Binomials {
     for (; highest < n && SCRATCH[highest] > NEGLIGIBLE; highest++) {
       SCRATCH[highest + 1] = (SCRATCH[highest] * (n - highest) * odds) / (highest + 1)
     }
-    return { lowest, sums: summed(SCRATCH.subarray(lowest, highest + 1)) }
+    return { lowest, sums: summed(SCRATCH, lowest, highest + 1) }
   }
 }
 
@@ -77,7 +79,7 @@ export class CountSampler {
         // the chance of a token among those from it on
         this.binomials[i] = new Binomials(i === end - 1 ? 1 : classes.values[i] / left)
       }
-      this.tokens.push(this.draws < end - begin ? summed(classes.values.subarray(begin, end)) : null)
+      this.tokens.push(this.draws < end - begin ? summed(classes.values, begin, end) : null)
     }
   }
 
