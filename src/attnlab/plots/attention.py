@@ -11,6 +11,7 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,7 @@ Results = TypeVar("Results", xr.Dataset, xr.DataArray)
 Choice = int | str | Sequence[int | str]  # of classes or tokens, by number or by name
 MOST_CLASSES = 6
 MOST_TOKENS, MOST_WORDS = 60, 24  # words need room to be read
+LONGEST_NAME = 32  # of classes, in a heading
 
 
 def bars(
@@ -506,9 +508,14 @@ def how_many(shown: int, there: int, noun: str) -> str:
 
 
 def heading(result: xr.Dataset, what: str) -> str:
-    """Return a title: what is drawn, and at which learning rates."""
+    """Return a title: what is drawn, of which classes, at which learning rates."""
     spec = json.loads(result.attrs.get("spec", "{}"))
+    classes = spec.get("classes")
     title = f"{what} during training"
+    if isinstance(classes, dict):  # of one set
+        name = Path(str(classes["origin"])).name
+        name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        title = f"{what} while {name} is learnt".replace("$", r"\$")
     rates = []
     for name in ("eta_y", "eta_z"):
         rate: Any = result[name].values.flat[0] if name in result.coords else spec.get(name)
