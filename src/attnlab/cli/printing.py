@@ -111,9 +111,7 @@ def show(text: str) -> None:
             rows = None
 
 
-def show_table(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Any] | None = None
-) -> None:
+def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Any] | None = None) -> None:
     """Print a table of plain values: `attnlab.files.markdown.table_of`."""
     from attnlab.files.markdown import table_of
 
