@@ -161,7 +161,7 @@ def test_a_comparison_has_a_dashed_line_for_every_solid_one():
 
 def test_a_comparison_of_an_odd_number_of_classes_has_no_hole():
     two = result()
-    three = xr.concat([two, two.isel(sequence_class=[0])], "sequence_class")
+    three = xr.concat([two, two.isel(sequence_class=[0])], "sequence_class", data_vars="all")
     three = three.assign_coords(sequence_class=[0, 1, 2])
     first, second, last = drawn(plots.compare, three, three).axes
     assert last.get_position().x0 == pytest.approx(first.get_position().x0)

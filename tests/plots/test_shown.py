@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab import plots
+from attnlab import plots, simulate
 from attnlab.files.errors import InputError
 from attnlab.plots.attention import MOST_CLASSES, MOST_WORDS, frames, heading, spread
 
@@ -101,6 +101,10 @@ def test_a_heading_has_what_the_result_says():
     assert heading(result(), "Attention") == "Attention during training"
     told = heading(result().assign_attrs(spec='{"eta_y": 1.0, "eta_z": 2.0}'), "Entropy")
     assert told == r"Entropy during training: $\eta_Y$ = 1, $\eta_Z$ = 2"
+    trained = simulate("syn-small", steps=1, eta_y=2.0)
+    assert heading(trained, "Attention") == (
+        r"Attention while syn-small is learnt: $\eta_Y$ = 2, $\eta_Z$ = 1"
+    )
 
 
 def test_moments_are_spread_in_ratio():

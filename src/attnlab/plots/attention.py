@@ -510,7 +510,7 @@ def how_many(shown: int, there: int, noun: str) -> str:
 def heading(result: xr.Dataset, what: str) -> str:
     """Return a title: what is drawn, of which classes, at which learning rates."""
     spec = json.loads(result.attrs.get("spec", "{}"))
-    classes = spec.get("classes")
+    classes = spec.get("task", {}).get("classes")
     title = f"{what} during training"
     if isinstance(classes, dict):  # of one set
         name = Path(str(classes["origin"])).name
