@@ -27,18 +27,19 @@ NOTEBOOKS = OUT.parent / "notebooks"  # outputs of notebooks, wherever the site 
 SPHINX = "import gc, sys; gc.disable(); from sphinx.cmd.build import main; sys.exit(main())"
 
 
-def build(out: Path) -> int:
+def build(out: Path, notebooks: bool = True) -> int:
     """Build the whole site, and put it in place when it is complete; return Sphinx's exit code.
 
     A warning is an error. Outputs of notebooks are kept for as long as the code and the libraries
-    are the same.
+    are the same; without `notebooks` their pages have no outputs.
     """
     check_own(out)
     kept = _notebooks()
-    doctrees = _doctrees(kept)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as work:
         made = Path(work, "html")
+        # pages without outputs are not kept: the next build would take them for the whole ones
+        doctrees = _doctrees(kept) if notebooks else Path(work, "doctrees")
         failed = _sphinx(
             "--quiet",
             "--fail-on-warning",
@@ -47,6 +48,8 @@ def build(out: Path) -> int:
             "html",
             "-D",
             f"nb_execution_cache_path={kept}",
+            "-D",
+            f"nb_execution_mode={'cache' if notebooks else 'off'}",
             "-d",
             str(doctrees),
             str(DOCS),
@@ -152,6 +155,9 @@ def _port(text: str) -> int:
 def _main() -> int:
     parser = argparse.ArgumentParser(prog="./lab docs", description="Build the site.")
     parser.add_argument("--out", type=Path, default=OUT, help="Where to (default: out/site).")
+    parser.add_argument(
+        "--no-notebooks", action="store_true", help="Do not run notebooks; leave out their outputs."
+    )
     parser.add_argument("--serve", action="store_true", help="Show it on this machine, then.")
     parser.add_argument("--port", type=_port, default=0, help="For --serve (default: a free one).")
     given = parser.parse_args()
@@ -163,7 +169,7 @@ def _main() -> int:
         except OSError as problem:
             parser.error(f"--port {given.port}: {problem.strerror}; give another, or none")
     with waiting("building the site; its notebooks run when the code has changed"):
-        failed = build(out)
+        failed = build(out, notebooks=not given.no_notebooks)
     if failed:
         return 1
     print(f"wrote {given.out}", flush=True)

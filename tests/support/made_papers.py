@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import yaml
 
@@ -18,8 +19,7 @@ FIELDS = {
 
 def make_paper(parent, name="made_paper", *, code=None, expected=None, leave_out=(), **fields):
     """Write a paper's folder; `code` is the text of each module. Gives the folder."""
-    for module in [known for known in sys.modules if known.partition(".")[0] == name]:
-        del sys.modules[module]  # of an earlier test, whose folder would be taken for this one
+    _forget(name)
     folder = parent / name
     folder.mkdir(parents=True)
     manifest = {"name": name, **FIELDS, **fields}
@@ -33,3 +33,11 @@ def make_paper(parent, name="made_paper", *, code=None, expected=None, leave_out
     if expected is not None:
         (folder / "expected.json").write_text(json.dumps(expected))
     return folder
+
+
+def _forget(name):
+    """Forget the modules of a paper of this name, whose folder would be taken for the new one."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file and (Path(file).parent / "paper.yaml").exists():  # no other module of this name
+        for module in [known for known in sys.modules if known.partition(".")[0] == name]:
+            del sys.modules[module]
