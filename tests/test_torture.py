@@ -19,19 +19,18 @@ from torture.campaign import Campaign, Case, case_from, clean_words, written
 from torture.parsers import Parser, Parsers
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of this seed: kills of a sweep by INT, TERM and KILL, and a disk that a simulation fills. Half an
-# hour of it runs each night.
+# A kill of a sweep and a disk that a simulation fills among them. Half an hour of it runs each night,
+# signals to every verb too; here tests of the command line send those.
 SHORT = (
     "parsers:100",
-    "checkpoints:20",
+    "checkpoints:8",
     "damage:50",
-    "kills:2",
+    "kills:1",
     "disks:1",
     "extremes:5",
-    "outputs:15",
+    "outputs:6",
     "theories:30",
-    "signals:1",
-    "twins:4",
+    "twins:2",
     "--seed",
     "2631",
 )
@@ -57,7 +56,7 @@ def test_a_little_of_each_part(tmp_path):
     for counts in json.loads(done.stdout).values():
         total.update({name: n for name, n in counts.items() if name != "kept"})
     assert total["bad"] == 0
-    assert total["right"] + total["refused"] >= 228
+    assert total["right"] + total["refused"] >= 200
     assert total["refused"] > 33
 
 
