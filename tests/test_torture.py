@@ -19,8 +19,8 @@ from torture.campaign import Campaign, Case, case_from, clean_words, written
 from torture.parsers import Parser, Parsers
 
 ROOT = Path(__file__).resolve().parents[1]
-# A kill of a sweep and a disk that a simulation fills among them. Half an hour of it runs each night,
-# signals to every verb too; here tests of the command line send those.
+# A kill of a sweep and a disk that a simulation fills among them. Half an hour of it runs each
+# night, with signals to every verb; here tests of the command line send those.
 SHORT = (
     "parsers:100",
     "checkpoints:8",
