@@ -41,7 +41,7 @@ def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArr
 def size_titles(data: xr.Dataset) -> list[str]:
     """Return a title for each size along `num_last`."""
     sizes = zip(data["num_last"].values, data["classes"].values, strict=True)
-    return [f"{n} {'query' if n == 1 else 'queries'}, K = {k}" for n, k in sizes]
+    return [f"{n:g} {'query' if n == 1 else 'queries'}, K = {k}" for n, k in sizes]
 
 
 @dataclass(frozen=True)
