@@ -148,7 +148,7 @@ def expect_story(pictures: list[dict[str, Any]]) -> None:
 
 
 def expect_lead(words: str | None, now: Card, start: Card, stage: int) -> None:
-    """Who leads in a sentence, and with how much, is who has the longest bar."""
+    """Check that a sentence names the word with the longest bar, and its share."""
     assert (words is None) == (stage == 0)
     best = now.leader
     alike = [name for name in now.printed if now.printed[name] == now.printed[best]]

@@ -18,7 +18,7 @@ def test_numbers_on_file_are_of_ten_seeds(name):
 
 
 def again(name, steps, **record):
-    """Train the first seed for so many steps and compare with its file."""
+    """Train the first seed for `steps` steps and compare with its file."""
     run = EVIDENCE.runs[name]()
     motion, record = Steps(steps, run.motion.optimizer), replace(run.record, **record)
     found = distances(simulate(replace(run, motion=motion, seeds=1, record=record), progress=False))

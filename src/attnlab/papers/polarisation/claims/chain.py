@@ -27,7 +27,8 @@ PAPER = "Focus and dilution"
 PI = (0.75, 0.19, 0.05, 0.01)
 STICKINESS = 0.5
 MOVED = 0.1  # of attention, what counts as focus, or as its loss
-STUCK, UNIGRAM, BAYES = [0, 1, 1, 1], [0, 0, 0, 0], [0, 1, 2, 3]  # tokens that are told apart
+# predictors by the group of each token: they give tokens of one group the same prediction
+STUCK, UNIGRAM, BAYES = [0, 1, 1, 1], [0, 0, 0, 0], [0, 1, 2, 3]
 
 
 def half_time(result: xr.Dataset) -> NDArray[np.float64]:
