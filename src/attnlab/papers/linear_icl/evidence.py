@@ -112,6 +112,12 @@ def missed(run: Simulation, learned: xr.DataArray, level: str) -> xr.DataArray:
     return abs(predict(run, theory=level)["learned"] - learned).mean(over) / still
 
 
+def errors(run: Simulation, result: xr.Dataset) -> xr.Dataset:
+    """Return the errors of theories of separate attention."""
+    levels = ("icl-staircase", "icl-population")
+    return xr.Dataset({level: missed(run, result["learned"], level) for level in levels})
+
+
 def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     """Return what gradient descent does, along training sets and starts.
 
@@ -121,6 +127,7 @@ def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     its diagonal; diagonal: of its diagonal alone. off: the largest entry off the diagonal. start:
     the growing part. The last two: errors of theories (`missed`).
     """
+    result = result if "setting" in result.dims else result.expand_dims("setting")
     one, free = PUBLISHED.regression, result.sel(blocks=True, drop=True)
     best = xr.DataArray(theory.optimum(one), dims=("context_input", "query_input"))
     entries = list(best.dims)
@@ -241,5 +248,8 @@ EVIDENCE = Evidence(
     measured,
 )
 
+THEORIES = Evidence(__file__, {"theories": partial(staircases, seeds=2)}, errors)
+
 if __name__ == "__main__":
-    EVIDENCE.write(*sys.argv[1:])
+    for name in sys.argv[1:] or (*EVIDENCE.runs, *THEORIES.runs):
+        (THEORIES if name in THEORIES.runs else EVIDENCE).write(name)

@@ -21,7 +21,6 @@ from .task import InContextRegression
 GROUPS = ("value", "key_query", "key", "query")
 MEASURED = ("loss", "learned", "matrix", "parameters")
 HALF = 0.5  # the flow's own learning rate: dW/dt = -1/2 dL/dW
-Results = dict[str, xr.Dataset]
 Tasks = InContextRegression | Sequence[InContextRegression]
 MOST_STEPS = 10**6  # of the solver: plateaus are long beside the fastest change
 
