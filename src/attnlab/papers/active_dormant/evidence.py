@@ -3,7 +3,8 @@
     python -m attnlab.papers.active_dormant.evidence one-softmax
 
 trains a run again and writes its file. The flow takes half a minute of one core, a transformer of
-one layer some minutes, one of three layers about ten; those of the published width, `wide-...`, need an accelerator.
+one layer some minutes, one of three layers about ten; those of the published width (`wide-...`)
+are for an accelerator.
 """
 
 from __future__ import annotations

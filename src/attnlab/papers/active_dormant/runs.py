@@ -74,9 +74,7 @@ def three_layers(
     model = replace(model, layers=3, attention="relu" if name == "relu" else "softmax")
     optimizer, rate = (SGD, 0.03) if name == "sgd" else (ADAM, rate)
     task = task or BigramBackcopy(length=32)
-    return transformer(
-        task, model, optimizer=optimizer, rate=rate, at=at, seeds=seeds, batch=batch
-    )
+    return transformer(task, model, optimizer=optimizer, rate=rate, at=at, seeds=seeds, batch=batch)
 
 
 def flow(
