@@ -7,7 +7,6 @@ from attnlab import predict, simulate
 from attnlab.papers.active_dormant import runs
 from attnlab.papers.active_dormant.evidence import EVIDENCE, measured, numbers
 
-
 KEPT = [name for name in EVIDENCE.runs if name != "flow" and EVIDENCE.file(name).exists()]
 
 

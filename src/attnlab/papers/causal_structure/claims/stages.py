@@ -115,8 +115,8 @@ def diagonal(found: Found) -> Measurement:
     training_number="recovery {:.2f} at alpha = 0.1, 0.5 and 1 after 100 steps",
 )
 def bounded(found: Found) -> Measurement:
-    r"""Stage 1 finds the tree also where no $\gamma > 0$ bounds the chains below by $\gamma/S$, which
-    the paper asks for.
+    r"""Stage 1 finds the tree also where no $\gamma > 0$ bounds the chains below by $\gamma/S$,
+    which the paper asks for.
 
     Check recovery after one step and after 100 with Dirichlet rows, which have no such bound: S =
     3, T = 10, three alpha. The bound matters for how many steps and how long contexts it takes.
