@@ -304,7 +304,8 @@ def weighted_mean(
 ]:
     """Return the mean over a sequence's rows that these estimate, and its standard error.
 
-    number: of any precision; sums are in float64. weight: number of rows that each stands for, 0 where it does not count.
+    number: of any precision; sums are in float64. weight: number of rows that each stands for, 0
+    where it does not count.
     factor: `Rows.factor`; None where all rows are here, and then the error is 0.
     Rows that do not count, and values that are NaN, are left out. The variance is that of a
     stratified sample without replacement (Cochran 1977, Eq. 5.14), linearised because the number
