@@ -133,7 +133,8 @@ def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     entries = list(best.dims)
     end = free["matrix"].isel(step=-1, drop=True)
     gap = abs(end - best) / np.sqrt(np.outer(np.diag(best), np.diag(best)))
-    alone = replace(merged(5000), seeds=run.seeds)
+    alone = replace(run, task=replace(run.task, tasks=run.task.tasks[:1]))
+    near = {level: missed(alone, result["learned"], level) for level in MERGED_LEVELS}
     return xr.Dataset(
         {
             "half": crossed(gone(free)),
@@ -144,7 +145,7 @@ def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
             "diagonal": gap.where(best > 0).max(entries),
             "off": abs(end).where(best == 0).max(entries),
             "start": (("seed", "setting"), theory.growing_start(one, starts_of(free))),
-            **{level: missed(alone, free["learned"], level) for level in MERGED_LEVELS},
+            **{level: of.sel(blocks=True, drop=True) for level, of in near.items()},
         }
     )
 
@@ -176,27 +177,22 @@ def of_drops(run: Simulation, result: xr.Dataset) -> xr.Dataset:
 def of_staircases(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     """Return what separate attention does, along starts and components.
 
-    half: when half of the component is learned. on, between: log time within 0.004 of the plateau
-    that it ends, and half way to the next. near: within a tenth of the gap. purity: of its key.
-    above: the loss at the end, over the level of as many components as there are heads.
+    half: when half of the component is learned. on, between: log time within 0.004 of the level
+    with it, and half way to that. near: within a tenth of the gap. purity: of its key. above: the
+    loss at the end, over the level of as many components as there are heads.
     """
     (task,) = run.task.tasks
-    levels = theory.plateau_losses(task.regression)
-    rest, within = plateaus(task.regression)
-    last = np.full((result.sizes["seed"], 1), np.nan)  # no plateau but the end
-    above = result["loss"].isel(time=-1).values - levels[: run.task.model.heads + 1][-1]
-    kept = {
-        "half": crossed(result["learned"]).transpose("seed", "component"),
-        "on": np.hstack([rests(result, rest, CLOSE), last]),
-        "between": rests(result, (levels[1:] + levels[:-1]) / 2, CLOSE),
-        "near": np.hstack([rests(result, rest, within), last]),
-        "purity": winners(result),
-        "above": np.repeat(above[:, None], len(levels) - 1, axis=1),
-    }
-    dims = ("seed", "component")
+    levels, dims = theory.plateau_losses(task.regression), ("seed", "component")
     return xr.Dataset(
-        {name: (dims, np.asarray(of)) for name, of in kept.items()},
-        {"seed": result["seed"], "component": np.arange(len(levels) - 1)},
+        {
+            "half": crossed(result["learned"]),
+            "on": (dims, rests(result, levels[1:], CLOSE)),
+            "between": (dims, rests(result, (levels[1:] + levels[:-1]) / 2, CLOSE)),
+            "near": (dims, rests(result, *plateaus(task.regression))),
+            "purity": (dims, winners(result)),
+            "above": result["loss"].isel(time=-1, drop=True)
+            - levels[: run.task.model.heads + 1][-1],
+        }
     )
 
 
@@ -208,10 +204,10 @@ def rests(run: xr.Dataset, levels: ArrayLike, within: ArrayLike) -> NDArray[np.f
 
 
 def plateaus(one: theory.Regression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the losses of the plateaus on the way, and a tenth of the gap to the nearest."""
+    """Return the losses of the plateaus and of the end, and a tenth of the gap to the nearest."""
     levels = theory.plateau_losses(one)
     gaps = -np.diff(levels)
-    return levels[1:-1], np.minimum(gaps[1:], gaps[:-1]) / 10
+    return levels[1:], np.minimum(gaps, np.append(gaps[1:], np.inf)) / 10
 
 
 def winners(found: xr.Dataset) -> NDArray[np.float64]:
