@@ -23,7 +23,17 @@ from . import theory
 from .learner import SampleRegression
 from .measures import dwell, purity
 from .model import LinearAttention
-from .runs import crossed, descent, flow, geometric, gone, proportional, starts_of, weights_of
+from .runs import (
+    crossed,
+    descent,
+    flow,
+    geometric,
+    gone,
+    proportional,
+    side_by_side,
+    starts_of,
+    weights_of,
+)
 from .task import InContextRegression
 
 PUBLISHED = InContextRegression()
@@ -51,18 +61,22 @@ MERGED_LEVELS = ("icl-one-head", "icl-population")
 # Runs
 
 
-def staircases(std: float = 0.01, last: float = 1e5, seeds: int = 20, heads: int = 5) -> Simulation:
-    """Return the flow of heads of rank 1 on the published task."""
-    at = geometric(last / 2000, last, 1000)
-    return flow(PUBLISHED, LinearAttention(heads, 1, std), at, seeds=seeds)
-
-
-def eight(
-    std: float, last: float, *, rank: int = 1, seeds: int = 10, records: int = 500
+def staircases(
+    std: float = 0.01,
+    last: float = 1e5,
+    seeds: int = 20,
+    heads: int = 5,
+    *,
+    task: InContextRegression = PUBLISHED,
+    rank: int = 1,
+    records: int = 1000,
 ) -> Simulation:
-    """Return the flow of nine heads in eight dimensions."""
+    """Return the flow of separate key and query."""
     at = geometric(last / 2000, last, records)
-    return flow(EIGHT, LinearAttention(9, rank, std), at, seeds=seeds)
+    return flow(task, LinearAttention(heads, rank, std), at, seeds=seeds)
+
+
+eight = partial(staircases, seeds=10, heads=9, task=EIGHT, records=500)
 
 
 def drops(*spectra: str, std: float = TINY, last: float = 2500.0, seeds: int = 10) -> Simulation:
@@ -89,8 +103,9 @@ def mixtures() -> Simulation:
 def passage(run: xr.Dataset) -> xr.Dataset:
     """Return how in-weight learning comes and goes.
 
-    least, end: the in-weight loss, and gap, by how much its end differs from its start.
-    in_weight, in_context: the first record at which each loss is below 0.7.
+    least, end: the in-weight loss, and gap, by how much its end differs from its start. training:
+    the training loss at the end. in_weight, in_context: the first record at which each loss is
+    below 0.7.
     """
     losses = {name: run[f"{name}_loss"] for name in ("in_weight", "in_context")}
     own = losses["in_weight"]
@@ -100,6 +115,7 @@ def passage(run: xr.Dataset) -> xr.Dataset:
             "least": own.min("step"),
             "end": end,
             "gap": abs(end - own.isel(step=0, drop=True)),
+            "training": run["loss"].isel(step=-1, drop=True),
             **{name: (of < LEARNED).argmax("step") for name, of in losses.items()},
         }
     )
@@ -127,7 +143,7 @@ def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     its diagonal; diagonal: of its diagonal alone. off: the largest entry off the diagonal. start:
     the growing part. The last two: errors of theories (`missed`).
     """
-    result = result if "setting" in result.dims else result.expand_dims("setting")
+    result = side_by_side(result)
     one, free = PUBLISHED.regression, result.sel(blocks=True, drop=True)
     best = xr.DataArray(theory.optimum(one), dims=("context_input", "query_input"))
     entries = list(best.dims)
@@ -156,8 +172,7 @@ def of_drops(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     off: the largest distance of what is learned from one head along Lambda^2. end: that of A from
     the optimum at the end.
     """
-    wide = result if "setting" in result.dims else result.expand_dims("setting")
-    kept = []
+    wide, kept = side_by_side(result), []
     for i, task in enumerate(run.task.tasks):
         one, of = task.regression, wide.isel(setting=i)
         norms = theory.growing_start(one, starts_of(of))
