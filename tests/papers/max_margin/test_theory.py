@@ -498,6 +498,30 @@ def test_a_token_of_higher_score_that_is_far_behind_does_not_matter():
     assert theory.correlation(end, margin.weights) > 0.9999
 
 
+@pytest.mark.parametrize(
+    ("values", "selected"),
+    [((0.2, -0.1, 1.0, 0.5, -0.8, -0.3), (2, 4)), ((0.9, -0.1, 0.5, 0.1, -0.8, -0.3), (0, 4))],
+    ids=["distinct", "common"],
+)
+def test_frequencies_drop_out_of_the_limit_of_one_hot_tokens(values, selected):
+    """Two classes of one query, even and uneven counts of 20 tokens; the second speaks for -1."""
+    classes = ((0, 1, 2, 3), (0, 1, 4, 5))
+    counts = (((5, 5, 5, 5), (5, 5, 5, 5)), ((8, 6, 4, 2), (2, 4, 13, 1)))
+    rows = np.array(
+        [[np.repeat(of, n) for of, n in zip(classes, each, strict=True)] for each in counts]
+    )
+    x, z = np.eye(6)[rows], np.ones((2, 2, 1))
+    scores = np.array([[1], [-1]]) * np.array(values)[rows]
+    early, late = descend(x, z, scores, (1000, 3000))
+    row = theory.one_hot_margin(classes, selected, L=6)[:, None]
+    assert (theory.correlation(late - early, row) > 0.9999997).all()
+    assert (theory.correlation(late, row) > 0.99).all()
+    grown = (late - early)[..., 0]
+    losers = [i for i in range(6) if i not in selected]
+    if selected == (2, 4):
+        np.testing.assert_allclose(np.ptp(grown[:, losers], axis=1), 0, atol=0.1)
+
+
 def test_not_every_start_leads_to_the_best_tokens():
     """Two sequences of two tokens, so that all others have equal scores (item 5, as we know it).
 

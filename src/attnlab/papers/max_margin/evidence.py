@@ -8,9 +8,9 @@ trains the run again and writes `evidence/local.csv`; without a name, all of the
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 from attnlab import predict
 from attnlab.experiments import Evidence
 from attnlab.models import Extended
-from attnlab.simulation import Flow, Population, Record, Simulation, simulate
+from attnlab.simulation import Flow, Population, Record, Simulation
 from attnlab.tasks.classes import SequenceClasses
 
 from . import runs, theory
-from .model import CrossAttention, released, released_factors
+from .model import CrossAttention, released
 from .predict import LateTraining, MaxMargin, RegularisationPath
 from .task import Scores
-
-Instance = Mapping[str, NDArray[Any]]
 
 LEVELS = (MaxMargin(), LateTraining(), RegularisationPath())
 LEVEL_STEPS = (10, 100, 1000)
@@ -36,6 +34,7 @@ SCORES: tuple[Scores, ...] = ("equal", "random")
 SCALES = (0.0, 10.0)  # of the start, in usual ones
 FAR = 100.0  # of a start along a wrong selection, in lengths of the solution
 WIDTHS, SEVERAL = (2, 4, 8, 32), (4, 8)  # d
+SELECTED = 3000  # steps of a selection
 LONGER = 16_000  # steps, where 2,000 leave a selection that is not locally optimal
 # Seeds of the published setting whose selection after 2,000 steps is not locally optimal; as
 # evidence/many.csv has them.
@@ -50,18 +49,6 @@ VALUES = {  # Y_{l,7} - Y_{l,8}: which tokens speak for the next token of their 
     "common": (0.9, -0.1, 0.5, 0.1, -0.8, -0.3),
 }
 UNUSED = -60.0  # logit of every other output, which leaves two
-
-
-def published(
-    *, seeds: int | tuple[int, ...], at: tuple[int, ...], **settings: object
-) -> Simulation:
-    """Return a run of the published setting of local convergence, from random starts."""
-    return runs.descent(runs.PUBLISHED, at=at, seeds=seeds, **settings)  # type: ignore[arg-type]
-
-
-def equal_scores(*, seeds: int, at: tuple[int, ...]) -> Simulation:
-    """Return a run with equal scores, from W = 0."""
-    return runs.descent(runs.EVEN, runs.FROM_ZERO, at=at, seeds=seeds)
 
 
 def one_hot(values: str, counts: str) -> Simulation:
@@ -101,7 +88,7 @@ def measured(run: Simulation, found: xr.Dataset) -> xr.Dataset:
         return xr.Dataset({"z": last, "grown": last - z.isel(time=0, drop=True)})
     if run.model.hidden:
         return runs.several_tokens(run, found)
-    of, made = runs.compared(run, found), runs.instances(run)
+    of = runs.compared(run, found)
     if run.model.width is not None:
         nuclear = runs.compared(run, found, norm="nuclear")
         of = of.assign(own=nuclear["correlation"], own_rank=nuclear["solution_rank"])
@@ -109,11 +96,8 @@ def measured(run: Simulation, found: xr.Dataset) -> xr.Dataset:
         of["offset"] = "seed", [np.linalg.norm(late.offset) for late in runs.late_training(run)]
     if run.record.at == LEVEL_STEPS:
         of = of.merge(levels(run, found))
-    if run.task == replace(runs.SMALL, scores="equal") and not run.model.scale:
-        of["keeps"] = (
-            "seed",
-            [keeps_wrong(run, *each) for each in zip(run.seeds, made, strict=True)],
-        )
+    if (run.task.scores, run.model.scale, run.last) == ("equal", 0, SELECTED):
+        of["keeps"] = "seed", [keeps_wrong(run, *each) for each in enumerate(runs.instances(run))]
     return of
 
 
@@ -133,25 +117,29 @@ def levels(run: Simulation, found: xr.Dataset) -> xr.Dataset:
     return xr.Dataset({name: of.mean(of.dims[2:]) ** 0.5 for name, of in squares.items()})
 
 
-def keeps_wrong(run: Simulation, seed: int, instance: Instance) -> bool:
+def keeps_wrong(run: Simulation, seed: int, instance: dict[str, NDArray[Any]]) -> bool:
     """Say whether a start far out, along a stable selection with a wrong token, keeps that token.
 
     A wrong token has the lowest score of its sequence, which then constrains nothing: the programme
     is that of the other sequences, and the wrong token is the one that it puts ahead.
     """
     x, z, scores = (instance[name] for name in ("x", "z", "scores"))
-    best, n = scores.argmax(-1), len(z)
-    for right in range(1, 2**n - 1):
-        kept = np.array([right >> i & 1 for i in range(n)], dtype=bool)
+    best = scores.argmax(-1)
+    for right in list(product((False, True), repeat=len(z)))[1:-1]:
+        kept = np.array(right)
         W = theory.max_margin(x[kept], z[kept], best[kept]).weights
-        ahead = np.einsum("ntd,dk,nk->nt", x, W, z).argmax(-1)
-        selected = np.where(kept, best, ahead)
+        selected = np.where(kept, best, np.einsum("ntd,dk,nk->nt", x, W, z).argmax(-1))
         pulled = theory.pulled_margin(x, z, scores, selected)
-        if (ahead != best)[~kept].all() and theory.stays_selected(scores, selected, pulled):
+        if (selected != best)[~kept].all() and theory.stays_selected(scores, selected, pulled):
             start = replace(run, seeds=(seed,), init={"attention": FAR * pulled.weights})
-            end = simulate(start, progress=False)["log_attention"].isel(seed=0, step=-1)
-            return bool((end.argmax("token").values != best).any())
+            return runs.compared(start)["optimal"].item() != 1
     return False
+
+
+def selecting(scores: Scores, scale: float) -> Simulation:
+    """Return a run of the small setting from W = 0, or a start `scale` times larger than usual."""
+    task, model = replace(runs.SMALL, scores=scores), replace(runs.EXACT, scale=scale)
+    return runs.descent(task, model, at=(SELECTED,), seeds=60)
 
 
 def plain(scores: Scores) -> Simulation:
@@ -161,35 +149,18 @@ def plain(scores: Scores) -> Simulation:
     return runs.descent(task, model, at=at, seeds=20, optimizer="sgd", rate=1.0)
 
 
-def selecting(scores: Scores, scale: float) -> Simulation:
-    """Return a run of the small setting from W = 0, or a start `scale` times larger than usual."""
-    task, model = replace(runs.SMALL, scores=scores), replace(runs.EXACT, scale=scale)
-    return runs.descent(task, model, at=(3000,), seeds=60)
-
-
-# the published setting of local convergence, and equal scores from W = 0
-PUBLISHED = partial(runs.descent, runs.PUBLISHED)
+LOCAL = partial(runs.descent, runs.PUBLISHED)
+RELEASED = partial(LOCAL, runs.USUAL, optimizer=released)
 EVEN = partial(runs.descent, runs.EVEN, runs.FROM_ZERO)
-
 EVIDENCE = Evidence(
     __file__,
     {
-        "local": partial(PUBLISHED, at=(0, 80, 100, 200, 300, 500, 1000, 2000), seeds=100),
-        "released": partial(
-            PUBLISHED, runs.USUAL, at=(100, 500, 1000, 2000), seeds=40, optimizer=released
-        ),
-        "factors": partial(
-            PUBLISHED,
-            CrossAttention(width=10),
-            at=(80, 100, 1000, 2000),
-            seeds=40,
-            optimizer=released_factors,
-        ),
-        "many": partial(PUBLISHED, at=(2000,), seeds=300),
-        "left": partial(PUBLISHED, at=(2000, LONGER), seeds=LEFT),
-        "left-released": partial(
-            PUBLISHED, runs.USUAL, at=(2000, LONGER), seeds=LEFT, optimizer=released
-        ),
+        "local": partial(LOCAL, at=(0, 80, 100, 200, 300, 500, 1000, 2000), seeds=100),
+        "released": partial(RELEASED, at=(100, 500, 1000, 2000), seeds=40),
+        "factors": partial(runs.factors, at=(80, 100, 1000, 2000), seeds=40),
+        "many": partial(LOCAL, at=(2000,), seeds=300),
+        "left": partial(LOCAL, at=(2000, LONGER), seeds=LEFT),
+        "left-released": partial(RELEASED, at=(2000, LONGER), seeds=LEFT),
         "levels": partial(EVEN, at=LEVEL_STEPS, seeds=3),
         "late": partial(EVEN, at=(300, 1000, 1800, 3000, 5500, 10_000), seeds=20),
         **{f"plain-{scores}": partial(plain, scores) for scores in SCORES},
@@ -198,8 +169,8 @@ EVIDENCE = Evidence(
             for scores in SCORES
             for scale in SCALES
         },
-        **{f"wide-{d}": partial(runs.wide, d, 100) for d in WIDTHS},
-        **{f"several-{d}": partial(runs.several_tokens_run, d) for d in SEVERAL},
+        **{f"wide-{d}": partial(runs.wide, d, seeds=100) for d in WIDTHS},
+        **{f"several-{d}": partial(runs.relus, d, at=(2000,), seeds=100) for d in SEVERAL},
         **{
             f"one-hot-{values}-{counts}": partial(one_hot, values, counts)
             for values in VALUES

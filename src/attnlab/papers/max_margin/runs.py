@@ -15,7 +15,7 @@ from attnlab.simulation import Population, Record, Simulation, Steps
 from attnlab.theory.facts import facts_of
 
 from . import theory
-from .model import CrossAttention, normalised, released
+from .model import CrossAttention, normalised, released, released_factors
 from .task import TokenSelection
 
 ETA = 0.1  # of normalised steps, in the released code
@@ -28,11 +28,8 @@ USUAL = CrossAttention(arithmetic="usual")
 SAME_RANK = 0.05  # of the largest singular value: those below are not counted in trained weights
 LOST, KEPT = 1e-6, 1e-3  # the released filter of several tokens: no attention weight in between
 HIDDEN = 4  # ReLUs of their head; the released number is not known to us
-BY = (
-    "both_parts",
-    "margin_alone",
-    "one_token",
-)  # W_fin + R W_mm, W_mm alone, the programme of one token
+# W_fin + R W_mm, W_mm alone, the programme of one token
+BY = ("both_parts", "margin_alone", "one_token")
 PROGRAMMES = {"frobenius": theory.max_margin, "nuclear": theory.nuclear_margin}
 
 
@@ -64,13 +61,19 @@ def even_ratios(first: int, last: int, count: int) -> tuple[int, ...]:
     return tuple(np.unique(np.geomspace(first, last, count).round().astype(int)).tolist())
 
 
-def several_tokens_run(d: int, *, at: tuple[int, ...] = (2000,), seeds: int = 100) -> Simulation:
+def factors(*, at: tuple[int, ...], seeds: int) -> Simulation:
+    """Return a run of K and Q in the published setting, by released steps, which have a ridge."""
+    model = CrossAttention(width=PUBLISHED.vocab_size)
+    return descent(PUBLISHED, model, at=at, seeds=seeds, optimizer=released_factors)
+
+
+def relus(d: int, *, at: tuple[int, ...], seeds: int) -> Simulation:
     """Return a run of a ReLU head by released steps, n = 3, T = 4."""
-    task = TokenSelection(sequences=3, length=4, vocab_size=d)
-    return descent(task, replace(USUAL, hidden=HIDDEN), at=at, seeds=seeds, optimizer=released)
+    task, model = TokenSelection(3, 4, d), replace(USUAL, hidden=HIDDEN)
+    return descent(task, model, at=at, seeds=seeds, optimizer=released)
 
 
-def wide(d: int, seeds: int = 100) -> Simulation:
+def wide(d: int, *, seeds: int) -> Simulation:
     """Return a run of the small setting with vectors of width d, from W = 0."""
     return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=seeds)
 

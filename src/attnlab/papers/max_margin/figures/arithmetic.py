@@ -15,7 +15,6 @@ from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.simulation import Simulation
 
 from .. import theory
 from ..model import CrossAttention, normalised, released
@@ -44,15 +43,16 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """error and size, |W|, over (how, seed, step); offset, over seed."""
     at = even_ratios(30, recipe.steps, recipe.records)
 
-    def run(how: str) -> Simulation:
-        model, optimizer = HOW[how]
-        return descent(EVEN, model, at=at, seeds=recipe.seeds, optimizer=optimizer)
+    runs = {
+        how: descent(EVEN, model, at=at, seeds=recipe.seeds, optimizer=optimizer)
+        for how, (model, optimizer) in HOW.items()
+    }
 
     def measure(how: str, _: object) -> xr.Dataset:
-        of = compared(run(how))
+        of = compared(runs[how])
         return xr.Dataset({"error": (2 - 2 * of["best"]) ** 0.5, "size": of["size"]})
 
-    late = [np.linalg.norm(of.offset) for of in late_training(run("accurate"))]
+    late = [np.linalg.norm(of.offset) for of in late_training(runs["accurate"])]
     return over_cells(measure, progress, how=HOW).assign(offset=("seed", late))
 
 

@@ -9,16 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import (
-    Estimate,
-    ExperimentRecipe,
-    Judgement,
-    Standing,
-    mean,
-    over_cells,
-    published,
-)
-from attnlab.experiments.drawing import draw_estimates
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, over_cells, published
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
@@ -26,6 +17,7 @@ from attnlab.plots import style
 from ..runs import PROGRAMMES, compared, kinds, ranks, wide
 
 TEXTS = Texts.read(__file__)
+COLOURS = {"global": style.DISTINCT, "local": style.COMMON, "neither": style.OUTLINE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,42 +41,36 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         n=recipe.sequences,
         d=recipe.dimensions,
     )
-    ending = over_cells(
-        lambda d, _: xr.Dataset(kinds(compared(wide(d, recipe.runs)))), False, width=recipe.widths
-    )
-    return rank.merge(ending)
 
+    def ending(width: int, _: object) -> xr.Dataset:
+        return xr.Dataset(kinds(compared(wide(width, seeds=recipe.runs))))
 
-def _mean(values: xr.DataArray) -> Estimate:
-    """Return the mean over instances that have a solution; NaN below two of them."""
-    kept = values.dropna("instance").values
-    return mean(kept) if kept.size > 1 else Estimate(np.nan, np.nan, kept.size)
+    return rank.merge(over_cells(ending, False, width=recipe.widths))
 
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw (a) ranks of feasible instances, (b) how many are, (c) what training from 0 selects."""
-    d = found["d"].values
+    d, places = found["d"].values, np.arange(found.sizes["width"])
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
         for n, colour in zip(found["n"].values, style.ordered(found.sizes["n"]), strict=True):
             of = found.sel(n=n)
-            for norm, dashes, label in (("frobenius", "-", f"n = {n}"), ("nuclear", ":", None)):
-                means = [_mean(of[norm].sel(d=at)) for at in d]
-                draw_estimates(axes[0], d, means, color=colour, linestyle=dashes, label=label)
+            for norm, dashes in zip(PROGRAMMES, ("-", ":"), strict=True):
+                errors = of[norm].std("instance") / of[norm].count("instance") ** 0.5
+                look = {"color": colour, "linestyle": dashes, "capsize": 2}
+                axes[0].errorbar(d, of[norm].mean("instance"), errors, **look)
             for row in published(__file__, "rank"):
                 if (row["norm"], row["n"]) == ("frobenius", n):
-                    look = {"mfc": "none", "color": colour, "markersize": 4}
-                    axes[0].plot(row["d"], row["rank"], "o", **look)
+                    axes[0].plot(row["d"], row["rank"], "o", mfc="none", color=colour, ms=4)
             feasible = of["frobenius"].notnull().mean("instance")
-            axes[1].plot(d, feasible, "o-", markersize=3, color=colour)
-        under, places = 0, np.arange(found.sizes["width"])
-        colours = {"global": style.DISTINCT, "local": style.COMMON, "neither": style.OUTLINE}
-        for kind, colour in colours.items():
+            axes[1].plot(d, feasible, "o-", ms=3, color=colour, label=f"n = {n}")
+        under = np.zeros(len(places))
+        for kind, colour in COLOURS.items():
             share = found[kind].mean("seed").values
             axes[2].bar(places, share, bottom=under, color=colour, label=kind)
             under = under + share
         axes[2].set_xticks(places, [str(width) for width in found["width"].values])
-        axes[0].legend(loc="upper left")
+        axes[1].legend(loc="lower right")
         axes[2].legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=3, handlelength=1)
         for ax in axes[:2]:
             ax.set_xticks(d, [str(value) for value in d])
@@ -95,17 +81,16 @@ def draw(found: xr.Dataset) -> Figure:
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether nuclear ranks are lower, and global optimality grows with d."""
     rank = {
-        f"{norm}_rank_n{n}_d{d}": _mean(found[norm].sel(n=n, d=d))
+        f"{norm}_rank_n{n}_d{d}": mean(of)
         for norm in PROGRAMMES
         for n in found["n"].values
         for d in found["d"].values
-        if found[norm].sel(n=n, d=d).notnull().sum() > 1
+        if (of := found[norm].sel(n=n, d=d).dropna("instance").values).size > 1
     }
-    widths = found["width"].values
-    best = {f"global_d{d}": mean(found["global"].sel(width=d)) for d in widths}
-    n, d = (int(found[of][-1]) for of in ("n", "d"))
+    best = {f"global_d{d}": mean(found["global"].sel(width=d)) for d in found["width"].values}
     first, *_, last = best.values()
     everywhere = not bool((found["nuclear"] > found["frobenius"]).any())
+    n, d = found["n"].values[-1], found["d"].values[-1]
     return TEXTS.judgement(
         Standing.of(everywhere and last.above(first.value), in_part=everywhere),
         rank | best,
@@ -115,8 +100,8 @@ def judge(found: xr.Dataset) -> Judgement:
         short=rank[f"frobenius_rank_n{n}_d{d}"],
         first=first,
         last=last,
-        narrow=widths[0],
-        wide=widths[-1],
+        narrow=found["width"].values[0],
+        wide=found["width"].values[-1],
         infeasible=float(found["frobenius"].isnull().mean("instance").max()),
         instances=found.sizes["instance"],
         runs=found.sizes["seed"],

@@ -14,8 +14,7 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..model import CrossAttention, released_factors
-from ..runs import EXACT, PROGRAMMES, PUBLISHED, compared, descent, even_ratios
+from ..runs import PROGRAMMES, PUBLISHED, compared, descent, even_ratios, factors
 
 TEXTS = Texts.read(__file__)
 COLOURS = dict(zip(PROGRAMMES, (style.DISTINCT, style.GREEN), strict=True))
@@ -36,12 +35,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """correlation over (trained, norm, seed, step) with the solution of the tokens selected at the
     end, and weight, the mean over sequences of the largest attention weight."""
     at = (0, *even_ratios(1, recipe.steps, recipe.records))
-    factors = CrossAttention(width=PUBLISHED.vocab_size)
     runs = {
-        "W": descent(PUBLISHED, EXACT, at=at, seeds=recipe.instances),
-        "KQ": descent(
-            PUBLISHED, factors, at=at, seeds=recipe.instances, optimizer=released_factors
-        ),
+        "W": descent(PUBLISHED, at=at, seeds=recipe.instances),
+        "KQ": factors(at=at, seeds=recipe.instances),
     }
 
     def measure(trained: str, norm: str, _: object) -> xr.Dataset:

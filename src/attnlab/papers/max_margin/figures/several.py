@@ -15,7 +15,7 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..runs import BY, even_ratios, several_tokens, several_tokens_run
+from ..runs import BY, even_ratios, relus, several_tokens
 
 TEXTS = Texts.read(__file__)
 
@@ -36,7 +36,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     at = even_ratios(10, recipe.steps, recipe.records)
 
     def measure(d: int, _: object) -> xr.Dataset:
-        return several_tokens(several_tokens_run(d, at=at, seeds=recipe.instances))[list(BY)]
+        return several_tokens(relus(d, at=at, seeds=recipe.instances))[list(BY)]
 
     return over_cells(measure, progress, d=recipe.dimensions)
 
