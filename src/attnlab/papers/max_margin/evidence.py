@@ -106,7 +106,7 @@ def levels(run: Simulation, found: xr.Dataset) -> xr.Dataset:
 
     NAME_direction is a norm, NAME_attention a root mean square over sequences and tokens.
     """
-    attention, W = np.exp(found["log_attention"]), found["matrix"]
+    attention, W = xr.apply_ufunc(np.exp, found["log_attention"]), found["matrix"]
     direction = W / (W**2).sum(["key_dim", "query_dim"]) ** 0.5
     squares = {"still_attention": (attention - 1 / attention.sizes["token"]) ** 2}
     for level in LEVELS:

@@ -74,25 +74,23 @@ class MaxMargin(Theory):
         W, direction = self._weights(facts, np.where(np.isinf(t), 0.0, t))
         attention = np.exp(theory.log_attention(x, z, W))
         attention[np.isinf(t)] = np.eye(x.shape[1])[best]
+        size = np.linalg.norm(W, axis=(-2, -1), keepdims=True)
+        moved = (size > 0) & np.isfinite(t)[:, None, None]
+        unit = np.where(moved, W / np.where(size > 0, size, 1.0), direction)
         return {
             "attention": (("time", "sequence", "token"), attention),
-            "direction": (
-                ("time", "key_dim", "query_dim"),
-                np.where(np.isinf(t)[:, None, None], direction, _unit(W, direction)),
-            ),
+            "direction": (("time", "key_dim", "query_dim"), unit),
         }
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return W at each time, and its direction at the end."""
-        margin, eta = _margin(facts), _rate(facts)
+        margin, size = _margin(facts), _rate(facts) * t
         direction = margin.weights / margin.norm
         if facts.run.model.width is not None:
             # K and Q grow as eta t each, and |W|_* = |K| |Q| for balanced factors
-            size = (eta * t) ** 2 * margin.norm / np.linalg.norm(margin.weights, "nuc")
-        elif _normalised(facts.run):
-            size = eta * t
-        else:
-            size = margin.norm * np.log1p(eta * t)
+            size = size**2 / np.linalg.norm(direction, "nuc")
+        elif not _normalised(facts.run):
+            size = margin.norm * np.log1p(size)
         return size[:, None, None] * direction, direction
 
 
@@ -156,9 +154,3 @@ def _rate(facts: Facts) -> float:
 
 def _normalised(run: Simulation) -> bool:
     return any(getattr(of, "function", None) is normalised for of in run.optimizers.values())
-
-
-def _unit(W: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return W over its norm, and the direction where W is 0."""
-    size = np.linalg.norm(W, axis=(-2, -1), keepdims=True)
-    return np.where(size > 0, W / np.where(size > 0, size, 1.0), direction)

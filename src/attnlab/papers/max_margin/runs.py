@@ -141,7 +141,7 @@ def compared(
     return xr.Dataset(
         {
             **{name: (("seed", "step"), of) for name, of in over_steps.items()},
-            "weight": np.exp(logs.max("token")).mean("sequence"),
+            "weight": (("seed", "step"), np.exp(logs.max("token").values).mean(-1)),
             "others": logs.where(logs["token"] != chosen, -np.inf).max(["token", "sequence"]),
             **{name: ("seed", np.asarray(of, dtype=float)) for name, of in over_seeds.items()},
         },

@@ -29,7 +29,8 @@ def mm_gradient(found: object) -> Measurement:
     of the differences.
     """
     rng, task = np.random.default_rng(0), runs.PUBLISHED
-    x, z, scores = map(task.instance(rng.standard_normal(task.numbers)).get, ("x", "z", "scores"))
+    data = task.instance(rng.standard_normal(task.numbers))
+    x, z, scores = data["x"], data["z"], data["scores"]
     W = rng.standard_normal((x.shape[-1], z.shape[-1]))
     moves = np.eye(W.size).reshape(W.size, *W.shape) * DIFFERENCE
     up, down = (
@@ -82,9 +83,9 @@ def mm_saturates(found: object) -> Measurement:
     mm-direction. The limit, 1, is taken as reached to a millionth.
     """
     of = EVIDENCE.read("local")
-    others = np.exp(of["others"].isel(step=-1))  # the largest of the other tokens' weights
+    others = np.exp(of["others"].isel(step=-1).values)  # the largest of the other weights
     return Measurement(
-        Trained("least weight", LEAST, 1 - (runs.PUBLISHED.length - 1) * others.values),
+        Trained("least weight", LEAST, 1 - (runs.PUBLISHED.length - 1) * others),
         training_number=float(others.max()),
         note=f"mean weight {runs.over_steps(of['weight'])} steps",
     )
