@@ -14,6 +14,7 @@ from attnlab.auditing.fit import slope
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
+from attnlab.measures import maps
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
@@ -66,7 +67,7 @@ def judge(found: xr.Dataset) -> Judgement:
     end = found["weights"].isel(time=-1)
     share = mean(end.isel(token=0).values)
     ordered = bool((found["scores"].diff("token") < 0).all())
-    entropy = mean(runs.entropy(end.transpose("seed", "token").values))
+    entropy = mean(maps.entropy(end.transpose("seed", "token").values))
     late = found["tau"] > found["tau"].max() / 100
     power = [slope(found["tau"][late], of[late.values]) for of in found["left"].values]
     polarised = share.above(1.5 / end.sizes["token"])
