@@ -23,7 +23,7 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The source distribution and the wheel that is built from it alone, as `python -m build` does."""
+    """The source distribution, and the wheel built from it alone, as by `python -m build`."""
     place = tmp_path_factory.mktemp("dist")
     clone = place / "clone"
     for folder in ("src", "recipes", "examples/own_paper"):
