@@ -1,7 +1,7 @@
 // Results of the search: pages that explain come before pages that mention. The numbers below are
 // Sphinx's own.
 const LISTS = /^(architecture|changelog|contributing|errata|gallery|theorem-map)$/;
-const GUIDES = /^(faq|measures|playground|results|sequence-classes|start|guides.*|notebooks.*|papers.*|theory.*)$/;
+const GUIDES = /^(faq|measures|playground|results|sequence-classes|start|guides.*|notebooks.*|theory.*)$/;
 
 var Scorer = {
   score: ([page, , , , found]) => found + (LISTS.test(page) ? -4 : GUIDES.test(page) ? 4 : 0),
