@@ -10,7 +10,7 @@ from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -231,6 +231,26 @@ def test_a_page_of_theory_is_typeset_and_plays(address, browser):
     assert errors == []
     assert all(url.startswith((address, "data:", "blob:", "about:")) for url in asked)
     context.close()
+
+
+SEARCHED = {
+    "pandas": "results",
+    "csv": "results",
+    "learning rate": "guides/own_task",
+    "residual": "guides/variants",
+    "Markov": "papers/statistical_induction",
+}
+
+
+def test_a_search_leads_to_the_page_that_answers_it(address, browser):
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    for words, answer in SEARCHED.items():
+        page.goto(f"{address}search.html?q={quote(words)}")
+        page.get_by_text("Search finished").wait_for()
+        first = page.locator("ul.search > li a").first
+        assert first.get_attribute("href").split(".html")[0] == answer, words
+    page.close()
 
 
 def test_serving_is_on_this_machine_alone(tmp_path):
