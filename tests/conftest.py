@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +16,7 @@ import chromium
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from packaging.version import Version
 from small_classes import one_common, random_classes, syn_small  # noqa: F401 - fixtures
 from xdist.scheduler import LoadScopeScheduling
 
@@ -78,6 +80,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
     _keep_newest(cache)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    # Options that the programs of runs have already: all others compile in half the time too.
+    flags = "--xla_cpu_parallel_codegen_split_count=1"
+    if Version(version("jax")) < Version("0.11"):  # a later one does not know it, and would abort
+        flags += " --xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
     # Of PyTorch and numpy: there is a worker for each core, and threads that wait keep it busy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -1,12 +1,6 @@
 """Sweeps of runs on text: what simulate() gives, through the same plans, groups and drivers."""
 
 import csv
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +12,7 @@ import attnlab
 from attnlab.files.recipe import as_value, read_recipe
 from attnlab.files.shipped import recipe_folder
 from attnlab.models import text_transformer
-from attnlab.sweeping import SweepRecipe, make_plan, open_sweep, run_in, status
+from attnlab.sweeping import SweepRecipe, make_plan, open_sweep, run_in
 from attnlab.tasks.text import Source
 
 SMALL = {"task": {"name": "text", "corpus": "builtin"}, "learning_rate": 1}
@@ -59,29 +53,10 @@ def test_the_learning_rates_of_a_simulation_are_a_dim_too(expected):
     np.testing.assert_array_equal(alone["learning_rate"], [2.0])
 
 
-@pytest.mark.slow
-def test_a_killed_driver_of_two_workers_is_resumed(tmp_path, expected):
-    folder, support = tmp_path / "sweep", Path(tiny_text_sweep.__file__).parent
-    path = os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")])
-    driver = subprocess.Popen(
-        [sys.executable, tiny_text_sweep.__file__, str(folder)],
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    try:
-        deadline = time.monotonic() + 600
-        while not list((folder / "groups").glob("[!.]*.nc")):
-            assert time.monotonic() < deadline
-            assert driver.poll() is None
-            time.sleep(0.01)
-    finally:
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.wait()
-    before = status(folder)
-    assert 1 <= before.done <= 4
-    ran = run_in(folder, tiny_text_sweep.plan())  # here, where its programs are compiled
-    assert (ran.kept, ran.computed) == (before.done, 4 - before.done)
-    xr.testing.assert_identical(open_sweep(folder).load().drop_attrs(), expected)
-    rows = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
+def test_a_directory_holds_the_same_and_a_table(tmp_path, expected):
+    assert run_in(tmp_path, tiny_text_sweep.plan()).computed == 4
+    xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), expected)
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
     assert len(rows) == 4
     assert float(rows[0]["final_perplexity_mean"]) > 1
 
