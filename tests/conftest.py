@@ -37,6 +37,7 @@ CACHE_BYTES = 2**30
 # What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
 # used 3. It is given back to the system when the process has grown by this much.
 GROWTH_BYTES, MOST_BYTES = 2**30, 2**31
+COLLECT_EVERY = 8  # tests
 NEEDED = ("browser", "torch", "ray")  # a fixture or a library, and the marker of those that use it
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
@@ -118,14 +119,17 @@ def _optimize(wanted: bool) -> None:
         jax.clear_caches()
 
 
-_resident = 0
+_ended, _resident = 0, 0
 
 
 def pytest_runtest_logfinish() -> None:
-    """Collect what the test left, and freeze the rest: the collector would go through all of it in
-    each test that measures a model, which takes longer than the measurement. Where the process has
-    grown, give freed memory back, and drop compiled programs if that is not enough."""
-    global _resident
+    """Collect what some tests left, and freeze the rest: the collector would go through all of it
+    in each test that measures a model, which takes longer than the measurement. Where the process
+    has grown, give freed memory back, and drop compiled programs if that is not enough."""
+    global _ended, _resident
+    _ended += 1
+    if _ended % COLLECT_EVERY:
+        return
     gc.collect()
     memory = psutil.Process().memory_info
     if memory().rss > _resident + GROWTH_BYTES:

@@ -11,15 +11,19 @@ import page_files
 import pytest
 from small_run import PATIENCE
 
+from attnlab.playground import server as module
 from attnlab.playground.server import Server, serving
 from attnlab.playground.workers import Workers
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    # a process that computes may begin on a busy machine, where its minute is soon over
-    with serving(port=0, workers=Workers(seconds=PATIENCE / 1000)) as running:
-        yield running
+    # on a busy machine its minute is soon over for a process that begins to compute, and its ten
+    # seconds for a browser, which is left with half of the page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "REQUEST_SECONDS", PATIENCE / 1000)
+        with serving(port=0, workers=Workers(seconds=PATIENCE / 1000)) as running:
+            yield running
 
 
 @pytest.fixture(scope="session")
