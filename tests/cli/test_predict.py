@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 import attnlab
 from attnlab.cli import app
 from attnlab.formulas import solving
@@ -51,6 +53,7 @@ def test_the_picture_has_both(call, tmp_path):
     assert code == 2 and "classes: 7 is not in the result" in err
 
 
+@pytest.mark.slow
 def test_a_joint_model_by_joma_beside_its_run(call, tmp_path):
     code, out, err = call(
         "predict",

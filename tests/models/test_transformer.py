@@ -162,6 +162,7 @@ def plain(model, params, tokens):
     return (out[0] if model.readout == "last" else out), all_weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda m: f"{m.positions}-{m.attention}-{m.norm}")
 def test_it_is_what_numpy_computes_and_its_gradient_is_that_of_differences(model):
     with jax.enable_x64(True):

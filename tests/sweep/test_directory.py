@@ -48,6 +48,7 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in (folder / "groups").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_sweep_is_kept_and_opened(done):
     result = open_sweep(done)
     in_memory = attnlab.sweep(
@@ -133,6 +134,7 @@ def test_what_is_damaged_is_made_again_and_nothing_else(done, damage):
     assert open_sweep(done).finished.all()
 
 
+@pytest.mark.slow
 def test_two_files_that_were_swapped_are_not_taken_for_each_other(done):
     expected = open_sweep(done).load()
     rows = (done / "table.csv").read_text()
@@ -286,6 +288,7 @@ def small_disk(original, tmp_path):
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_damaged_and_is_resumed(tmp_path, small_disk, monkeypatch):
     if small_disk is None:  # no right to mount: the same error, from the place that writes
         left = [2]
@@ -319,6 +322,7 @@ def test_a_full_disk_leaves_nothing_damaged_and_is_resumed(tmp_path, small_disk,
     assert open_sweep(tmp_path).finished.all()
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_groups_that_are_done(tmp_path):
     def impatient(runs, note):
         if note.startswith("1 of 4"):

@@ -5,7 +5,6 @@ import csv
 import numpy as np
 import pytest
 import tiny_text_sweep
-import xarray as xr
 from tiny_text_sweep import SAME, counting_text, tiny
 
 import attnlab
@@ -19,14 +18,20 @@ SMALL = {"task": {"name": "text", "corpus": "builtin"}, "learning_rate": 1}
 
 
 @pytest.fixture(scope="module")
-def expected():
-    return tiny_text_sweep.here()
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("sweep")
+    assert run_in(made, tiny_text_sweep.plan()).computed == 4
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    return open_sweep(folder).load()
 
 
 @pytest.mark.slow
 def test_a_cell_is_what_simulate_gives(expected):
     assert expected.entropy.dims == ("steps", "learning_rate", "seed", "step", "layer", "head")
-    assert len(tiny_text_sweep.plan().groups) == 4
     for steps in (40, 60):
         alone = attnlab.simulate(
             counting_text(), learning_rate=2.0, steps=steps, progress=False, **SAME
@@ -53,14 +58,13 @@ def test_the_learning_rates_of_a_simulation_are_a_dim_too(expected):
     np.testing.assert_array_equal(alone["learning_rate"], [2.0])
 
 
-def test_a_directory_holds_the_same_and_a_table(tmp_path, expected):
-    assert run_in(tmp_path, tiny_text_sweep.plan()).computed == 4
-    xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), expected)
-    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
+def test_the_table_has_a_row_for_each_cell(folder):
+    rows = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
     assert len(rows) == 4
     assert float(rows[0]["final_perplexity_mean"]) > 1
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_the_finite_numbers_fails_alone():
     made = attnlab.sweep(tiny().base, grid={"learning_rate": [0.5, 1e38]})
     assert made.finished.sel(learning_rate=0.5).all()
@@ -68,6 +72,7 @@ def test_a_run_that_leaves_the_finite_numbers_fails_alone():
     assert made.attrs["failed_runs"] == 2
 
 
+@pytest.mark.slow
 def test_the_recipe_that_comes_with_attnlab():
     recipe = read_recipe(recipe_folder() / "text-rates.yaml", SweepRecipe)
     plan = make_plan(recipe)
