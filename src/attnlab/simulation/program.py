@@ -100,6 +100,7 @@ class Plan:
     learner: Learner
     size: int | None  # examples in a batch; None for the population
     moving: tuple[str, ...]
+    factors: tuple[float, ...]  # of the learning rates of the groups that move
     optimizers: tuple[tuple[str, Optimizer], ...]  # of the groups that move; none in a flow
     schedules: tuple[tuple[str, Schedule], ...]
     clip: float | None
@@ -116,7 +117,7 @@ class Plan:
 
     def rate(self, group: str, value: jax.Array, now: jax.Array) -> jax.Array:
         """Return the learning rate of a group at a step or time."""
-        factor = self.learner.rate_factor(group)
+        factor = dict(zip(self.moving, self.factors, strict=True))[group]
         schedule = dict(self.schedules).get(group)
         value = value if schedule is None else value * schedule(now)
         return value if factor == 1.0 else value * factor
@@ -147,10 +148,12 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
     if motion.reset_moments and not run.learner.pass_steps(run):
         kind = type(run.task).__name__
         raise InputError(f"reset_moments: {kind} has no passes over its data; leave it out")
+    moving = groups or run.grid.moving
     return Plan(
         learner=run.learner,
         size=run.gradient.size,
-        moving=groups or run.grid.moving,
+        moving=moving,
+        factors=tuple(1.0 if run.model is None else run.model.rate_factor(of) for of in moving),
         optimizers=() if groups else tuple(run.optimizers.items()),
         schedules=() if groups else tuple(run.grid.schedules.items()),
         clip=motion.clip,
@@ -208,12 +211,10 @@ def begin(
 
     def one_setting(tables: Any) -> tuple[Any, Params]:
         def one_seed(key: jax.Array) -> tuple[Any, Params]:
-            of_data, of_batch, of_start = (
-                use_of(key, use) for use in (uses.data, uses.batch, uses.start)
-            )
-            drawn = learner.draw_with(tables, of_data, of_batch)
+            of_data, of_start = use_of(key, uses.data), use_of(key, uses.start)
+            drawn = learner.draw_with(tables, of_data)
             data = learner.data(tables, drawn)
-            return drawn, learner.init_with(start, of_start, tables, data)
+            return drawn, {**learner.init(of_start, data), **start}
 
         return jax.vmap(one_seed)(keys)
 
@@ -378,7 +379,7 @@ def _held(other: TaskLearner, key: jax.Array) -> tuple[Any, Any]:
     """Return an instance of another task, and the examples on which a model is evaluated there."""
     of_data, of_batch = jax.random.split(key)
     (tables,) = on_device(other.task.tables(), jnp.result_type(float).name)
-    data = other.data(tables, other.draw_with(tables, of_data, of_batch))
+    data = other.data(tables, other.draw_with(tables, of_data))
     whole = other.task.population(data)
     if whole is not None:
         return data, whole
@@ -437,9 +438,9 @@ def _shapes(run: Simulation, given: bool) -> Shapes:
 
         def start(tables: Any) -> tuple[Any, Params]:
             key = jax.random.key(0)
-            drawn = learner.draw_with(tables, key, key)
+            drawn = learner.draw_with(tables, key)
             data = learner.data(tables, drawn)
-            return drawn, learner.init_with(start_of(run) if given else {}, key, tables, data)
+            return drawn, {**learner.init(key, data), **(start_of(run) if given else {})}
 
         drawn, params = jax.eval_shape(start, tables)
         if not given:

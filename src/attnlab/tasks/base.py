@@ -76,8 +76,11 @@ class Task(Named):
         """
         return [{}]
 
-    def draw(self, key: jax.Array) -> Any:
-        """Draw an instance: a tree of arrays of the same shapes for every key."""
+    def draw(self, key: jax.Array, tables: Any = None) -> Any:
+        """Draw an instance: a tree of arrays of the same shapes for every key.
+
+        A task with `tables` takes them too; others need only the key.
+        """
         return {}
 
     def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:

@@ -97,10 +97,6 @@ class TwoLayers(Learner):
             for text, key in zip(texts, keys, strict=True)
         ]
 
-    def data(self, tables: Any, drawn: Any) -> Any:
-        """Return the tables: nothing is drawn."""
-        return tables
-
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the start of the hierarchy."""
         start: Params = data["start"]
