@@ -299,7 +299,7 @@ class TaskLearner(Learner):
 
     def draw_with(self, tables: Any, key: jax.Array) -> Any:
         """Draw an instance of the task."""
-        return self.task.draw(key, tables) if tables else self.task.draw(key)
+        return self.task.draw(key, tables) if tables else self.task.draw(key)  # type: ignore[call-arg]
 
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the model's parameters at the start."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pkgutil import resolve_name
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,6 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, Numbers, as_value, default_of, plain
 from attnlab.models.base import LossName, Model
 from attnlab.models.sequence import EXACT_NAMES, checked_init, initial_logits
-from attnlab.simulation.fields import settings_of
 from attnlab.simulation.labels import classes_of
 from attnlab.simulation.learner import PARAMETERS, Learner, TaskLearner
 from attnlab.simulation.motion import Batches, Gradient, Motion, Optimizer, Population, Steps
@@ -483,7 +482,8 @@ OLD = {
     "measure_every": "record: {every: ...}",
 }
 READERS = {of.name: of.metadata["read"] for of in fields(Simulation) if "read" in of.metadata}
-FIELD_KINDS = {of.name: settings_of(Simulation)[of.name].hint for of in fields(Simulation)}
+HINTS = get_type_hints(Simulation)
+FIELD_KINDS = {of.name: of.metadata.get("kind", HINTS[of.name]) for of in fields(Simulation)}
 
 
 def read_field(name: str, value: Any) -> Any:

@@ -74,6 +74,10 @@ class TextLearner(TaskLearner):
             }
         ]
 
+    def draw_with(self, tables: Any, key: jax.Array) -> Any:
+        """Draw nothing: all seeds read the same text."""
+        return {}
+
     def probe(self, data: Any, key: jax.Array, size: int | None, probe: int) -> None:
         """Return nothing: records measure the validation part."""
 

@@ -76,10 +76,10 @@ class Task(Named):
         """
         return [{}]
 
-    def draw(self, key: jax.Array, tables: Any = None) -> Any:
+    def draw(self, key: jax.Array) -> Any:
         """Draw an instance: a tree of arrays of the same shapes for every key.
 
-        A task with `tables` takes them too; others need only the key.
+        A task with `tables` takes them too, as a second argument.
         """
         return {}
 
