@@ -177,7 +177,8 @@ class Simulation:
                 put(name, as_value(name, getattr(self, name), base))
         of_learner = isinstance(self.task, Learner)
         if self.gradient is None:
-            put("gradient", self._default_gradient(of_learner))
+            whole = of_learner or self.motion.needs_population
+            put("gradient", Population() if whole else Batches())
         if not of_learner and not isinstance(self.task, Task):
             infinite = self.gradient.size is None
             put("task", Sequences(self.task, length="inf" if infinite else LENGTH))
@@ -231,10 +232,6 @@ class Simulation:
             kind = "the exact path" if self.is_exact else "a learner"
             remedy = "take exact=False" if self.is_exact else "leave it out"
             raise InputError(f"evaluate: {kind} has no other tasks; {remedy}")
-
-    def _default_gradient(self, of_learner: bool) -> Gradient:
-        whole = of_learner or self.motion.needs_population
-        return Population() if whole else Batches()
 
     def _put_rates(self, put: Any) -> None:
         """Keep learning rates as numbers, schedules or DataArrays, by symbol if there are any."""

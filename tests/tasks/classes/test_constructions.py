@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.formulas import unit_attention
 from attnlab.papers.joma.classes import joma_toy
 from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
 from attnlab.tasks.classes.classes import COMMON, DISTINCT, SequenceClasses
@@ -73,7 +74,7 @@ def profiles(classes: SequenceClasses) -> int:
 
 
 def off_diagonal(classes: SequenceClasses) -> np.ndarray:
-    F = classes.features()
+    F = unit_attention(classes)
     return (F @ F.T)[~np.eye(len(F), dtype=bool)]
 
 
@@ -170,7 +171,7 @@ def test_single_common() -> None:
 )
 def test_assumption_2_can_be_met(classes: SequenceClasses) -> None:
     K, M = len(classes), classes.vocab_size
-    F = classes.features()
+    F = unit_attention(classes)
     eigenvalues = np.abs(np.linalg.eigvalsh(F @ F.T - np.eye(K)))
     assert eigenvalues.max() < 1 / K
     assert eigenvalues.min() >= 6 / np.sqrt(M)

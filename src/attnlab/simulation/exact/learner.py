@@ -136,9 +136,6 @@ class ExactLearner(Learner):
         fixed, trained = self.model.begin(data.layout, data.start, self.random, key)
         return {CONSTANTS: fixed, "decoder": trained.Y, "attention": trained.Z}
 
-    def prepare(self, data: Data, size: int | None) -> None:
-        """Return nothing: the row source has what steps share."""
-
     def examples(
         self, data: Data, prepared: Any, key: jax.Array, step: jax.Array, size: int | None
     ) -> Rows:
@@ -189,10 +186,6 @@ class ExactLearner(Learner):
     def groups(self, run: Simulation) -> tuple[str, ...]:
         """Return decoder and attention."""
         return tuple(run.symbols)
-
-    def start(self, run: Simulation) -> Params:
-        """Return nothing: the tables have the start."""
-        return {}
 
     def recorded(self, run: Simulation) -> tuple[str, ...]:
         """Return the names of what is recorded."""

@@ -199,11 +199,8 @@ class SequenceClasses:
     @property
     def probs(self) -> NDArray[np.float64]:
         """P(l|m,n) as a dense array (sequence_class, token), made on each call."""
-        return self._dense(self.values)
-
-    def _dense(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
         dense = np.zeros((self.num_classes, self.vocab_size))
-        dense[self.class_of_entry, self.tokens] = entries
+        dense[self.class_of_entry, self.tokens] = self.values
         return dense
 
     @property
@@ -286,7 +283,7 @@ class SequenceClasses:
         support = self.support(sequence_class)
         return support[self.roles()[support] == DISTINCT]
 
-    # -- features -----------------------------------------------------------------------------
+    # -- attention ----------------------------------------------------------------------------
 
     def attention_entries(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
         """c_{l|m,n} (Eq. 5) on the non-zeros of P, at logits z of shape (query, token)."""
@@ -302,17 +299,6 @@ class SequenceClasses:
         starts, lengths = self.offsets[:-1], np.diff(self.offsets)
         mass = np.exp(log_mass - np.repeat(np.maximum.reduceat(log_mass, starts), lengths))
         return mass / np.repeat(np.add.reduceat(mass, starts), lengths)
-
-    def feature_entries(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
-        """f_{m,n} = c_{m,n} / |c_{m,n}|_2 on the non-zeros of P."""
-        attention = self.attention_entries(attention_logits)
-        starts, lengths = self.offsets[:-1], np.diff(self.offsets)
-        norm = np.sqrt(np.add.reduceat(attention**2, starts))
-        return attention / np.repeat(norm, lengths)
-
-    def features(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
-        """F, dense, with one row f_n per class (the paper's F has them as columns)."""
-        return self._dense(self.feature_entries(attention_logits))
 
     def token_name(self, token: int) -> str:
         """The name of a token, or its id as text."""
