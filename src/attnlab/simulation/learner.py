@@ -148,18 +148,6 @@ class Learner(Named, ABC):
             return self.population(data)
         return self.batch(data, key, jnp.int32(0), probe)
 
-    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
-        """Return the parameters and the batch that a step needs, all of them by default."""
-        return params, batch
-
-    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
-        """Return the parameters with those of `gathered` written back."""
-        return gathered
-
-    def words(self, group: str) -> str:
-        """Return a group's name in messages."""
-        return group
-
     # -- the run around it ------------------------------------------------------------------------
 
     def groups(self, run: Simulation) -> tuple[str, ...]:
@@ -326,14 +314,6 @@ class TaskLearner(Learner):
             outputs, _ = self.model.apply(params, batch.inputs, key=key)
             return mean_loss(self.task.loss(data, outputs, batch), batch)
         return self.model.loss(params, batch, self.loss_name, key=key, precision=self.precision)
-
-    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
-        """Return what the model says a step needs."""
-        return self.model.gather_rows(params, batch)
-
-    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
-        """Return the model's parameters with those of `gathered` written back."""
-        return self.model.scatter_rows(params, gathered, batch)
 
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return the probe's loss, what the model captures, and measures of it.

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.files.errors import InputError
-from attnlab.models.base import Params
+from attnlab.models.base import Model, Params
 from attnlab.simulation.learner import LOSS, MEAN_LOSS, Learner, TaskLearner
 from attnlab.simulation.motion import Optimizer
 from attnlab.simulation.rates import Schedule
@@ -109,11 +109,7 @@ class Plan:
     what: tuple[str, ...]  # all that there is, where it is empty
     probe: int
     evaluate: tuple[tuple[str, TaskLearner], ...]
-
-    @property
-    def gathers(self) -> bool:
-        """True if entries without a gradient stay where they are."""
-        return all(optimizer.keeps_still for _, optimizer in self.optimizers)
+    gathers: Model | None  # the model, where entries without a gradient stay where they are
 
     def rate(self, group: str, value: jax.Array, now: jax.Array) -> jax.Array:
         """Return the learning rate of a group at a step or time."""
@@ -149,12 +145,14 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
         kind = type(run.task).__name__
         raise InputError(f"reset_moments: {kind} has no passes over its data; leave it out")
     moving = groups or run.grid.moving
+    optimizers = () if groups else tuple(run.optimizers.items())
+    still = all(optimizer.keeps_still for _, optimizer in optimizers)
     return Plan(
         learner=run.learner,
         size=run.gradient.size,
         moving=moving,
         factors=tuple(1.0 if run.model is None else run.model.rate_factor(of) for of in moving),
-        optimizers=() if groups else tuple(run.optimizers.items()),
+        optimizers=optimizers,
         schedules=() if groups else tuple(run.grid.schedules.items()),
         clip=motion.clip,
         weight_decay=motion.weight_decay if motion.clock == "time" else 0.0,
@@ -165,6 +163,7 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
             (name, TaskLearner(task, run.model, run.loss, run.precision))
             for name, task in record.evaluate.items()
         ),
+        gathers=run.model if still and isinstance(run.learner, TaskLearner) else None,
     )
 
 
@@ -357,7 +356,9 @@ def _step(
 ) -> State:
     """Return one run after one step of its optimizers."""
     learner, before = plan.learner, {**fixed, **state.params}
-    gathered, batch = learner.gather_rows(before, examples) if plan.gathers else (before, examples)
+    gathered, batch = before, examples
+    if plan.gathers is not None:
+        gathered, batch = plan.gathers.gather_rows(before, examples)
     loss, slope = learner.loss_and_grad(data, gathered, batch, key, plan.moving)
     if plan.clip is not None:
         # A factor is part of the update that follows; optax's clipping is one pass more.
@@ -369,8 +370,8 @@ def _step(
         transform = optimizer.transform(plan.rate(name, rates[name], step))
         update, memory[name] = transform.update(slope[name], state.memory[name], gathered[name])
         moved[name] = jax.tree.map(jnp.add, gathered[name], update)
-    if plan.gathers:
-        moved = learner.scatter_rows(before, moved, examples)
+    if plan.gathers is not None:
+        moved = plan.gathers.scatter_rows(before, moved, examples)
     loss_sum = state.loss_sum + loss if MEAN_LOSS in plan.what else ()
     return State({name: moved[name] for name in plan.moving}, memory, loss_sum)
 

@@ -93,12 +93,15 @@ class Store(Protocol):
 
     def release(self, key: str) -> None:
         """Unlock the group, done or not."""
+        return None
 
     def release_all(self) -> None:
         """Unlock all groups."""
+        return None
 
     def note(self, key: str, state: str, **facts: Any) -> None:
         """Add a line about the group to the ledger."""
+        return None
 
 
 class Memory(Store):

@@ -179,14 +179,6 @@ class ExactLearner(Learner):
 
     # -- the run around it ----------------------------------------------------------------------
 
-    def words(self, group: str) -> str:
-        """Return a group's name in messages."""
-        return self.model.of.words[group]
-
-    def groups(self, run: Simulation) -> tuple[str, ...]:
-        """Return decoder and attention."""
-        return tuple(run.symbols)
-
     def recorded(self, run: Simulation) -> tuple[str, ...]:
         """Return the names of what is recorded."""
         return EXACT_NAMES if run.record.what is None else tuple(run.record.what)
