@@ -13,7 +13,7 @@ from attnlab.auditing.runs import TRAINED_RATIOS, holds_from, trained
 from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES, within
+from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES, Trained, within
 
 from .. import cases, theory
 from ..cases import FIG3, LATE, SLOWER, SYN_SMALL, TURNING, TURNS, UNEVEN, WEAK
@@ -27,7 +27,7 @@ from ..hypotheses import (
     single_common_token,
     single_query,
 )
-from . import by_path, falling, in_training, on_both_paths
+from . import by_path, falling, on_both_paths
 from .attention import TIMES
 
 
@@ -79,7 +79,7 @@ def distinct_attention(s: Case) -> Measurement:
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
-        in_training(above_start, rare[:, 0], rare[:, -1]),
+        Trained(above_start, rare[:, 0], rare[:, -1]),
         number=float(_dominant_attention(s, cases.eq_10(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
@@ -162,7 +162,7 @@ def several_common_tokens(s: Case) -> Measurement:
     _, z = cases.training_path(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-        in_training(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
+        Trained(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
         number=float(turned),
         training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
@@ -312,7 +312,7 @@ def both_rates_sparser(s: Case) -> Measurement:
     return Measurement(
         Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
         Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
-        in_training(falls, entropy[:-1, -1], entropy[1:, -1], BELOW),
+        Trained(falls, entropy[:-1, -1], entropy[1:, -1], BELOW),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=float(entropy[-1, -1] - entropy[0, -1]),
         note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
@@ -346,7 +346,7 @@ def eta_y_denser(s: Case) -> Measurement:
     small = cases.turning_ratio(cases.densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
         Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
-        in_training(rises, entropy[:-1], entropy[1:], ABOVE),
+        Trained(rises, entropy[:-1], entropy[1:], ABOVE),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=turns[max(TURNS)],
         note=f"eta_Z = {s.eta_z:g}: a larger eta_Y is denser from the ratio "

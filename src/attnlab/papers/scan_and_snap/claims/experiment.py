@@ -18,12 +18,11 @@ from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.tasks.classes import symmetric
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, Trained
 
 from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
 from ..classes import syn_medium, syn_small
-from . import in_training
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
@@ -84,9 +83,9 @@ def fig4_eta_y(s: Case) -> Measurement:
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
-        in_training("entropy at the end, against the start", entropy[:, 0], entropy[:, -1]),
-        in_training("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1]),
-        in_training("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE),
+        Trained("entropy at the end, against the start", entropy[:, 0], entropy[:, -1]),
+        Trained("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1]),
+        Trained("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE),
         training_number=float(fast[-1] - slow[-1]),
         note=f"entropy over distinct tokens goes from {slow[0]:.3f} to {slow[-1]:.3f} at eta_Y = "
         f"{ETA_Y[0]:g}, to {fast[-1]:.3f} at {ETA_Y[1]:g}; the loss after 10 steps is "
@@ -109,8 +108,8 @@ def fig6_threshold(s: Case) -> Measurement:
     eq_10 = [float(cases.mean_entropy(path)[0]) for path in paths]
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
-        in_training("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
-        in_training("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW),
+        Trained("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
+        Trained("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW),
         number=eq_10[1],
         training_number=float(entropy[1]),
         note=f"entropy at eta_Y/eta_Z = 1, 2, 5, 10: {listed(entropy, '.3f')} in training, "
@@ -136,7 +135,7 @@ def fig6_eta_z(s: Case) -> Measurement:
     """
     entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
-        in_training("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
+        Trained("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
     )
 
@@ -151,7 +150,7 @@ def fig11_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(eta_z=s.eta_z).values[1:]
     return Measurement(
-        in_training("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:]),
+        Trained("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:]),
         training_number=float(fall[0] / fall[-1]),
     )
 
@@ -165,7 +164,7 @@ def fig12_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(ratio=5.0).values
     return Measurement(
-        in_training("fall of recall at a larger eta_Z", fall[:-1], fall[1:]),
+        Trained("fall of recall at a larger eta_Z", fall[:-1], fall[1:]),
         training_number=float(fall[-1] / fall[0]),
     )
 
@@ -182,7 +181,7 @@ def recall_sparsity(s: Case) -> Measurement:
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)
     return Measurement(
-        in_training("rank correlation of sparsity and descent", 0.7, rank),
+        Trained("rank correlation of sparsity and descent", 0.7, rank),
         training_number=rank,
         note="not for every pair: twelve runs of Syn-Medium, from the lowest entropy over distinct "
         f"tokens to the highest, fall by {listed(sparser, '.2f')}",
@@ -266,7 +265,7 @@ def adam_subsets(s: Case) -> Measurement:
     against = "two rates against two seeds of one rate"
     between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
     return Measurement(
-        in_training(f"favourites in common: {against}", float(min(within)), between),
+        Trained(f"favourites in common: {against}", float(min(within)), between),
         training_number=float(max(between)),
         note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
         f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share {listed(within, '.2f')} at "
@@ -333,8 +332,8 @@ def spurious_tokens(s: Case) -> Measurement:
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
         Check("share of common tokens that gain, larger training set", few, many, BELOW),
-        in_training(f"{seen}, larger training set", of_few, of_many, BELOW),
-        in_training("the same on few sequences, with a prior", of_few, with_prior, BELOW),
+        Trained(f"{seen}, larger training set", of_few, of_many, BELOW),
+        Trained("the same on few sequences, with a prior", of_few, with_prior, BELOW),
         number=few / many,
         training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "

@@ -17,6 +17,7 @@ from attnlab.theory.relation import (
     BELOW,
     EQUAL,
     SETTLES,
+    Trained,
     much_greater,
     up_to,
     within,
@@ -25,7 +26,6 @@ from attnlab.theory.relation import (
 from .. import cases, theory
 from ..cases import FIG3
 from ..hypotheses import LEARNING, MUCH, large_vocabulary
-from . import in_training
 
 
 @claim(EQUAL, "Lemma 5, Eqs. 31-33", FIG3, tolerance=1e-11)
@@ -53,7 +53,7 @@ def lemma_5(case: Case) -> Measurement:
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         Check("w_n after s steps", predicted, [seen[s] for s in steps]),
-        in_training("loss after s steps", np.log1p((M - 1) * np.exp(-x)), loss),
+        Trained("loss after s steps", np.log1p((M - 1) * np.exp(-x)), loss),
     )
 
 
