@@ -146,12 +146,15 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
         raise InputError(f"reset_moments: {kind} has no passes over its data; leave it out")
     moving = groups or run.grid.moving
     optimizers = () if groups else tuple(run.optimizers.items())
+    learner = run.learner
+    of_task = learner.model if isinstance(learner, TaskLearner) else None
+    model = of_task or run.model
     still = all(optimizer.keeps_still for _, optimizer in optimizers)
     return Plan(
-        learner=run.learner,
+        learner=learner,
         size=run.gradient.size,
         moving=moving,
-        factors=tuple(1.0 if run.model is None else run.model.rate_factor(of) for of in moving),
+        factors=tuple(1.0 if model is None else model.rate_factor(of) for of in moving),
         optimizers=optimizers,
         schedules=() if groups else tuple(run.grid.schedules.items()),
         clip=motion.clip,
@@ -163,7 +166,7 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
             (name, TaskLearner(task, run.model, run.loss, run.precision))
             for name, task in record.evaluate.items()
         ),
-        gathers=run.model if still and isinstance(run.learner, TaskLearner) else None,
+        gathers=of_task if still else None,
     )
 
 
