@@ -65,10 +65,14 @@ class Evidence:
         body = frame.reset_index().to_csv(index=False, float_format="%#.6g")
         return f"{self._head(name, body)}\n{body}"
 
-    def write(self, *names: str) -> None:
-        """Train the runs of these names, or all, and write their files."""
+    def write(self, *names: str, keep: str | Path | None = None) -> None:
+        """Train the runs of these names, or all, and write their files.
+
+        A run that was interrupted goes on from its checkpoint in the folder `keep`, if given.
+        """
         for name in names or self.runs:
-            write_text(self.file(name), self.text(name))
+            result = simulate(self.runs[name](), out=keep and Path(keep) / name)
+            write_text(self.file(name), self.text(name, result))
 
     def file(self, name: str) -> Path:
         """Return the path of the file of a run."""
