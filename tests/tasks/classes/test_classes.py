@@ -249,15 +249,6 @@ def test_roles() -> None:
     np.testing.assert_array_equal(classes.common_tokens(), [0, 1, 2])
     np.testing.assert_array_equal(classes.in_play, [0, 1, 2, 3, 4, 5])
     assert [classes.distinct_tokens(k).tolist() for k in range(3)] == [[3], [4], [5]]
-    with pytest.raises(ValueError, match="scope: expected 'global' or 'local'"):
-        classes.roles("nearby")  # type: ignore[arg-type]
-
-
-def test_local_roles_count_the_classes_of_one_query() -> None:
-    local = make().roles("local")
-    first = [COMMON, COMMON, DISTINCT, DISTINCT, DISTINCT, ABSENT] + [ABSENT] * 5
-    second = [DISTINCT, ABSENT, DISTINCT, ABSENT, ABSENT, DISTINCT] + [ABSENT] * 5
-    np.testing.assert_array_equal(local, [first, second])
 
 
 def test_overlap() -> None:
@@ -272,10 +263,6 @@ def test_overlap() -> None:
 def test_roles_and_overlap_match_brute_force(classes: SequenceClasses) -> None:
     P = classes.probs
     np.testing.assert_array_equal(classes.roles(), np.minimum((P > 0).sum(axis=0), 2))
-    local = [
-        np.minimum((P[classes.query == m] > 0).sum(axis=0), 2) for m in np.unique(classes.query)
-    ]
-    np.testing.assert_array_equal(classes.roles("local"), local)
     for first in range(len(P)):
         for second in range(len(P)):
             expected = np.flatnonzero((P[first] > 0) & (P[second] > 0))

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, check_name, refuse_if
 from attnlab.files.memory import require_memory
-
-Scope = Literal["global", "local"]
 
 # Rounding of a normalised row of a million float64 entries stays far below this.
 SUM_TOLERANCE = 1e-6
@@ -257,21 +255,12 @@ class SequenceClasses:
         """The contextual tokens: those that some class can draw, in increasing order."""
         return _frozen(np.unique(self.tokens))
 
-    def roles(self, scope: Scope = "global") -> NDArray[np.int8]:
+    def roles(self) -> NDArray[np.int8]:
         """COMMON, DISTINCT or ABSENT for each token.
 
-        With ``scope="global"``, the result has one entry per token of the vocabulary: a token is
-        distinct when exactly one class draws it, common when several do (Section 3.2). With
-        ``scope="local"``, one row per query of :attr:`queries`: the same, counted only among the
-        classes of that query (Section 7). Local roles are dense: queries x vocabulary.
+        A token is distinct when exactly one class draws it, common when several do (Section 3.2).
         """
-        if scope == "global":
-            omega = np.bincount(self.tokens, minlength=self.vocab_size)
-        elif scope == "local":
-            omega = np.zeros((self.queries.size, self.vocab_size), dtype=np.int64)
-            np.add.at(omega, (self.query_index[self.class_of_entry], self.tokens), 1)
-        else:
-            raise InputError(f"scope: expected 'global' or 'local', got {scope!r}")
+        omega = np.bincount(self.tokens, minlength=self.vocab_size)
         return np.minimum(omega, 2).astype(np.int8)
 
     def common_tokens(self) -> NDArray[np.int64]:

@@ -13,10 +13,10 @@ read as its maximum over positions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -55,10 +55,6 @@ class Recipe(ExperimentRecipe):
     steps: int
     judged: int
     seeds: int
-
-    def with_seeds(self, seeds: int) -> Self:
-        """Return the same with another number of seeds."""
-        return replace(self, seeds=seeds)
 
     def hierarchies(self) -> tuple[LatentLayers, ...]:
         """Return every hierarchy: by latents, children and seed."""
