@@ -11,7 +11,7 @@ import xarray as xr
 from made_small import small
 from matplotlib.figure import Figure
 
-from attnlab.experiments import experiment, running
+from attnlab.experiments import experiment, recipe_for, running
 from attnlab.experiments.running import RECORD, find_or_run, read_record
 from attnlab.files.netcdf import load
 from attnlab.papers.scan_and_snap.figures import joint_runs
@@ -147,6 +147,7 @@ def test_seeds_go_to_the_figures_that_average_over_them():
     assert small("fig11").with_seeds(40).runs.seeds == tuple(range(40))
     assert small("fig4").with_seeds(40).seeds == (0,)
     assert small("fig9").with_seeds(40) == small("fig9")
+    assert recipe_for("joma/hierarchy").with_seeds(40).seeds == 40
 
 
 def test_settings_in_words():

@@ -8,8 +8,8 @@ import xarray as xr
 from attnlab.models import text_transformer
 from attnlab.sweeping import Plan, SweepRecipe, make_plan
 from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.index import whole
 from attnlab.sweeping.store import Memory
-from attnlab.sweeping.whole import whole
 from attnlab.tasks.text import Corpus, Text
 
 
