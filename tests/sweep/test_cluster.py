@@ -15,7 +15,6 @@ from attnlab.sweeping import Ray, Stopped, open_sweep, run_in
 from attnlab.sweeping import cluster as module
 from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.executor import attempt
-from attnlab.sweeping.index import whole
 from attnlab.sweeping.store import Folder, Memory
 from torture.process import start
 from torture.verbs import VERBS, prepare, wrong_end

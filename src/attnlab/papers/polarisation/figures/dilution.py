@@ -41,8 +41,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     )
     first, late = (simulate(run, progress=report) for run, report in in_turn(chains, progress))
     drawn = [_drawn(first), _drawn(late).rename({name: f"late_{name}" for name in DRAWN})]
-    start = [first[f"parameters.{of}"][0, 0].values for of in ("embedding", "decoder")]
-    stage = theory.stage_one(PI, *start, first["time"].values)
+    W0, W1 = (first[f"parameters.{of}"][0, 0].values for of in ("embedding", "decoder"))
+    stage = theory.stage_one(PI, W0, W1, first["time"].values)
     levels = {
         r"$\ln d$": np.log(len(PI)),
         r"$H(\pi)$": theory.group_loss(PI, STICKINESS, UNIGRAM),
