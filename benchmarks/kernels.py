@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ STAGES = (2, 3)
 WIDTHS = (32, 64, 128, 256)
 DTYPES = ("bfloat16", "float32")  # float16 takes the tiles of bfloat16
 PROGRAMS = ("rows", "keys", "largest")
-WORKERS = 8
+WORKERS = 15  # processes that compile
 NEAR = 1e-3
 DEVICE = "cuda"
 RANKED = ("top_mass", "keys_for", "keys_share")  # of sampled rows
@@ -64,7 +65,22 @@ def call_of(length: int, heads: int, width: int, dtype: str, **options: Any) -> 
 
 
 def check(quick: bool) -> list[str]:
-    """Compare random calls with torch's path; return what differs."""
+    """Compare random calls with torch's path; return what differs.
+
+    Most of this is compilation, so each dtype and width has a process of its own.
+    """
+    print("kernels: largest distance from torch's statistics, relative to 1 + |statistic|")
+    jobs = list(itertools.product(("float16", "bfloat16", "float32"), (32, 64, 80, 128, 256)))
+    wrong = []
+    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
+        for shown, differs in pool.map(partial(check_one, quick), *zip(*jobs, strict=True)):
+            print(shown, flush=True)
+            wrong += differs
+    return wrong
+
+
+def check_one(quick: bool, dtype: str, width: int) -> tuple[str, list[str]]:
+    """Compare calls of one dtype and width; return a line to print, and what differs."""
     import numpy as np
     import torch
 
@@ -90,37 +106,31 @@ def check(quick: bool) -> list[str]:
     }
     tokens = np.random.default_rng(0).integers(0, 50, (batch, length))
     wrong = []
-    print("kernels: largest distance from torch's statistics, relative to 1 + |statistic|")
-    for dtype, width in itertools.product(
-        ("float16", "bfloat16", "float32"), (32, 64, 80, 128, 256)
-    ):
-        worst: dict[str, tuple[float, str]] = {}
-        for name, options in cases.items():
-            call = call_of(length, heads, width, dtype, batch=batch, **options)
-            found = {}
-            for kernel in ("torch", "triton"):
-                os.environ[kernels.VARIABLE] = kernel
-                found[kernel] = measured(call, tokens=tokens)
-            if not found["triton"].attrs["kernel"].startswith("triton"):
-                wrong.append(f"{dtype} {width} {name}: {found['triton'].attrs['kernel']}")
-                kernels._wrong.clear()
+    worst: dict[str, tuple[float, str]] = {}
+    for name, options in cases.items():
+        call = call_of(length, heads, width, dtype, batch=batch, **options)
+        found = {}
+        for kernel in ("torch", "triton"):
+            os.environ[kernels.VARIABLE] = kernel
+            found[kernel] = measured(call, tokens=tokens)
+        if not found["triton"].attrs["kernel"].startswith("triton"):
+            wrong.append(f"{dtype} {width} {name}: {found['triton'].attrs['kernel']}")
+            kernels._wrong.clear()
+            continue
+        for variable, values in found["torch"].items():
+            if str(variable).removesuffix("_se") in RANKED:
                 continue
-            for variable, values in found["torch"].items():
-                if str(variable).removesuffix("_se") in RANKED:
-                    continue
-                mine, wanted = found["triton"][variable].values, values.values
-                far = abs(mine - wanted) / (1 + abs(wanted))
-                far = float(np.nanmax(np.where(np.isnan(wanted) & np.isnan(mine), 0, far)))
-                if not far <= worst.get(name, (0.0, ""))[0]:
-                    worst[name] = far, str(variable)
-                few = str(variable) in ("retained_mass", "output_error", "strongest_is_first")
-                few |= str(variable).endswith("_correlation")  # ties turn
-                if not far <= (0.05 if few else NEAR):
-                    wrong.append(f"{dtype} {width} {name} {variable} ({far:.1e})")
-        shown = ", ".join(f"{name} {far:.0e} ({of})" for name, (far, of) in worst.items())
-        print(f"  {dtype}, width {width}: {shown}")
-    os.environ.pop(kernels.VARIABLE)
-    return wrong
+            mine, wanted = found["triton"][variable].values, values.values
+            far = abs(mine - wanted) / (1 + abs(wanted))
+            far = float(np.nanmax(np.where(np.isnan(wanted) & np.isnan(mine), 0, far)))
+            if not far <= worst.get(name, (0.0, ""))[0]:
+                worst[name] = far, str(variable)
+            few = str(variable) in ("retained_mass", "output_error", "strongest_is_first")
+            few |= str(variable).endswith("_correlation")  # ties turn
+            if not far <= (0.05 if few else NEAR):
+                wrong.append(f"{dtype} {width} {name} {variable} ({far:.1e})")
+    shown = ", ".join(f"{name} {far:.0e} ({of})" for name, (far, of) in worst.items())
+    return f"  {dtype}, width {width}: {shown}", wrong
 
 
 def launch_of(program: str, call: Any, size: Any) -> Callable[[], None]:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 
-Ends = tuple[Int[NDArray[np.int64], "batch row"], Int[NDArray[np.int64], "batch row"]]
+Ends = tuple[NDArray[np.int64], NDArray[np.int64]]  # (batch, row) each
 
 
 def key_bounds(
