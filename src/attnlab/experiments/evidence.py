@@ -7,11 +7,13 @@ if __name__ == "__main__":
     EVIDENCE.write(*sys.argv[1:])  # trains the runs named, or all, and writes their files
 """
 
+import csv
 import hashlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -79,3 +81,30 @@ class Evidence:
     def _head(self, name: str, body: str) -> str:
         numbers = hashlib.sha256(body.encode()).hexdigest()[:16]
         return f"# run {self.runs[name]().digest[:16]} numbers {numbers}"
+
+
+# -- published values: CSV files in a paper's folder `published/` ----------------------------------
+
+
+def published(module: str, name: str) -> list[dict[str, Any]]:
+    """Return the rows of published/NAME.csv; entries that read as numbers are numbers.
+
+    A file's first line says, after a #, where its values come from.
+
+    Parameters
+    ----------
+    module : str
+        `__file__` of a figure of the paper.
+    name : str
+        Of the file, without its ending.
+    """
+    path = Path(module).parents[1] / "published" / f"{name}.csv"
+    _, *lines = path.read_text(encoding="utf-8").splitlines()
+    return [{key: _number(of) for key, of in row.items()} for row in csv.DictReader(lines)]
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
