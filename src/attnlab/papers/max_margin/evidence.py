@@ -1,4 +1,4 @@
-"""Numbers of the trainings that claims are about, on file: three minutes of one core.
+"""Numbers of the trainings that claims are about, on file: half a minute of one core.
 
     python -m attnlab.papers.max_margin.evidence local
 
