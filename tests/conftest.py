@@ -32,7 +32,7 @@ AS_SHIPPED = {
     "test_sweep",
     "docs",
 }
-NO_NUMBERS = {"test_shapes", "test_simulation"}
+NO_NUMBERS = {"test_shapes", "test_simulation", "test_text_figures"}
 CACHE_BYTES = 2**30
 # What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
 # used 3. It is given back to the system when the process has grown by this much.
