@@ -35,9 +35,16 @@ def test_a_wrong_formula_is_noticed(monkeypatch):
     assert chosen.examine().verdict is Verdict.FAILS
 
 
-@pytest.mark.parametrize("name", [name for name in EVIDENCE.runs if EVIDENCE.file(name).exists()])
+@pytest.mark.parametrize("name", EVIDENCE.runs)
 def test_numbers_on_file_are_of_their_runs(name):
     assert EVIDENCE.read(name).sizes["seed"] == (20 if name == "graphs" else 10)
+
+
+def test_two_heads_divide_two_parents_between_them():
+    of = EVIDENCE.read("two_parents").isel(step=-1)
+    reads = of["attention"].values > 0.75  # seed head parent
+    assert (reads.sum(1) == 1).all() and (reads.sum(2) == 1).all()
+    assert (of["counts_excess"] < 0.03).all() and (of["one_parent_excess"] < -0.4).all()
 
 
 def test_a_recorded_seed_is_trained_again():
