@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
 from attnlab.models.base import Model
@@ -53,21 +52,25 @@ def recorded_at(steps: float, exactly: Sequence[float] = ()) -> list[float]:
     return [0.0, *times.tolist()]
 
 
-def joint_flow(
+@lru_cache(maxsize=KEPT)
+def trained(
     classes: SequenceClasses,
-    rates: Sequence[tuple[float, float]],
+    rates: tuple[tuple[float, float], ...],
     steps: float,
-    start: ArrayLike | None = None,
+    start: tuple[Any, ...] | None = None,
     model: Model | None = None,
-    exactly: Sequence[float] = (),
+    exactly: tuple[float, ...] = (),
 ) -> xr.Dataset:
-    """Train the joint flow of Y and Z (T to infinity, float64) at pairs (eta_Y, eta_Z).
+    """Train the joint flow of Y and Z (T to infinity, float64) at up to `RUNS` pairs of rates.
 
     Dims: run (with coords eta_y and eta_z), time (`recorded_at`), sequence_class, query, token.
     `start` gives z(0), one logit for each token of the vocabulary (or for each head, query and
     token), `model` another model than `Pairwise`, `exactly` times that must be recorded.
     """
-    eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(rates).T)
+    if len(rates) > RUNS:
+        raise InputError(f"rates: expected at most {RUNS} pairs, got {len(rates)}")
+    padded = rates + rates[-1:] * (RUNS - len(rates))
+    eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(padded).T)
     result = simulate(
         classes,
         model=model,
@@ -79,23 +82,7 @@ def joint_flow(
         dtype="float64",
         progress=False,
     )
-    return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
-
-
-@lru_cache(maxsize=KEPT)
-def trained(
-    classes: SequenceClasses,
-    rates: tuple[tuple[float, float], ...],
-    steps: float,
-    start: tuple[Any, ...] | None = None,
-    model: Model | None = None,
-    exactly: tuple[float, ...] = (),
-) -> xr.Dataset:
-    """Return `joint_flow` at up to `RUNS` pairs of learning rates, kept; it runs `RUNS` pairs."""
-    if len(rates) > RUNS:
-        raise InputError(f"rates: expected at most {RUNS} pairs, got {len(rates)}")
-    padded = rates + rates[-1:] * (RUNS - len(rates))
-    run = joint_flow(classes, padded, steps, start, model, exactly)
+    run = result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
     return run.isel(run=slice(len(rates)))
 
 

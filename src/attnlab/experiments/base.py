@@ -62,8 +62,8 @@ class ExperimentRecipe(Recipe):
 
     def with_seeds(self, seeds: int) -> Self:
         """Return a recipe with another number of seeds, if it is averaged over them."""
-        given: dict[str, Any] = {"seeds": seeds}
-        return replace(self, **given) if "seeds" in {of.name for of in fields(self)} else self
+        own: dict[str, Any] = {of.name: seeds for of in fields(self) if of.name == "seeds"}
+        return replace(self, **own)
 
     def in_words(self) -> dict[str, str]:
         """The settings by name, without what the recipe says about itself."""

@@ -118,7 +118,7 @@ def levels(run: Simulation, found: xr.Dataset) -> xr.Dataset:
 
 
 def keeps_wrong(run: Simulation, seed: int, instance: dict[str, NDArray[Any]]) -> bool:
-    """Say whether a start far out, along a stable selection with a wrong token, keeps that token.
+    """Return True if a start far out, along a stable selection with a wrong token, keeps it.
 
     A wrong token has the lowest score of its sequence, which then constrains nothing: the programme
     is that of the other sequences, and the wrong token is the one that it puts ahead.
@@ -132,7 +132,8 @@ def keeps_wrong(run: Simulation, seed: int, instance: dict[str, NDArray[Any]]) -
         pulled = theory.pulled_margin(x, z, scores, selected)
         if (selected != best)[~kept].all() and theory.stays_selected(scores, selected, pulled):
             start = replace(run, seeds=(seed,), init={"attention": FAR * pulled.weights})
-            return runs.compared(start)["optimal"].item() != 1
+            if runs.compared(start)["optimal"].item() != 1:
+                return True
     return False
 
 
