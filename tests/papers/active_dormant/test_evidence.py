@@ -27,6 +27,31 @@ def test_a_recorded_seed_is_trained_again():
         np.testing.assert_allclose(found[name].squeeze(), expected[0], rtol=0.02, atol=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "measure", "at"),
+    [
+        ("one-softmax", "sink_at_others", {0: (0.04, 0.05), 1500: (1.00, 0.70)}),
+        ("one-softmax", "previous_at_triggers", {1500: (0.99, 0.97)}),
+        ("one-softmax", "drain", {0: (1.05, 1.18), 200: (0.25, 0.45), 1500: (0.11, 0.26)}),
+        ("one-softmax", "first_value", {0: (2.52, 2.63), 50: (4.92, 5.81), 1500: (1.26, 2.10)}),
+        ("one-softmax", "copy_risk", {1500: (0.0024,)}),
+        ("one-softmax", "bigram_kl", {1500: (0.0064,)}),
+        ("one-relu", "copy_risk", {1500: (0.0022,)}),
+        ("one-relu", "bigram_kl", {1500: (0.0068,)}),
+        ("one-relu", "sink_at_others", {200: (0.012,), 800: (0.0,)}),
+        ("one-bare", "sink_at_others", {800: (0.015, 0.030)}),
+        ("one-bare", "on_triggers_at_others", {500: (0.72, 0.53)}),
+        ("one-bare", "bigram_kl", {800: (0.010, 0.010)}),
+    ],
+)
+def test_seeds_measured_before_are_like_ours(name, measure, at):
+    """Measured before by other code: within three deviations of ten seeds, and rounding."""
+    of = EVIDENCE.read(name)[measure].isel(layer=0)
+    for step, values in at.items():
+        seeds = of.sel(step=step).values
+        assert (abs(seeds.mean() - np.array(values)) <= 3 * seeds.std(ddof=1) + 5e-3).all()
+
+
 def test_softmax_is_dormant_where_the_head_is_not_needed():
     """Sinks at other tokens than triggers, by seed from weak to complete; drained values."""
     of = EVIDENCE.read("one-softmax").isel(layer=0)

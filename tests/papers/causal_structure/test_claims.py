@@ -47,6 +47,31 @@ def test_two_heads_divide_two_parents_between_them():
     assert (of["counts_excess"] < 0.03).all() and (of["one_parent_excess"] < -0.4).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "measure", "at"),
+    [
+        ("chain", "parent_attention", {20: 0.93, 100: 0.990, 300: 0.997}),
+        ("pairs", "root_entropy", {300: 0.80}),
+        ("chain", "diagonal", {600: 1.6}),
+        ("chain", "off_diagonal", {600: -0.3}),
+        ("random", "off_diagonal", {600: -0.22}),
+        ("sticky_0.5", "self_attention", {100: 0.97}),
+        ("sticky_0.5", "parent_attention", {100: 0.015}),
+        ("sticky_0.2", "parent_attention", {100: 0.97}),
+        ("full", "parent_attention", {500: 0.26, 1000: 0.34, 2000: 0.58, 4000: 0.61}),
+        ("full", "excess", {0: 0.098, 4000: 0.008}),
+        ("full", "token_token", {4000: 0.44}),
+        ("full", "token_position", {4000: 0.28}),
+        ("graphs", "parent_attention", {16384: 0.837}),  # published
+    ],
+)
+def test_numbers_measured_before_are_those_of_a_seed(name, measure, at):
+    """Measured before by other code, one to three seeds: within three deviations and rounding."""
+    of = EVIDENCE.read(name)[measure].sel(step=list(at))
+    apart = abs(of.mean("seed") - list(at.values()))
+    assert (apart <= 3 * of.std("seed", ddof=1) + 5e-3).all()
+
+
 def test_a_recorded_seed_is_trained_again():
     run, at = EVIDENCE.runs["random"](), [0, 1, 5, 20]
     short = replace(run, motion=Steps(20), seeds=1, record=replace(run.record, at=at))
