@@ -11,7 +11,7 @@ from attnlab import Batches, Extended, Flow, Record, Sequences, Simulation, Step
 from attnlab.cli.app import app
 from attnlab.cli.options import SEQUENCES, TEXT, RunOptions, drawn
 from attnlab.files.errors import InputError
-from attnlab.simulation.fields import settings_of
+from attnlab.simulation.settings import settings_of
 
 
 def test_classes_and_tokens_are_drawn_by_number_or_name():

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -106,13 +106,20 @@ def outside(address):
     return bool(urlsplit(address).netloc) or address.startswith("//")
 
 
+@cache
+def file_at(folder, path):
+    """The file to which a path leads from a folder, if there is one."""
+    target = (folder / unquote(path)).resolve()
+    return target if target.is_file() else None
+
+
 def is_there(site, path, page, link, pages):
     """Whether a link leads to a file of the site, and to a place in it."""
     parts = urlsplit(link)
     if parts.scheme:
         return parts.scheme in ("http", "https", "mailto", "data")
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    if not target.is_relative_to(site) or not target.is_file():
+    target = file_at(path.parent, parts.path) if parts.path else path
+    if target is None or not target.is_relative_to(site):
         return False
     if not parts.fragment or parts.fragment.startswith(("s=", "x=")):  # state, experiment: played
         return True

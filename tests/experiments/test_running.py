@@ -11,7 +11,7 @@ import xarray as xr
 from made_small import small
 from matplotlib.figure import Figure
 
-from attnlab.experiments import experiment, running
+from attnlab.experiments import experiment, recipe_for, running
 from attnlab.experiments.running import RECORD, find_or_run, read_record
 from attnlab.files.netcdf import load
 from attnlab.papers.scan_and_snap.figures import joint_runs
@@ -49,6 +49,7 @@ FIG9 = experiment("fig9")
 QUICK = dataclasses.replace(FIG9, draw=lambda data: Figure(figsize=(1, 1)))  # an empty picture
 
 
+@pytest.mark.slow
 def test_an_experiment_becomes_pictures_data_and_a_record(recipe, makes, tmp_path):
     made = find_or_run(FIG9, recipe, out=tmp_path)
     folder = tmp_path / "scan_and_snap" / "fig9"
@@ -67,6 +68,7 @@ def test_an_experiment_becomes_pictures_data_and_a_record(recipe, makes, tmp_pat
     assert "about" not in made.settings
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_reused_until_something_changes(recipe, makes, tmp_path):
     folder = tmp_path / "scan_and_snap" / "fig9"
 
@@ -145,6 +147,7 @@ def test_seeds_go_to_the_figures_that_average_over_them():
     assert small("fig11").with_seeds(40).runs.seeds == tuple(range(40))
     assert small("fig4").with_seeds(40).seeds == (0,)
     assert small("fig9").with_seeds(40) == small("fig9")
+    assert recipe_for("joma/hierarchy").with_seeds(40).seeds == 40
 
 
 def test_settings_in_words():

@@ -23,7 +23,7 @@ from attnlab import (
 from attnlab.files.errors import InputError
 from attnlab.models import LearnedPosition
 from attnlab.simulation import as_simulation
-from attnlab.simulation.fields import parameter_help, settings_of
+from attnlab.simulation.settings import parameter_help, settings_of
 from attnlab.tasks.classes import classes_from
 
 # Values of settings whose type does not tell how to make another one.

@@ -61,8 +61,8 @@ def tasks() -> dict[str, list[float]]:
         drawn = draw_classes(class_table(classes), key, (64,))
         return {
             "draw_classes": drawn,
-            "counts": counts.draw_counts(key, drawn),
-            "tokens": tokens.draw(key, drawn),
+            "counts": counts.counts(jax.random.bits(key, (64, counts.words), "uint32"), drawn),
+            "tokens": tokens.sequences(jax.random.bits(key, (64, tokens.words), "uint32"), drawn),
         }
 
     estimated = estimate_classes(corpus(), queries=2, following=2, context=8, min_count=2)

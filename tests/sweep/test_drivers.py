@@ -20,8 +20,8 @@ from tiny_sweep import in_groups, tiny
 from attnlab.sweeping import Local, Stopped, executor, open_sweep, run_in, status
 from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.executor import attempt
+from attnlab.sweeping.index import whole
 from attnlab.sweeping.store import Folder, Memory
-from attnlab.sweeping.whole import whole
 
 SUPPORT = Path(tiny_sweep.__file__).parent
 PLAN = in_groups(tiny())
@@ -261,6 +261,7 @@ def state(pid):
         return "Z"
 
 
+@pytest.mark.slow
 def test_workers_ignore_the_terminals_ctrl_c(tmp_path):
     # in a process of its own: the first worker starts Python's resource tracker, which listens
     code = (

@@ -12,8 +12,8 @@ from attnlab import Extended, MarkovChains, Record, Transformer
 from attnlab.sweeping import group as module
 from attnlab.sweeping import run_apart
 from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.index import whole
 from attnlab.sweeping.store import Memory
-from attnlab.sweeping.whole import whole
 from attnlab.tasks.classes import classes_from
 
 RECIPE = tiny()

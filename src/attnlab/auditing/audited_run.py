@@ -20,7 +20,7 @@ from attnlab.files.errors import InputError
 from attnlab.formulas import momentum_steps
 from attnlab.shelf import single
 from attnlab.simulation import Batches, Flow, Simulation, Steps, as_simulation, simulate
-from attnlab.simulation.fields import settings_of
+from attnlab.simulation.settings import settings_of
 from attnlab.tasks.base import Task
 from attnlab.tasks.sequences import Classes
 from attnlab.theory.facts import Case, case_of

@@ -331,8 +331,8 @@ def samples(name: str) -> str:
     sampler = count_sampler(classes, LENGTH)
     sequences = math.ceil(DRAWS / (LENGTH - 1))
     for row in rows:
-        drawn = jax.numpy.full(sequences, row)
-        counts = np.asarray(sampler.draw_counts(jax.random.key(int(row)), drawn))
+        words = jax.random.bits(jax.random.key(int(row)), (sequences, sampler.words), "uint32")
+        counts = np.asarray(sampler.counts(words, jax.numpy.full(sequences, row)))
         probabilities = classes.probabilities(int(row))
         total = counts[:, : probabilities.size].sum(axis=0).astype(np.float64)
         for p, count, token in _cells(probabilities, total, classes.support(int(row))):

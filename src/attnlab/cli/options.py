@@ -274,8 +274,8 @@ class RunOptions:
         return found
 
     def _found(self) -> Iterator[Option]:
-        from attnlab.simulation.fields import settings_of
         from attnlab.simulation.record import Record
+        from attnlab.simulation.settings import settings_of
         from attnlab.simulation.simulation import BASES, FIELD_KINDS, Simulation
 
         usual = resolve_name(self.usual)() if self.usual else None

@@ -18,7 +18,7 @@ from .estimate import on_halves as on_halves
 from .estimate import share as share
 from .estimate import unsettled as unsettled
 from .evidence import Evidence as Evidence
-from .published import published as published
+from .evidence import published as published
 from .running import Part as Part
 from .running import run as run
 from .texts import Texts as Texts

@@ -62,7 +62,8 @@ class ExperimentRecipe(Recipe):
 
     def with_seeds(self, seeds: int) -> Self:
         """Return a recipe with another number of seeds, if it is averaged over them."""
-        return self
+        given: dict[str, Any] = {"seeds": seeds}
+        return replace(self, **given) if "seeds" in {of.name for of in fields(self)} else self
 
     def in_words(self) -> dict[str, str]:
         """The settings by name, without what the recipe says about itself."""
@@ -97,10 +98,6 @@ class StudyRecipe(ExperimentRecipe):
         super().__post_init__()
         if self.seeds < 4:
             raise InputError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
-
-    def with_seeds(self, seeds: int) -> Self:
-        """Return a recipe with another number of seeds."""
-        return replace(self, seeds=seeds)
 
 
 def _refuse_negative(where: str, value: Any) -> None:

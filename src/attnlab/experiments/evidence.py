@@ -7,11 +7,13 @@ if __name__ == "__main__":
     EVIDENCE.write(*sys.argv[1:])  # trains the runs named, or all, and writes their files
 """
 
+import csv
 import hashlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -63,10 +65,14 @@ class Evidence:
         body = frame.reset_index().to_csv(index=False, float_format="%#.6g")
         return f"{self._head(name, body)}\n{body}"
 
-    def write(self, *names: str) -> None:
-        """Train the runs of these names, or all, and write their files."""
+    def write(self, *names: str, keep: str | Path | None = None) -> None:
+        """Train the runs of these names, or all, and write their files.
+
+        A run that was interrupted goes on from its checkpoint in the folder `keep`, if given.
+        """
         for name in names or self.runs:
-            write_text(self.file(name), self.text(name))
+            result = simulate(self.runs[name](), out=keep and Path(keep) / name)
+            write_text(self.file(name), self.text(name, result))
 
     def file(self, name: str) -> Path:
         """Return the path of the file of a run."""
@@ -75,3 +81,30 @@ class Evidence:
     def _head(self, name: str, body: str) -> str:
         numbers = hashlib.sha256(body.encode()).hexdigest()[:16]
         return f"# run {self.runs[name]().digest[:16]} numbers {numbers}"
+
+
+# -- published values: CSV files in a paper's folder `published/` ----------------------------------
+
+
+def published(module: str, name: str) -> list[dict[str, Any]]:
+    """Return the rows of published/NAME.csv; entries that read as numbers are numbers.
+
+    A file's first line says, after a #, where its values come from.
+
+    Parameters
+    ----------
+    module : str
+        `__file__` of a figure of the paper.
+    name : str
+        Of the file, without its ending.
+    """
+    path = Path(module).parents[1] / "published" / f"{name}.csv"
+    _, *lines = path.read_text(encoding="utf-8").splitlines()
+    return [{key: _number(of) for key, of in row.items()} for row in csv.DictReader(lines)]
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -270,10 +270,9 @@ def _is_exact(array: Array) -> bool:
 class _Held:
     """Settings of torch that belong to the process, held while at least one thread is inside."""
 
-    def __init__(self) -> None:
-        self._lock, self._mine = threading.Lock(), threading.local()
-        self._inside = 0
-        self._before = ExitStack()
+    _lock, _mine = threading.Lock(), threading.local()
+    _inside = 0
+    _before = ExitStack()
 
     @property
     def only_by_others(self) -> bool:

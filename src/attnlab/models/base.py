@@ -32,9 +32,12 @@ class Model(Named, ABC):
     ----------
     symbols
         Symbols of the groups' learning rates, where they have any: decoder eta_y, attention eta_z.
+    words
+        Names of groups in messages, where these are not enough.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {}
+    words: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def kinds(cls, wanted: str = "") -> dict[str, type[Self]]:

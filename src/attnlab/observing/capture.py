@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -405,7 +406,7 @@ class Capture:
     def _beginning(self, name: str, module: nn.Module) -> Begin:
         """Return the function that follows the calls of a module."""
         # outputs of a whole block would keep the activations of all blocks alive
-        is_small = sum(1 for _ in module.modules()) <= SMALL
+        is_small = sum(1 for _ in islice(module.modules(), SMALL + 1)) <= SMALL
 
         def begin(
             _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -304,23 +304,25 @@ def weighted_mean(
 ]:
     """Return the mean over a sequence's rows that these estimate, and its standard error.
 
-    number: in float64. weight: number of rows that each stands for, 0 where it does not count.
+    number: of any precision; sums are in float64. weight: number of rows that each stands for, 0
+    where it does not count.
     factor: `Rows.factor`; None where all rows are here, and then the error is 0.
     Rows that do not count, and values that are NaN, are left out. The variance is that of a
     stratified sample without replacement (Cochran 1977, Eq. 5.14), linearised because the number
     of rows that count may be an estimate too.
     """
     xp = namespace(number)
+    add = partial(xp.sum, axis=-2, dtype=xp.float64)
     weights = weight[..., None] * ~xp.isnan(number)
     number = xp.where(weights > 0, number, 0.0)  # rows that fill up may be inf
-    total = xp.sum(weights, axis=-2)
+    total = add(weights)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = xp.sum(weights * number, axis=-2) / total  # NaN where no row counts
+        mean = add(weights * number) / total  # NaN where no row counts
     if factor is None:
         return mean, mean * 0.0
-    residual = xp.where(weights > 0, number - mean[..., None, :], 0.0)
+    residual = xp.where(weights > 0, number - arrays.cast_like(number, mean)[..., None, :], 0.0)
     first, second = (residual[..., i::2, :] for i in range(PART))
-    variance = xp.sum(factor * (first - second) ** 2, axis=-2)
+    variance = add(factor * (first - second) ** 2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return mean, xp.sqrt(variance) / total
 

@@ -38,7 +38,7 @@ from attnlab.observing.weights import Order, WeightCapture, WeightStatistics
 # Attributes that every module has; only buffers and the mode are restored of these.
 _TORCHS_OWN = frozenset(vars(nn.Module()))
 # Types of attributes that nothing changes in place; a forward pass leaves weights and modules alone
-_FIXED = (int, float, str, bytes, type(None), torch.dtype, torch.device, type)
+_FIXED = (int, float, str, bytes, type(None), torch.dtype, torch.device, type, nn.Module)
 _ONE_AT_A_TIME = threading.RLock()
 # On an accelerator, bytes of a block for each sequence of the probe, if that is more than
 # BUDGET_BYTES: small blocks leave it idle, and the model's own forward pass grows with these too
@@ -152,11 +152,14 @@ def _keep_attributes(modules: list[nn.Module], undo: ExitStack, *, buffers_only:
     """
     seen: dict[int, Any] = {}
     for module in modules:
-        _keep(module._buffers, undo, seen)
+        if module._buffers:
+            _keep(module._buffers, undo, seen)
         if not buffers_only:
             own = {name: v for name, v in vars(module).items() if name not in _TORCHS_OWN}
             undo.callback(_put_back_attributes, module, own)
-            _keep(tuple(own.values()), undo, seen)
+            for value in own.values():
+                if not isinstance(value, _FIXED):
+                    _keep(value, undo, seen)
 
 
 def _keep(value: Any, undo: ExitStack, seen: dict[int, Any]) -> None:
@@ -165,7 +168,7 @@ def _keep(value: Any, undo: ExitStack, seen: dict[int, Any]) -> None:
     Objects of other types are left alone: only their own code knows what their state means (that
     of a quantised weight, say).
     """
-    if isinstance(value, (nn.Parameter, nn.Module, *_FIXED)) or id(value) in seen:
+    if isinstance(value, _FIXED) or id(value) in seen or isinstance(value, nn.Parameter):
         return
     seen[id(value)] = value
     if isinstance(value, torch.Tensor):

@@ -48,8 +48,8 @@ from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan, weighted_m
 
 MIN_KEYS = 16
 BUDGET_BYTES = 256 * 2**20
-# bytes for each column of a row and for each key while layers are summarized, in float64
-BYTES_OF_A_COLUMN, BYTES_OF_A_KEY = 32, 64
+# bytes for each column of a row and for each key while layers are summarized
+BYTES_OF_A_COLUMN, BYTES_OF_A_KEY = 16, 64
 LARGEST = BASIC.index("largest_logit")
 
 
@@ -258,7 +258,8 @@ def summarize_layers(
     def all_of(name: str) -> Any:
         return calls.split_layers([getattr(one, name) for one in measurements], layers)
 
-    columns, ranked = arrays.double(all_of("columns")), arrays.double(all_of("ranked"))
+    # as precise as they were measured: only their means are taken in float64
+    columns, ranked = (arrays.with_float64(all_of(name)) for name in ("columns", "ranked"))
     of_rows = _of_rows(plan, columns, measurements[0].learnable)
     of_ranks = _of_ranks(plan, ranked)
     del columns, ranked

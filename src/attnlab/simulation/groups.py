@@ -417,8 +417,11 @@ class Stepping(Group):
                 else:
                     bad = middle
             group = self.plan.moving[int(np.argmin(finite_after(bad)[chosen]))]
-            failure = self.step + bad, f"{self.run.learner.words(group)} became non-finite"
-            self.recorded.failures[setting, seed, point] = failure
+            name = group if self.run.model is None else self.run.model.words.get(group, group)
+            self.recorded.failures[setting, seed, point] = (
+                self.step + bad,
+                f"{name} became non-finite",
+            )
 
 
 class Flowing(Group):

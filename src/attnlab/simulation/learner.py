@@ -70,7 +70,7 @@ class Learner(Named, ABC):
 
     def draw(self, key: jax.Array) -> Any:
         """Draw what is learned from: arrays of the same shapes for every key."""
-        return ()
+        return {}
 
     @abstractmethod
     def init(self, key: jax.Array, data: Any) -> Params:
@@ -96,7 +96,7 @@ class Learner(Named, ABC):
         import jax
 
         if type(self).loss is Learner.loss:
-            raise NotImplementedError(f"{type(self).__name__} has neither loss nor loss_and_grad")
+            raise InputError(f"task: {type(self).__name__} has neither loss nor loss_and_grad")
 
         def of(moved: Params) -> jax.Array:
             return self.loss(data, {**params, **moved}, batch, key)
@@ -113,17 +113,13 @@ class Learner(Named, ABC):
         """Return arrays that all seeds share, a tree for each of the settings that run together."""
         return [()]
 
-    def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
-        """Draw what a seed keeps; `batch_key` is the key of its batches."""
+    def draw_with(self, tables: Any, key: jax.Array) -> Any:
+        """Draw what a seed keeps, perhaps from what all seeds share."""
         return self.draw(key)
 
     def data(self, tables: Any, drawn: Any) -> Any:
         """Return the data of a seed: what all share together with what it drew."""
-        return drawn
-
-    def init_with(self, run_start: Any, key: jax.Array, tables: Any, data: Any) -> Params:
-        """Return the parameters at the start; those given in the run replace others."""
-        return {**self.init(key, data), **run_start}
+        return {**tables, **drawn} if tables else drawn
 
     def prepare(self, data: Any, size: int | None) -> Any:
         """Return what all steps of a call share: the population, or nothing."""
@@ -151,22 +147,6 @@ class Learner(Named, ABC):
         if size is None:
             return self.population(data)
         return self.batch(data, key, jnp.int32(0), probe)
-
-    def rate_factor(self, group: str) -> float:
-        """Return the factor of a group's learning rate."""
-        return 1.0
-
-    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
-        """Return the parameters and the batch that a step needs, all of them by default."""
-        return params, batch
-
-    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
-        """Return the parameters with those of `gathered` written back."""
-        return gathered
-
-    def words(self, group: str) -> str:
-        """Return a group's name in messages."""
-        return group
 
     # -- the run around it ------------------------------------------------------------------------
 
@@ -305,17 +285,9 @@ class TaskLearner(Learner):
         """Return the tables of the task."""
         return self.task.tables()
 
-    def draw(self, key: jax.Array) -> Any:
-        """Draw an instance of a task that has no tables."""
-        return self.task.draw(key)
-
-    def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
+    def draw_with(self, tables: Any, key: jax.Array) -> Any:
         """Draw an instance of the task."""
         return self.task.draw(key, tables) if tables else self.task.draw(key)  # type: ignore[call-arg]
-
-    def data(self, tables: Any, drawn: Any) -> Any:
-        """Return the task's data: its tables and its instance in one mapping."""
-        return {**tables, **drawn} if tables else drawn
 
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the model's parameters at the start."""
@@ -342,18 +314,6 @@ class TaskLearner(Learner):
             outputs, _ = self.model.apply(params, batch.inputs, key=key)
             return mean_loss(self.task.loss(data, outputs, batch), batch)
         return self.model.loss(params, batch, self.loss_name, key=key, precision=self.precision)
-
-    def rate_factor(self, group: str) -> float:
-        """Return the model's factor of a group's learning rate."""
-        return self.model.rate_factor(group)
-
-    def gather_rows(self, params: Params, batch: Any) -> tuple[Params, Any]:
-        """Return what the model says a step needs."""
-        return self.model.gather_rows(params, batch)
-
-    def scatter_rows(self, params: Params, gathered: Params, batch: Any) -> Params:
-        """Return the model's parameters with those of `gathered` written back."""
-        return self.model.scatter_rows(params, gathered, batch)
 
     def capture(self, data: Any, params: Params, probe: Batch) -> dict[str, jax.Array]:
         """Return the probe's loss, what the model captures, and measures of it.

@@ -97,18 +97,13 @@ class Optimizer:
     def __post_init__(self) -> None:
         require_choice("optimizer", self.name, get_args(Name))
         for field_name in ("momentum", "beta_1", "beta_2"):
-            if not 0 <= (getattr(self, field_name) or 0.0) < 1:
-                raise InputError(
-                    f"{field_name}: expected a number in [0, 1), got {getattr(self, field_name)}"
-                )
+            value = getattr(self, field_name)
+            refuse_if(not 0 <= (value or 0.0) < 1, field_name, "a number in [0, 1)", value)
         if self.weight_decay is None:
             object.__setattr__(self, "weight_decay", _default_decay(self.name))
         for field_name in ("epsilon", "weight_decay"):
-            if not 0 <= getattr(self, field_name) < np.inf:
-                raise InputError(
-                    f"{field_name}: expected a number of at least 0, got "
-                    f"{getattr(self, field_name)}"
-                )
+            value = getattr(self, field_name)
+            refuse_if(not 0 <= value < np.inf, field_name, "a number of at least 0", value)
         if self.name != "sgd" and self.momentum:
             raise InputError("momentum: belongs to sgd; for Adam set beta_1")
 
@@ -357,15 +352,11 @@ class Flow(Motion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", float(self.time))
-        if self.solver not in ("explicit", "implicit"):
-            raise InputError(f"solver: expected 'explicit' or 'implicit', got {self.solver!r}")
+        require_choice("solver", self.solver, ("explicit", "implicit"))
         require_whole("most_steps", self.most_steps, 1)
-        if self.most_steps > MOST_STEPS:
-            raise InputError(f"most_steps: expected at most {MOST_STEPS:,}, got {self.most_steps}")
-        if not 0 <= self.weight_decay < np.inf:
-            raise InputError(
-                f"weight_decay: expected a number of at least 0, got {self.weight_decay}"
-            )
+        most, decay = self.most_steps, self.weight_decay
+        refuse_if(most > MOST_STEPS, "most_steps", f"at most {MOST_STEPS:,}", most)
+        refuse_if(not 0 <= decay < np.inf, "weight_decay", "a number of at least 0", decay)
         self.check("float64")
 
     @property
@@ -376,17 +367,13 @@ class Flow(Motion):
     def check(self, dtype: str) -> None:
         """Refuse times and tolerances that numbers of this dtype cannot carry."""
         numbers = np.finfo(dtype)
-        if not 0 < self.time <= float(numbers.max):
-            raise InputError(
-                f"time: expected a positive number, finite in {dtype}, got {self.time}"
-            )
+        fits = 0 < self.time <= float(numbers.max)
+        refuse_if(not fits, "time", f"a positive number, finite in {dtype}", self.time)
         least = {"rtol": 10 * float(numbers.eps), "atol": float(numbers.tiny)}
         for name, smallest in least.items():
             value = getattr(self, name)
-            if value is not None and not smallest <= value < np.inf:
-                raise InputError(
-                    f"{name}: expected a number of at least {smallest:.1e} in {dtype}, got {value}"
-                )
+            wrong = value is not None and not smallest <= value < np.inf
+            refuse_if(wrong, name, f"a number of at least {smallest:.1e} in {dtype}", value)
 
     @property
     def side_by_side(self) -> bool:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.files.errors import InputError
-from attnlab.models.base import Params
+from attnlab.models.base import Model, Params
 from attnlab.simulation.learner import LOSS, MEAN_LOSS, Learner, TaskLearner
 from attnlab.simulation.motion import Optimizer
 from attnlab.simulation.rates import Schedule
@@ -100,6 +100,7 @@ class Plan:
     learner: Learner
     size: int | None  # examples in a batch; None for the population
     moving: tuple[str, ...]
+    factors: tuple[float, ...]  # of the learning rates of the groups that move
     optimizers: tuple[tuple[str, Optimizer], ...]  # of the groups that move; none in a flow
     schedules: tuple[tuple[str, Schedule], ...]
     clip: float | None
@@ -108,15 +109,11 @@ class Plan:
     what: tuple[str, ...]  # all that there is, where it is empty
     probe: int
     evaluate: tuple[tuple[str, TaskLearner], ...]
-
-    @property
-    def gathers(self) -> bool:
-        """True if entries without a gradient stay where they are."""
-        return all(optimizer.keeps_still for _, optimizer in self.optimizers)
+    gathers: Model | None  # the model, where entries without a gradient stay where they are
 
     def rate(self, group: str, value: jax.Array, now: jax.Array) -> jax.Array:
         """Return the learning rate of a group at a step or time."""
-        factor = self.learner.rate_factor(group)
+        factor = dict(zip(self.moving, self.factors, strict=True))[group]
         schedule = dict(self.schedules).get(group)
         value = value if schedule is None else value * schedule(now)
         return value if factor == 1.0 else value * factor
@@ -147,11 +144,18 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
     if motion.reset_moments and not run.learner.pass_steps(run):
         kind = type(run.task).__name__
         raise InputError(f"reset_moments: {kind} has no passes over its data; leave it out")
+    moving = groups or run.grid.moving
+    optimizers = () if groups else tuple(run.optimizers.items())
+    learner = run.learner
+    of_task = learner.model if isinstance(learner, TaskLearner) else None
+    model = of_task or run.model
+    still = all(optimizer.keeps_still for _, optimizer in optimizers)
     return Plan(
-        learner=run.learner,
+        learner=learner,
         size=run.gradient.size,
-        moving=groups or run.grid.moving,
-        optimizers=() if groups else tuple(run.optimizers.items()),
+        moving=moving,
+        factors=tuple(1.0 if model is None else model.rate_factor(of) for of in moving),
+        optimizers=optimizers,
         schedules=() if groups else tuple(run.grid.schedules.items()),
         clip=motion.clip,
         weight_decay=motion.weight_decay if motion.clock == "time" else 0.0,
@@ -162,6 +166,7 @@ def plan_of(run: Simulation, what: tuple[str, ...], groups: tuple[str, ...] = ()
             (name, TaskLearner(task, run.model, run.loss, run.precision))
             for name, task in record.evaluate.items()
         ),
+        gathers=of_task if still else None,
     )
 
 
@@ -208,12 +213,10 @@ def begin(
 
     def one_setting(tables: Any) -> tuple[Any, Params]:
         def one_seed(key: jax.Array) -> tuple[Any, Params]:
-            of_data, of_batch, of_start = (
-                use_of(key, use) for use in (uses.data, uses.batch, uses.start)
-            )
-            drawn = learner.draw_with(tables, of_data, of_batch)
+            of_data, of_start = use_of(key, uses.data), use_of(key, uses.start)
+            drawn = learner.draw_with(tables, of_data)
             data = learner.data(tables, drawn)
-            return drawn, learner.init_with(start, of_start, tables, data)
+            return drawn, {**learner.init(of_start, data), **start}
 
         return jax.vmap(one_seed)(keys)
 
@@ -356,7 +359,9 @@ def _step(
 ) -> State:
     """Return one run after one step of its optimizers."""
     learner, before = plan.learner, {**fixed, **state.params}
-    gathered, batch = learner.gather_rows(before, examples) if plan.gathers else (before, examples)
+    gathered, batch = before, examples
+    if plan.gathers is not None:
+        gathered, batch = plan.gathers.gather_rows(before, examples)
     loss, slope = learner.loss_and_grad(data, gathered, batch, key, plan.moving)
     if plan.clip is not None:
         # A factor is part of the update that follows; optax's clipping is one pass more.
@@ -368,8 +373,8 @@ def _step(
         transform = optimizer.transform(plan.rate(name, rates[name], step))
         update, memory[name] = transform.update(slope[name], state.memory[name], gathered[name])
         moved[name] = jax.tree.map(jnp.add, gathered[name], update)
-    if plan.gathers:
-        moved = learner.scatter_rows(before, moved, examples)
+    if plan.gathers is not None:
+        moved = plan.gathers.scatter_rows(before, moved, examples)
     loss_sum = state.loss_sum + loss if MEAN_LOSS in plan.what else ()
     return State({name: moved[name] for name in plan.moving}, memory, loss_sum)
 
@@ -378,7 +383,7 @@ def _held(other: TaskLearner, key: jax.Array) -> tuple[Any, Any]:
     """Return an instance of another task, and the examples on which a model is evaluated there."""
     of_data, of_batch = jax.random.split(key)
     (tables,) = on_device(other.task.tables(), jnp.result_type(float).name)
-    data = other.data(tables, other.draw_with(tables, of_data, of_batch))
+    data = other.data(tables, other.draw_with(tables, of_data))
     whole = other.task.population(data)
     if whole is not None:
         return data, whole
@@ -437,9 +442,9 @@ def _shapes(run: Simulation, given: bool) -> Shapes:
 
         def start(tables: Any) -> tuple[Any, Params]:
             key = jax.random.key(0)
-            drawn = learner.draw_with(tables, key, key)
+            drawn = learner.draw_with(tables, key)
             data = learner.data(tables, drawn)
-            return drawn, learner.init_with(start_of(run) if given else {}, key, tables, data)
+            return drawn, {**learner.init(key, data), **(start_of(run) if given else {})}
 
         drawn, params = jax.eval_shape(start, tables)
         if not given:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pkgutil import resolve_name
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,6 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, Numbers, as_value, default_of, plain
 from attnlab.models.base import LossName, Model
 from attnlab.models.sequence import EXACT_NAMES, checked_init, initial_logits
-from attnlab.simulation.fields import settings_of
 from attnlab.simulation.labels import classes_of
 from attnlab.simulation.learner import PARAMETERS, Learner, TaskLearner
 from attnlab.simulation.motion import Batches, Gradient, Motion, Optimizer, Population, Steps
@@ -178,7 +177,8 @@ class Simulation:
                 put(name, as_value(name, getattr(self, name), base))
         of_learner = isinstance(self.task, Learner)
         if self.gradient is None:
-            put("gradient", self._default_gradient(of_learner))
+            whole = of_learner or self.motion.needs_population
+            put("gradient", Population() if whole else Batches())
         if not of_learner and not isinstance(self.task, Task):
             infinite = self.gradient.size is None
             put("task", Sequences(self.task, length="inf" if infinite else LENGTH))
@@ -232,10 +232,6 @@ class Simulation:
             kind = "the exact path" if self.is_exact else "a learner"
             remedy = "take exact=False" if self.is_exact else "leave it out"
             raise InputError(f"evaluate: {kind} has no other tasks; {remedy}")
-
-    def _default_gradient(self, of_learner: bool) -> Gradient:
-        whole = of_learner or self.motion.needs_population
-        return Population() if whole else Batches()
 
     def _put_rates(self, put: Any) -> None:
         """Keep learning rates as numbers, schedules or DataArrays, by symbol if there are any."""
@@ -483,7 +479,8 @@ OLD = {
     "measure_every": "record: {every: ...}",
 }
 READERS = {of.name: of.metadata["read"] for of in fields(Simulation) if "read" in of.metadata}
-FIELD_KINDS = {of.name: settings_of(Simulation)[of.name].hint for of in fields(Simulation)}
+HINTS = get_type_hints(Simulation)
+FIELD_KINDS = {of.name: of.metadata.get("kind", HINTS[of.name]) for of in fields(Simulation)}
 
 
 def read_field(name: str, value: Any) -> Any:

@@ -74,7 +74,7 @@ class TextLearner(TaskLearner):
             }
         ]
 
-    def draw_with(self, tables: Any, key: jax.Array, batch_key: jax.Array) -> Any:
+    def draw_with(self, tables: Any, key: jax.Array) -> Any:
         """Draw nothing: all seeds read the same text."""
         return {}
 

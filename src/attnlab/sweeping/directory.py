@@ -25,10 +25,9 @@ from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.sweeping.driver import Ran, Stopped, run_plan
 from attnlab.sweeping.executor import Executor
 from attnlab.sweeping.group import check_key
-from attnlab.sweeping.index import Index
+from attnlab.sweeping.index import Index, table, whole
 from attnlab.sweeping.plan import Plan
 from attnlab.sweeping.store import FILES, RESUME, Folder
-from attnlab.sweeping.whole import table, whole
 
 PLAN, INDEX, TABLE = "plan.json", "index.json", "table.csv"
 

@@ -13,10 +13,9 @@ from attnlab.defaults import ETA_Z
 from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Recipe, as_value, inline, plain
-from attnlab.simulation.fields import settings_of
 from attnlab.simulation.learner import Learner
 from attnlab.simulation.rates import NAME, as_labelled, as_seeds, rate_document
-from attnlab.simulation.settings import PARTS, as_simulation, parts_of, setting_named
+from attnlab.simulation.settings import PARTS, as_simulation, parts_of, setting_named, settings_of
 from attnlab.simulation.simulation import FIELD_KINDS, Simulation, read_field, refuse_old
 from attnlab.sweeping.group import Axes
 from attnlab.tasks.base import Task

@@ -76,7 +76,7 @@ class Contents:
 
 
 class Store(Protocol):
-    """Where groups are kept by key."""
+    """Where groups are kept by key; one that is not shared needs no locks and no ledger."""
 
     def holds(self, key: str) -> bool:
         """Return True if the group is there, undamaged."""
@@ -89,18 +89,22 @@ class Store(Protocol):
 
     def lock(self, key: str) -> bool:
         """Lock the group; return False if another driver has."""
+        return True
 
     def release(self, key: str) -> None:
         """Unlock the group, done or not."""
+        return None
 
     def release_all(self) -> None:
         """Unlock all groups."""
+        return None
 
     def note(self, key: str, state: str, **facts: Any) -> None:
         """Add a line about the group to the ledger."""
+        return None
 
 
-class Memory:
+class Memory(Store):
     """Keeps groups for as long as it lives."""
 
     def __init__(self) -> None:
@@ -117,17 +121,8 @@ class Memory:
     def write(self, key: str, dataset: xr.Dataset) -> None:
         self.groups[key] = dataset
 
-    def lock(self, key: str) -> bool:
-        return True
 
-    def release(self, key: str) -> None: ...
-
-    def release_all(self) -> None: ...
-
-    def note(self, key: str, state: str, **facts: Any) -> None: ...
-
-
-class Folder:
+class Folder(Store):
     """Keeps each group in a file of its own, `groups/KEY.nc`, written atomically and sealed.
 
     The key is in the file too, so that one under another's name is not taken for it.

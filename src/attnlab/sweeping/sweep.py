@@ -19,10 +19,10 @@ from attnlab.simulation.rates import NAME
 from attnlab.sweeping.directory import open_sweep, run_in
 from attnlab.sweeping.driver import Stopped, run_plan
 from attnlab.sweeping.executor import Executor
+from attnlab.sweeping.index import setting_of, whole
 from attnlab.sweeping.plan import MEMORY_BUDGET, make_plan
 from attnlab.sweeping.recipe import SweepRecipe
 from attnlab.sweeping.store import FILES, Folder, Memory, Store
-from attnlab.sweeping.whole import setting_of, whole
 from attnlab.tasks import Task
 from attnlab.tasks.classes import SequenceClasses
 

@@ -77,7 +77,10 @@ class Task(Named):
         return [{}]
 
     def draw(self, key: jax.Array) -> Any:
-        """Draw an instance: a tree of arrays of the same shapes for every key."""
+        """Draw an instance: a tree of arrays of the same shapes for every key.
+
+        A task with `tables` takes them too, as a second argument.
+        """
         return {}
 
     def batch(self, data: Any, key: jax.Array, step: jax.Array, size: int) -> Batch:

@@ -71,7 +71,9 @@ class ClassTheory(Theory):
     """A theory of sequence classes: its facts are a `Case`.
 
     Swept learning rates, momentum, several sets of classes, labels and measures are handled
-    elsewhere; seeds make no difference.
+    elsewhere; seeds make no difference. `predict` returns at least `attention_logits` along (time,
+    query, token), tokens being those of `case.P`. What follows from the logits is added: attention
+    (unless the theory gives it, along (time, sequence_class, token)), entropy, ...
     """
 
     def check(self, run: Simulation) -> None:
@@ -85,19 +87,6 @@ class ClassTheory(Theory):
         if run.grid.schedules:
             names = ", ".join(run.symbols[group] for group in run.grid.schedules)
             raise InputError(f"{names}: the theory takes constant learning rates; give numbers")
-
-    @abstractmethod
-    def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
-        """Return each assumption with its value here, its bound and how it is read."""
-
-    @abstractmethod
-    def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        """Return what is predicted at t, in plain steps or units of flow time.
-
-        Values come by name, with dims: at least `attention_logits` along (time, query, token),
-        tokens being those of `case.P`. What follows from the logits is added: attention (unless
-        the theory gives it, along (time, sequence_class, token)), entropy, ...
-        """
 
     def transition(self, case: Case) -> tuple[float, float] | None:
         """Return the start and end of a predicted transition, in plain steps; None for none."""

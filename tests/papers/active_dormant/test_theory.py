@@ -193,6 +193,20 @@ def test_concentrated_points_have_no_loss_and_other_sinks_do():
         assert theory.excess_loss(P, pi, W, **state) > 1e-9
 
 
+def test_no_other_point_is_stationary():
+    """The gradient along (e^alpha, W) is N sum pi_v s_v (q_v - p_v).delta_v, above 0."""
+    P, pi, W = chain(1)
+    alpha, beta = np.random.default_rng(3).normal(size=(2, V))
+    of_sinks, of_value = theory.gradient(P, pi, W, alpha=alpha, beta=beta, visible=N)
+    e = np.exp(alpha)[:, None]
+    delta = (e * beta + W) / (e + N)
+    q = P * np.exp(delta) / (P * np.exp(delta)).sum(1, keepdims=True)
+    each = ((q - P) * delta).sum(1)
+    assert (each > 0).all()
+    expected = N * (pi * theory.sink_mass(alpha, N)) @ each
+    assert np.exp(alpha) @ of_sinks + W @ of_value == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("seed", "rates", "random"),
     [(0, (1, 1), False), (1, (1, 1), True), (2, (100, 1), False), (3, (1, 100), True)],

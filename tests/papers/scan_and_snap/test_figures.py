@@ -9,7 +9,7 @@ from made_small import make, small
 
 from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.papers.scan_and_snap.figures import fig6
-from attnlab.papers.scan_and_snap.figures.panels import agreement
+from attnlab.papers.scan_and_snap.figures.fig6 import agreement
 
 
 def test_fig2_passes_the_four_stages_in_order(tmp_path):

@@ -224,8 +224,8 @@ def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
     with jax.enable_x64(True):
         learner, (tables,) = RUN.learner, on_device(RUN.tables, "float64")
         key = base_keys(jnp.asarray([11], jnp.uint32), None)[0]
-        of_batch = jax.random.fold_in(key, learner.uses.batch)
-        kept = quickly(learner.draw_with)(tables, key, of_batch)
+        of_data = jax.random.fold_in(key, learner.uses.data)
+        kept = quickly(learner.draw_with)(tables, of_data)
         where = learner.laid_out(RUN)[0].where
         tokens = where.tokens[np.argsort(where.position)][np.asarray(kept.places)]
         query = CLASSES.queries[np.asarray(kept.query)]

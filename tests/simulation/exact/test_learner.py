@@ -147,7 +147,7 @@ def training_set(run, seed):
     with jax.enable_x64(True):
         key = base_keys(jnp.asarray([seed], jnp.uint32), None)[0]
         tables = on_device(learner.tables(learned)[0], "float64")
-        rows = learner.draw_with(tables, key, jax.random.fold_in(key, learner.uses.batch))
+        rows = learner.draw_with(tables, jax.random.fold_in(key, learner.uses.data))
     where = learner.laid_out(learned)[0].where
     tokens = where.tokens[np.argsort(where.position)][np.asarray(rows.places)]
     query = CLASSES.queries[np.asarray(rows.query)]

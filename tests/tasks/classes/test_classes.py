@@ -249,15 +249,6 @@ def test_roles() -> None:
     np.testing.assert_array_equal(classes.common_tokens(), [0, 1, 2])
     np.testing.assert_array_equal(classes.in_play, [0, 1, 2, 3, 4, 5])
     assert [classes.distinct_tokens(k).tolist() for k in range(3)] == [[3], [4], [5]]
-    with pytest.raises(ValueError, match="scope: expected 'global' or 'local'"):
-        classes.roles("nearby")  # type: ignore[arg-type]
-
-
-def test_local_roles_count_the_classes_of_one_query() -> None:
-    local = make().roles("local")
-    first = [COMMON, COMMON, DISTINCT, DISTINCT, DISTINCT, ABSENT] + [ABSENT] * 5
-    second = [DISTINCT, ABSENT, DISTINCT, ABSENT, ABSENT, DISTINCT] + [ABSENT] * 5
-    np.testing.assert_array_equal(local, [first, second])
 
 
 def test_overlap() -> None:
@@ -272,52 +263,46 @@ def test_overlap() -> None:
 def test_roles_and_overlap_match_brute_force(classes: SequenceClasses) -> None:
     P = classes.probs
     np.testing.assert_array_equal(classes.roles(), np.minimum((P > 0).sum(axis=0), 2))
-    local = [
-        np.minimum((P[classes.query == m] > 0).sum(axis=0), 2) for m in np.unique(classes.query)
-    ]
-    np.testing.assert_array_equal(classes.roles("local"), local)
     for first in range(len(P)):
         for second in range(len(P)):
             expected = np.flatnonzero((P[first] > 0) & (P[second] > 0))
             np.testing.assert_array_equal(classes.overlap(first, second), expected)
 
 
-# -- features -----------------------------------------------------------------------------------
+# -- attention ----------------------------------------------------------------------------------
 
 
 @given(dense_classes(), st.floats(0, 50), st.integers(0, 2**32 - 1))
-def test_features_match_dense_brute_force(
+def test_attention_matches_dense_brute_force(
     classes: SequenceClasses, scale: float, seed: int
 ) -> None:
     z = scale * np.random.default_rng(seed).normal(size=(classes.queries.size, classes.vocab_size))
     rows = [np.flatnonzero(classes.queries == m)[0] for m in classes.query]
     unnormalised = classes.probs * np.exp(z[rows] - z[rows].max(axis=1, keepdims=True))
     c = unnormalised / unnormalised.sum(axis=1, keepdims=True)
-    f = c / np.linalg.norm(c, axis=1, keepdims=True)
-    np.testing.assert_allclose(classes.features(z), f, rtol=1e-10, atol=1e-14)
-
     k, tokens = classes.class_of_entry, classes.tokens
     np.testing.assert_allclose(classes.attention_entries(z), c[k, tokens], rtol=1e-10, atol=1e-14)
-    np.testing.assert_allclose(classes.feature_entries(z), f[k, tokens], rtol=1e-10, atol=1e-14)
 
 
-def test_features_at_zero_logits_are_the_probabilities_over_their_norm() -> None:
+def test_attention_at_zero_logits_is_the_probabilities() -> None:
     classes = make()
-    expected = PROBS / np.linalg.norm(PROBS, axis=1, keepdims=True)
-    np.testing.assert_allclose(classes.features(), expected, rtol=1e-14)
-    np.testing.assert_allclose(classes.features(np.zeros((2, 11))), expected, rtol=1e-14)
+    np.testing.assert_allclose(classes.attention_entries(), classes.values, rtol=1e-14)
+    zero = classes.attention_entries(np.zeros((2, 11)))
+    np.testing.assert_allclose(zero, classes.values, rtol=1e-14)
 
 
 def test_large_logits_do_not_overflow() -> None:
     z = np.zeros((2, 11))
     z[:, 0] = 1e4
-    np.testing.assert_allclose(make().features(z), np.eye(11)[[0, 0, 0]], atol=1e-300)
-    np.testing.assert_allclose(make().features(z - 1e5), np.eye(11)[[0, 0, 0]], atol=1e-300)
+    classes = make()
+    for logits in (z, z - 1e5):
+        found = classes.attention_entries(logits)
+        np.testing.assert_allclose(found, classes.tokens == 0, atol=1e-300)
 
 
 def test_logits_have_a_row_for_each_query() -> None:
     with pytest.raises(ValueError, match=r"attention_logits: expected shape \(2, 11\)"):
-        make().features(np.zeros((3, 11)))
+        make().attention_entries(np.zeros((3, 11)))
 
 
 def test_another_prior_changes_nothing_else() -> None:
@@ -351,7 +336,7 @@ def test_a_million_tokens_are_cheap() -> None:
     )
     assert np.all(classes.roles() == DISTINCT)
     assert classes.overlap(0, 1).size == 0
-    assert classes.feature_entries().size == size
+    assert classes.attention_entries().size == size
     assert len(classes.digest) == 64
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.formulas import unit_attention
 from attnlab.papers.joma.classes import joma_toy
 from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
-from attnlab.tasks.classes.classes import COMMON, DISTINCT, SequenceClasses
+from attnlab.papers.scan_and_snap.theory import local_roles
+from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.constructions import (
     family,
     local_common,
@@ -73,7 +75,7 @@ def profiles(classes: SequenceClasses) -> int:
 
 
 def off_diagonal(classes: SequenceClasses) -> np.ndarray:
-    F = classes.features()
+    F = unit_attention(classes)
     return (F @ F.T)[~np.eye(len(F), dtype=bool)]
 
 
@@ -170,7 +172,7 @@ def test_single_common() -> None:
 )
 def test_assumption_2_can_be_met(classes: SequenceClasses) -> None:
     K, M = len(classes), classes.vocab_size
-    F = classes.features()
+    F = unit_attention(classes)
     eigenvalues = np.abs(np.linalg.eigvalsh(F @ F.T - np.eye(K)))
     assert eigenvalues.max() < 1 / K
     assert eigenvalues.min() >= 6 / np.sqrt(M)
@@ -211,9 +213,9 @@ def test_local_common_overlaps_only_within_a_query() -> None:
             m = first // 2
             expected = 4 * m + np.arange(4) if m == second // 2 else np.arange(0)
             np.testing.assert_array_equal(shared, expected)
-    local = classes.roles("local")
-    assert np.count_nonzero(local == COMMON) == 12
-    assert np.count_nonzero(local == DISTINCT) == 30
+    common, distinct = local_roles(classes)
+    assert np.count_nonzero(common) == 12
+    assert np.count_nonzero(distinct) == 30
     row = np.concatenate([np.ones(4), np.linspace(0.1, 1, 5)])
     np.testing.assert_allclose(classes.probabilities(3), row / row.sum(), rtol=1e-13)
 

@@ -24,12 +24,14 @@ LEAST_P = 1e-4
 # The sampler is an argument, so that what is compiled for a length serves all classes and seeds.
 @jax.jit
 def draw_counts(sampler, key, classes):
-    return sampler.draw_counts(key, classes)
+    return sampler.counts(jax.random.bits(key, (*classes.shape, sampler.words), "uint32"), classes)
 
 
 @jax.jit
 def draw_tokens(sampler, key, classes):
-    return sampler.draw(key, classes)
+    return sampler.sequences(
+        jax.random.bits(key, (*classes.shape, sampler.words), "uint32"), classes
+    )
 
 
 def draw(length, klass, count, seed=0):

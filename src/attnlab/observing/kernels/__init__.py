@@ -31,7 +31,7 @@ WIDTHS = (16, 256)  # of heads
 OLDEST = 80  # compute capability: bfloat16 and TF32
 # Torch computes the attention weights of some rows as well, for the strongest keys and as a check:
 # WEIGHTS divided by the number of keys, between FEWEST and MOST rows over all sequences.
-FEWEST, MOST, WEIGHTS = 32, 256, 2**20
+FEWEST, MOST, WEIGHTS = 32, 256, 2**19
 TOLERANCE = 1e-3  # absolute below 1, relative above
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()

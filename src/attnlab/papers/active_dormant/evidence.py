@@ -3,7 +3,8 @@
     python -m attnlab.papers.active_dormant.evidence one-softmax
 
 trains a run again and writes its file. The flow takes half a minute of one core, a transformer of
-one layer some minutes, one of three layers about ten.
+one layer some minutes, one of three layers about ten; those of the published width (`wide-...`)
+are for an accelerator.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     return table.rename(time="record").assign_coords(record=range(table.sizes["time"]))
 
 
+RELU = replace(runs.WIDE["model"], attention="relu")
 EVIDENCE = Evidence(
     __file__,
     {
@@ -54,6 +56,12 @@ EVIDENCE = Evidence(
         "one-bare": partial(runs.transformer, BigramBackcopy(start_token=False)),
         **{f"three-{name}": partial(runs.three_layers, name) for name in runs.THREE},
         "flow": runs.flow,
+        "wide-softmax": partial(runs.transformer, rate=3e-4, **runs.WIDE),
+        "wide-relu": partial(runs.transformer, **runs.WIDE | {"model": RELU}),
+        **{
+            f"wide-three-{name}": partial(runs.three_layers, name, rate=3e-4, **runs.WIDE)
+            for name in runs.THREE
+        },
     },
     measured,
 )
@@ -62,7 +70,7 @@ EVIDENCE = Evidence(
 def numbers(run: Simulation, progress: Progress = False) -> xr.Dataset:
     """Return the numbers of a run: from its file where it has one, else trained."""
     for name, made in EVIDENCE.runs.items():
-        if made() == run:
+        if EVIDENCE.file(name).exists() and made() == run:
             return EVIDENCE.read(name)
     return measured(run, simulate(run, progress=progress))
 

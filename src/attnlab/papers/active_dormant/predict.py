@@ -24,6 +24,7 @@ from . import theory
 from .head import SinkFlow
 
 Floats = NDArray[np.float64]
+FULL_SUPPORT = "every token can follow every other"
 SMALL = 0.5  # measured: up to here the sink alone is off by at most about 0.1 in alpha
 
 
@@ -44,8 +45,7 @@ class _OfSinkFlow(Theory):
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
         least = float(facts.data["P"].min())
-        says = "every token can follow every other: least entry of P"
-        return (Hypothesis("here", says, least, ABOVE, 0.0),)
+        return (Hypothesis("here", f"{FULL_SUPPORT}: least entry of P", least, ABOVE, 0.0),)
 
     def predict(self, facts: Facts, t: Floats) -> Mapping[str, Labelled]:
         given = {name: np.asarray(facts.data[name], np.float64) for name in ("P", "pi", "W")}

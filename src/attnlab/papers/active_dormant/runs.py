@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from attnlab.simulation.motion import Optimizer
 
 from .head import SinkFlow
 from .model import BackcopyTransformer
-from .task import Backcopy, BigramBackcopy
+from .task import Backcopy, BigramBackcopy, TextBackcopy
 
 ADAM = Optimizer("adamw", beta_2=0.99, weight_decay=1e-4)
 SGD = Optimizer("sgd", momentum=0.9)
@@ -24,6 +25,13 @@ REST = 1e7  # one context is at rest by then; later, rounding keeps the steps of
 EARLY = TIMES[:12]  # up to there
 STIFF = 1e5  # the time from which on a flow with contexts that differ is
 SMALL = BackcopyTransformer()
+WIDE: dict[str, Any] = {  # the published width and length on a text, for an accelerator
+    "task": TextBackcopy(),
+    "model": BackcopyTransformer(dim=256, mlp=1024),
+    "at": (0, 100, 200, 500, 1000, 2000, 4000, 10_000),
+    "seeds": 4,
+    "batch": 64,
+}
 
 
 def transformer(
@@ -56,12 +64,17 @@ def three_layers(
     model: BackcopyTransformer = SMALL,
     at: Sequence[int] = LATE,
     seeds: int = 10,
+    rate: float = 1e-3,
+    batch: int = 32,
 ) -> Simulation:
-    """Return a run of three layers: softmax with Adam or SGD, or ReLU attention with Adam."""
+    """Return a run of three layers: softmax with Adam or SGD, or ReLU attention with Adam.
+
+    `rate` is Adam's; SGD has 0.03.
+    """
     model = replace(model, layers=3, attention="relu" if name == "relu" else "softmax")
-    optimizer, rate = (SGD, 0.03) if name == "sgd" else (ADAM, 1e-3)
+    optimizer, rate = (SGD, 0.03) if name == "sgd" else (ADAM, rate)
     task = task or BigramBackcopy(length=32)
-    return transformer(task, model, optimizer=optimizer, rate=rate, at=at, seeds=seeds, batch=32)
+    return transformer(task, model, optimizer=optimizer, rate=rate, at=at, seeds=seeds, batch=batch)
 
 
 def flow(

@@ -45,6 +45,9 @@ EVIDENCE = Evidence(
             runs.full, Forest(3, 20, 0.1, "half"), steps=2**14, seeds=20, batch=1024, constant=True
         ),
         "two_parents": partial(runs.two_parents, TwoParents(3, 16), steps=1500, batch=256),
+        "two_parents_full": partial(  # the published size, for an accelerator
+            runs.two_parents, TwoParents(), steps=2**16, batch=1024
+        ),
     },
     measured,
 )

@@ -23,6 +23,7 @@ from . import theory
 from .model import Reduced
 from .task import Forest
 
+EVEN = "E[pi] is constant: share of the identity in pi"
 CHAINS, SEQUENCES = 4000, 8192  # that the theories draw
 LONG = 10.0  # T over S, what counts as long; we know no number of the paper's
 
@@ -42,8 +43,7 @@ class _StageOne(Theory):
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
         """Ask for E[pi] constant."""
-        even = "E[pi] is constant: share of the identity in pi"
-        return (Hypothesis("here", even, facts.run.task.stickiness, AT_MOST, 0.0),)
+        return (Hypothesis("here", EVEN, facts.run.task.stickiness, AT_MOST, 0.0),)
 
     def predict(self, facts: Facts, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         logits = self.logits(facts, t, facts.learning_rates["first"])

@@ -37,10 +37,6 @@ class WindowLearner(Learner):
         sequence_class = self.windows.sequence_class.astype(np.int32)
         return [{"layout": layout, "mass": mass, "sequence_class": sequence_class}]
 
-    def data(self, tables: Any, drawn: Any) -> Any:
-        """Return the tables: all seeds see the same windows."""
-        return tables
-
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return zeros, in the blocks of the layout."""
         layout = data["layout"]

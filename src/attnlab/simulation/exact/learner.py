@@ -23,7 +23,7 @@ from attnlab.simulation.exact.layout import Layout, Sizes, TokenMap
 from attnlab.simulation.exact.model import ExactModel, Start
 from attnlab.simulation.exact.rows import RowSource, row_source
 from attnlab.simulation.labels import label, of_one_set
-from attnlab.simulation.learner import Learner, TaskLearner
+from attnlab.simulation.learner import Learner, TaskLearner, Uses
 from attnlab.tasks.classes.classes import SequenceClasses
 from attnlab.tasks.classes.sampling import TABLE_BYTES
 from attnlab.tasks.sequences import Sequences
@@ -64,10 +64,11 @@ class Tables(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Data of a seed: the layout, the row source, and the training set where there is one."""
+    """Data of a seed: the tables of its classes, and the training set where there is one."""
 
     layout: Layout
     source: RowSource
+    start: Start
     kept: Any
 
 
@@ -109,6 +110,7 @@ class LaidOutClasses:
 class ExactLearner(Learner):
     """A sequence-class model on the layout of its classes; `random` for init="uniform"."""
 
+    uses: ClassVar[Uses] = Uses(data=0)  # a training set is drawn as batches are
     effort: ClassVar[Literal["quick", "thorough", "library"]] = "quick"
 
     model: ExactModel
@@ -121,25 +123,18 @@ class ExactLearner(Learner):
 
     # -- compiled -----------------------------------------------------------------------------
 
-    def init(self, key: jax.Array, data: Any) -> Params:
-        """Raise an error: a start needs the tables, see `init_with`."""
-        raise NotImplementedError("the start of sequence-class models is made by init_with")
-
-    def draw_with(self, tables: Tables, key: jax.Array, batch_key: jax.Array) -> Any:
+    def draw_with(self, tables: Tables, key: jax.Array) -> Any:
         """Draw the training set, where there is one."""
-        return tables.source.collect(tables.layout, batch_key)
+        return tables.source.collect(tables.layout, key)
 
     def data(self, tables: Tables, drawn: Any) -> Data:
-        """Return layout, row source and training set."""
-        return Data(tables.layout, tables.source, drawn)
+        """Return the tables and the training set."""
+        return Data(*tables, drawn)
 
-    def init_with(self, run_start: Any, key: jax.Array, tables: Tables, data: Data) -> Params:
+    def init(self, key: jax.Array, data: Data) -> Params:
         """Return the model's constants, decoder and attention at the start."""
-        fixed, trained = self.model.begin(tables.layout, tables.start, self.random, key)
+        fixed, trained = self.model.begin(data.layout, data.start, self.random, key)
         return {CONSTANTS: fixed, "decoder": trained.Y, "attention": trained.Z}
-
-    def prepare(self, data: Data, size: int | None) -> None:
-        """Return nothing: the row source has what steps share."""
 
     def examples(
         self, data: Data, prepared: Any, key: jax.Array, step: jax.Array, size: int | None
@@ -182,23 +177,7 @@ class ExactLearner(Learner):
                 out["statistics"] = (jax.vmap(of_layout) if self.model.heads > 1 else of_layout)(c)
         return out
 
-    def rate_factor(self, group: str) -> float:
-        """Return the model's factor of a group's learning rate."""
-        return self.model.of.rate_factor(group)
-
     # -- the run around it ----------------------------------------------------------------------
-
-    def words(self, group: str) -> str:
-        """Return a group's name in messages."""
-        return self.model.of.words[group]
-
-    def groups(self, run: Simulation) -> tuple[str, ...]:
-        """Return decoder and attention."""
-        return tuple(run.symbols)
-
-    def start(self, run: Simulation) -> Params:
-        """Return nothing: the tables have the start."""
-        return {}
 
     def recorded(self, run: Simulation) -> tuple[str, ...]:
         """Return the names of what is recorded."""

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, check_name, refuse_if
 from attnlab.files.memory import require_memory
-
-Scope = Literal["global", "local"]
 
 # Rounding of a normalised row of a million float64 entries stays far below this.
 SUM_TOLERANCE = 1e-6
@@ -199,11 +197,8 @@ class SequenceClasses:
     @property
     def probs(self) -> NDArray[np.float64]:
         """P(l|m,n) as a dense array (sequence_class, token), made on each call."""
-        return self._dense(self.values)
-
-    def _dense(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
         dense = np.zeros((self.num_classes, self.vocab_size))
-        dense[self.class_of_entry, self.tokens] = entries
+        dense[self.class_of_entry, self.tokens] = self.values
         return dense
 
     @property
@@ -260,21 +255,12 @@ class SequenceClasses:
         """The contextual tokens: those that some class can draw, in increasing order."""
         return _frozen(np.unique(self.tokens))
 
-    def roles(self, scope: Scope = "global") -> NDArray[np.int8]:
+    def roles(self) -> NDArray[np.int8]:
         """COMMON, DISTINCT or ABSENT for each token.
 
-        With ``scope="global"``, the result has one entry per token of the vocabulary: a token is
-        distinct when exactly one class draws it, common when several do (Section 3.2). With
-        ``scope="local"``, one row per query of :attr:`queries`: the same, counted only among the
-        classes of that query (Section 7). Local roles are dense: queries x vocabulary.
+        A token is distinct when exactly one class draws it, common when several do (Section 3.2).
         """
-        if scope == "global":
-            omega = np.bincount(self.tokens, minlength=self.vocab_size)
-        elif scope == "local":
-            omega = np.zeros((self.queries.size, self.vocab_size), dtype=np.int64)
-            np.add.at(omega, (self.query_index[self.class_of_entry], self.tokens), 1)
-        else:
-            raise InputError(f"scope: expected 'global' or 'local', got {scope!r}")
+        omega = np.bincount(self.tokens, minlength=self.vocab_size)
         return np.minimum(omega, 2).astype(np.int8)
 
     def common_tokens(self) -> NDArray[np.int64]:
@@ -286,7 +272,7 @@ class SequenceClasses:
         support = self.support(sequence_class)
         return support[self.roles()[support] == DISTINCT]
 
-    # -- features -----------------------------------------------------------------------------
+    # -- attention ----------------------------------------------------------------------------
 
     def attention_entries(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
         """c_{l|m,n} (Eq. 5) on the non-zeros of P, at logits z of shape (query, token)."""
@@ -302,17 +288,6 @@ class SequenceClasses:
         starts, lengths = self.offsets[:-1], np.diff(self.offsets)
         mass = np.exp(log_mass - np.repeat(np.maximum.reduceat(log_mass, starts), lengths))
         return mass / np.repeat(np.add.reduceat(mass, starts), lengths)
-
-    def feature_entries(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
-        """f_{m,n} = c_{m,n} / |c_{m,n}|_2 on the non-zeros of P."""
-        attention = self.attention_entries(attention_logits)
-        starts, lengths = self.offsets[:-1], np.diff(self.offsets)
-        norm = np.sqrt(np.add.reduceat(attention**2, starts))
-        return attention / np.repeat(norm, lengths)
-
-    def features(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
-        """F, dense, with one row f_n per class (the paper's F has them as columns)."""
-        return self._dense(self.feature_entries(attention_logits))
 
     def token_name(self, token: int) -> str:
         """The name of a token, or its id as text."""

@@ -141,13 +141,11 @@ class CountSampler:
         """Random words that the counts of one sequence take."""
         return len(self.binomial) * ((1 << self.depth) - 1)
 
-    def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Draw counts (sequence, slot); slot s is the s-th support token of the class."""
-        shape = (*sequence_class.shape, self.words)
-        return self.counts(jax.random.bits(key, shape, jnp.uint32), sequence_class)
-
     def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Return counts from random words (sequence, self.words)."""
+        """Return counts (sequence, slot) from random words (sequence, self.words).
+
+        Slot s is the s-th support token of the class.
+        """
         nodes = (1 << self.depth) - 1
         words = words.reshape(*sequence_class.shape, len(self.binomial), nodes)
         probability = jnp.asarray(self.node_probability)[sequence_class]
@@ -270,26 +268,16 @@ class TokenSampler:
         """Random words that one sequence takes."""
         return self.draws
 
-    def draw(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Draw token ids (sequence, position) of the T - 1 contextual tokens."""
-        words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
-        return self.sequences(words, sequence_class)
-
     def sequences(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Return token ids from random words (sequence, self.words)."""
+        """Return the T - 1 contextual tokens (sequence, position) from random words."""
         slots = self._slots(words, sequence_class)
         return jnp.asarray(self.tokens)[sequence_class[..., None], slots]
-
-    def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Draw counts (sequence, slot): cheaper than a tree where a support is longer than T."""
-        words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
-        return self.counts(words, sequence_class)
 
     def _slots(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
         return self.table.draw(jnp.broadcast_to(sequence_class[..., None], words.shape), words)
 
     def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Return counts from random words (sequence, self.words)."""
+        """Return counts (sequence, slot): cheaper than a tree if a support is longer than T."""
         slots = self._slots(words, sequence_class)
         empty = jnp.zeros((*sequence_class.shape, self.tokens.shape[1]), jnp.int32)
         return jax.vmap(lambda row, at: row.at[at].add(1))(empty, slots)

@@ -33,11 +33,13 @@ KEPT = ("first_residual", "peak", "sink_at_others", "drain")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ExperimentRecipe):
-    """task, model: of training, but for layers and attention. at: steps to record. seeds: of all
-    that is random."""
+    """task, model: of training, but for layers and attention. batch: of all runs. rate: of Adam.
+    at: steps to record. seeds: of all that is random."""
 
     task: Backcopy
     model: BackcopyTransformer
+    batch: int
+    rate: float
     at: tuple[int, ...]
     seeds: int
 
@@ -47,9 +49,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     without the first, and published values; runs that are on file are read from there."""
     found = []
     for name, report in in_turn(list(runs.THREE), progress):
-        run = runs.three_layers(
-            name, task=recipe.task, model=recipe.model, at=recipe.at, seeds=recipe.seeds
-        )
+        of = {name: getattr(recipe, name) for name in ("task", "model", "batch", "rate", "at")}
+        run = runs.three_layers(name, seeds=recipe.seeds, **of)
         found.append(numbers(run, report))
     shown = xr.concat([of[list(KEPT)] for of in found], "run").assign_coords(run=list(runs.THREE))
     second = found[0].isel(layer=1, step=-1, drop=True)

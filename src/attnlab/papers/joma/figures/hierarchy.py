@@ -13,10 +13,10 @@ read as its maximum over positions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -56,10 +56,6 @@ class Recipe(ExperimentRecipe):
     judged: int
     seeds: int
 
-    def with_seeds(self, seeds: int) -> Self:
-        """Return the same with another number of seeds."""
-        return replace(self, seeds=seeds)
-
     def hierarchies(self) -> tuple[LatentLayers, ...]:
         """Return every hierarchy: by latents, children and seed."""
         cells = product(self.latents, self.children, range(self.seeds))
@@ -96,10 +92,6 @@ class TwoLayers(Learner):
             {"tokens": text, "start": jax.device_get(_begin(labels, tokens, self.hidden, key))}
             for text, key in zip(texts, keys, strict=True)
         ]
-
-    def data(self, tables: Any, drawn: Any) -> Any:
-        """Return the tables: nothing is drawn."""
-        return tables
 
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the start of the hierarchy."""

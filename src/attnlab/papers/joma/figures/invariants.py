@@ -7,10 +7,10 @@ end of the erf law, and larger than z after it.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
@@ -60,10 +60,6 @@ class Recipe(ExperimentRecipe):
         """The draws of the toy with this number of queries."""
         names = (f"{self.classes}:queries={queries},seed={seed}" for seed in range(self.seeds))
         return [classes_from(name) for name in names]
-
-    def with_seeds(self, seeds: int) -> Self:
-        """Return the same with another number of seeds."""
-        return replace(self, seeds=seeds)
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

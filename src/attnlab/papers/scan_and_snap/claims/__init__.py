@@ -9,9 +9,8 @@ from typing import Any
 
 from attnlab.formulas.checks import FloatArray
 from attnlab.theory import Check, Relation
-from attnlab.theory.relation import Form, Trained
+from attnlab.theory.relation import Form
 
-in_training = Trained  # what the joint training of Y and Z shows
 FORMS: tuple[Form, Form] = ("printed", "corrected")
 
 

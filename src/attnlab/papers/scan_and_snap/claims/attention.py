@@ -12,19 +12,19 @@ from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.files.errors import InputError
 from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING, Trained
 
 from .. import cases, theory
 from ..cases import SYMMETRIC, UNEVEN, WEAK
 from ..hypotheses import ALONG_EQ_10, ASSUMPTION_1, COROLLARY_2, EQ_10
-from . import in_both_forms, in_training
+from . import in_both_forms
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it, a premise of what follows.
 PREMISE: Any = {"relation": LEADING, "tolerance": 0.25, "form": "premise"}
 
 
-def eq_10_in_training(s: Case) -> tuple[Check, float]:
+def eq_10_Trained(s: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
     times, path = cases.training_path(s)
@@ -35,7 +35,7 @@ def eq_10_in_training(s: Case) -> tuple[Check, float]:
     by_eq_10, trained_size = (
         np.linalg.norm(z, axis=(1, 2)) for z in (cases.eq_10(s, times[late]).logits, path[late])
     )
-    check = in_training("size of z from t_0 on, Eq. 10", by_eq_10, trained_size, **PREMISE)
+    check = Trained("size of z from t_0 on, Eq. 10", by_eq_10, trained_size, **PREMISE)
     return check, float((by_eq_10 / trained_size)[0])
 
 
@@ -62,7 +62,7 @@ def lemma_4(s: Case) -> Measurement:
         form: speed * theory.attention_velocity(s, z, weight=weight)
         for form, weight in (("printed", 1.0), ("corrected", None))
     }
-    premise, factor = eq_10_in_training(s)
+    premise, factor = eq_10_Trained(s)
     return Measurement(
         *in_both_forms("dz/dt over eta_Z, per step", predicted, mean, relative=False),
         premise,
@@ -126,8 +126,8 @@ def theorem_2(s: Case) -> Measurement:
     return Measurement(
         Check("velocity along its fate, Eq. 10", 0.0, along),
         Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
-        in_training("velocity along its fate, training", 0.0, trained_along),
-        in_training(memoryless, trained_along[late], anew_along, **PREMISE),
+        Trained("velocity along its fate, training", 0.0, trained_along),
+        Trained(memoryless, trained_along[late], anew_along, **PREMISE),
         number=float(start.min()),
         training_number=_first_against(times, z, fates),
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
@@ -167,7 +167,7 @@ def corollary_2(s: Case) -> Measurement:
     slope_of_common = cases.slopes(times, z)[:, 0, common]
     return Measurement(
         Check("velocity of common tokens, Eq. 10", 0.0, falling),
-        in_training("velocity of common tokens, training", 0.0, slope_of_common),
+        Trained("velocity of common tokens, training", 0.0, slope_of_common),
         number=float(falling[0].max()),
         training_number=float(z[-1, 0, common].max()),
     )
@@ -194,8 +194,8 @@ def theorem_3(s: Case) -> Measurement:
     small, error = 0.01, "Eq. 11's error"
     return Measurement(
         Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
-        in_training(f"exponent of {error} in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1),
-        in_training(f"{error} at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0),
+        Trained(f"exponent of {error} in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1),
+        Trained(f"{error} at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
         f"{listed(errors, '.1%')} at eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')}",

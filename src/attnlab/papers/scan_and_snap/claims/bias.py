@@ -1,4 +1,4 @@
-"""Sections 1, 5 and 6 in words: which tokens attention favours, and that it slows down."""
+"""Sections 1, 5 and 6 in words: what attention favours, that it slows down, and the rates."""
 
 from itertools import pairwise
 from typing import Any
@@ -6,26 +6,28 @@ from typing import Any
 import numpy as np
 import scipy
 
-from attnlab import formulas
+from attnlab import formulas, measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed, slope
-from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
+from attnlab.auditing.runs import TRAINED_RATIOS, holds_from, trained
 from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import simulate
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
+from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES, Trained, within
 
 from .. import cases, theory
-from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK
+from ..cases import FIG3, LATE, SLOWER, SYN_SMALL, TURNING, TURNS, UNEVEN, WEAK
 from ..hypotheses import (
     ALONG_EQ_10,
     ASSUMPTION_1,
     FAST,
     ONE_COMMON,
+    RATES_CHANGED,
+    rate_window,
     single_common_token,
     single_query,
 )
-from . import by_path, falling, in_training, on_both_paths
+from . import by_path, falling, on_both_paths
 from .attention import TIMES
 
 
@@ -77,7 +79,7 @@ def distinct_attention(s: Case) -> Measurement:
     turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
         *on_both_paths("gain of attention between records", 0.0, gained),
-        in_training(above_start, rare[:, 0], rare[:, -1]),
+        Trained(above_start, rare[:, 0], rare[:, -1]),
         number=float(_dominant_attention(s, cases.eq_10(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
@@ -160,7 +162,7 @@ def several_common_tokens(s: Case) -> Measurement:
     _, z = cases.training_path(s)
     return Measurement(
         Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-        in_training(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
+        Trained(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted, signs),
         number=float(turned),
         training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
@@ -237,4 +239,119 @@ def scan_and_snap(s: Case) -> Measurement:
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "
         f"most at t = {fastest['training']:.1e}; by t_0 = {t0:.3g} the dominant logit has made "
         f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it slows down",
+    )
+
+
+# eta_Y from 30 eta_Z to nearly 1.
+ETA_Z = 0.005
+ETA_Y = (0.15, 0.2, 0.3, 0.45, 0.65, 0.9)
+SLOW = 0.1  # of its peak speed
+SNAPPING = (*ASSUMPTION_1, rate_window, single_query, single_common_token)
+
+
+@claim(
+    within(5.0),
+    ["Section 6 (a), Theorem 4", "slides"],
+    FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    SNAPPING,
+)
+def snap_time(s: Case) -> Measurement:
+    r"""Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier.
+
+    Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention moves
+    at less than a tenth of its peak speed, by Eq. 10 and in the joint flow. The paper names no
+    threshold: a tenth is ours. t_0 is where gamma's decay begins, and gamma itself is at a tenth by
+    2 t_0; a smaller threshold comes later (the note has 2 %).
+    """
+    rates = tuple((y, s.eta_z) for y in ETA_Y)
+    run = trained(s.classes, rates, s.steps)
+    times = run["time"].values
+    by_eq_10 = [
+        cases.as_dataset(at, times, cases.eq_10(at, times).logits)
+        for at in (s.at(eta_y=y) for y in ETA_Y)
+    ]
+    slowed = {
+        "training": measures.slowed_time(run, share=SLOW).isel(sequence_class=0).values,
+        "Eq. 10": np.array([float(measures.slowed_time(of, share=SLOW)[0]) for of in by_eq_10]),
+    }
+    snaps = measures.snap_time(run).isel(sequence_class=0).values
+    about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
+    sooner = {name: slow[1:] for name, slow in slowed.items()}
+    later = {name: slow[:-1] for name, slow in slowed.items()}
+    ratio = slowed["training"] / about
+    return Measurement(
+        *on_both_paths("slowed to a tenth, over 2 K ln M/eta_Y", about, slowed),
+        *on_both_paths("a larger eta_Y slows earlier", later, sooner, BELOW, tolerance=0.0),
+        number=float((slowed["Eq. 10"] / about)[-1]),
+        training_number=float(ratio[-1]),
+        note="over 2 K ln M/eta_Y, training slows to a tenth of its peak speed at "
+        f"{listed(ratio, '.2f')} and to 2 % (a snap) at {listed(snaps / about, '.1f')} for eta_Y = "
+        f"{ETA_Y[0]:g} to {ETA_Y[-1]:g}; the first goes as "
+        f"eta_Y^{slope(ETA_Y, slowed['training']):.2f}, not eta_Y^-1; t_0 itself is "
+        f"{cases.transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
+    )
+
+
+@claim(ABOVE, ["Section 6 (b), Appendix F (a), Fig. 9", "poster (1)"], SLOWER, RATES_CHANGED)
+def both_rates_sparser(s: Case) -> Measurement:
+    r"""Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence
+    sparser attention.
+
+    Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq. 10
+    and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
+    """
+    factors = (1.0, 2.0, 4.0, 8.0)
+    t = np.array([cases.transition_time(s), 10 * cases.transition_time(s), 1e6])
+    faster = [s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z) for k in factors]
+    B = np.array([cases.eq_10(at, t).growth_bound[:, 0] for at in faster])
+    same = np.array([cases.eq_10(s, k * t).growth_bound[:, 0] for k in factors])
+    run = trained(s.classes, tuple((at.eta_y, at.eta_z) for at in faster), s.steps)
+    entropy = cases.mean_entropy(run).sel(time=slice(cases.transition_time(s), None)).values
+    slow = cases.mean_entropy(cases.at_ratios(SYN_SMALL).sel(ratio=1.0))
+    falls = "entropy falls with both rates at the end, training"
+    return Measurement(
+        Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
+        Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
+        Trained(falls, entropy[:-1, -1], entropy[1:, -1], BELOW),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=float(entropy[-1, -1] - entropy[0, -1]),
+        note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
+        "training turns back: Syn-Small at ratio 1 goes from entropy "
+        f"{float(slow.interp(time=1e3)):.4f} at t = 10^3 to {float(slow[-1]):.4f} at 10^6",
+    )
+
+
+@claim(
+    BELOW,
+    "Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    WEAK.at(eta_y=0.25, eta_z=0.001),
+    RATES_CHANGED,
+)
+def eta_y_denser(s: Case) -> Measurement:
+    r"""At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser
+    attention.
+
+    Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
+    joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.
+    """
+    found = cases.densities(s.classes, eta_z=s.eta_z)
+    fast = found.sel(ratio=slice(200.0, None))
+    slowest = s.at(eta_y=s.eta_z * float(fast["ratio"][0]))
+    fast = fast.sel(time=slice(cases.transition_time(slowest), None))
+    ratio, entropy = fast["ratio"].values, fast.values
+    t = np.geomspace(fast["time"][0], 1e6, 4)
+    B = np.array([cases.eq_10(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
+    rises = "entropy rises as eta_Y grows, t >= t_0, training"
+    turns = {clock: cases.turning_ratio(found, clock / s.eta_z) for clock in TURNS}
+    small = cases.turning_ratio(cases.densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
+    return Measurement(
+        Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
+        Trained(rises, entropy[:-1], entropy[1:], ABOVE),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=turns[max(TURNS)],
+        note=f"eta_Z = {s.eta_z:g}: a larger eta_Y is denser from the ratio "
+        f"{listed(turns.values(), '.2g')} on, at eta_Z t = {listed(turns, '.0e')} (Syn-Small: "
+        f"{small:.2g} at 10^6), and sparser below. Under Eq. 10 the order holds from eta_Y t/K = "
+        f"{theory.density_threshold(K=1, M=s.M, eta_y=1.0):.1f} on",
+        holds_from=turns[max(TURNS)],
     )

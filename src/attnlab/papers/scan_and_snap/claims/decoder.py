@@ -9,12 +9,12 @@ from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
 from attnlab.formulas.checks import FloatArray, IntArray
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to, within
+from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, Trained, up_to, within
 
 from .. import cases, theory
 from ..cases import WEAK
 from ..hypotheses import DECODER, FAST, LEARNING, uniform_classes, weak_correlations
-from . import by_form, in_both_forms, in_training
+from . import by_form, in_both_forms
 from .correlation import radius, random_attention, tightest
 
 
@@ -135,7 +135,7 @@ def y_star(s: Case) -> Measurement:
     late = "growth of the own logit per e-fold of t, late"
     return Measurement(
         Check(late, 1.0, per_fold, LEADING, tolerance=0.01),
-        in_training("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0),
+        Trained("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0),
         number=float(own[-1]),
         training_number=float(loss[-1]),
     )
@@ -180,7 +180,7 @@ def corollary_1(s: Case) -> Measurement:
     return Measurement(
         Check("|e_n - alpha_n| (Eq. 71)", error, miss, EQUAL),
         Check("steps to reach epsilon", printed, exact),
-        in_training("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05),
+        Trained("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05),
         number=float((printed / exact)[2]),
         training_number=rate,
     )
@@ -222,7 +222,7 @@ def remark_1(s: Case) -> Measurement:
     concluded = "loss at the effective rate (1 - rho) eta_Y over it, from t_0 on"
     return Measurement(
         *checks,
-        in_training(concluded, 1.0, effective[late], within(2.0), tolerance=0.0),
+        Trained(concluded, 1.0, effective[late], within(2.0), tolerance=0.0),
         number=own_logit["printed"] / own_logit["corrected"],
         training_number=float(too_large[-1]),
         note=f"K = M = 20, rho = 0.1, eta_Y = 0.5, t = 10^4: own logit "

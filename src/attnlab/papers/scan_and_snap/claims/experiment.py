@@ -1,4 +1,7 @@
-"""Section 8 and Appendix G: statements about the experiments, on synthetic data and on WikiText."""
+"""Sections 8, 9 and Appendix G: the experiments, Adam, and spurious tokens in small training sets.
+
+The studies `optimizers` and `spurious` (docs/studies/) go further; here is what decides a verdict.
+"""
 
 from functools import cache
 from typing import Any
@@ -6,17 +9,20 @@ from typing import Any
 import numpy as np
 import scipy
 import xarray as xr
+from numpy.typing import NDArray
 
-from attnlab import measures
+from attnlab import formulas, measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
+from attnlab.formulas.checks import FloatArray
+from attnlab.simulation import simulate
+from attnlab.tasks.classes import symmetric
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, Trained
 
-from .. import cases
-from ..cases import WEAK
+from .. import cases, theory
+from ..cases import SYN_SMALL, WEAK
 from ..classes import syn_medium, syn_small
-from . import in_training
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
@@ -77,9 +83,9 @@ def fig4_eta_y(s: Case) -> Measurement:
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
-        in_training("entropy at the end, against the start", entropy[:, 0], entropy[:, -1]),
-        in_training("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1]),
-        in_training("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE),
+        Trained("entropy at the end, against the start", entropy[:, 0], entropy[:, -1]),
+        Trained("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1]),
+        Trained("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE),
         training_number=float(fast[-1] - slow[-1]),
         note=f"entropy over distinct tokens goes from {slow[0]:.3f} to {slow[-1]:.3f} at eta_Y = "
         f"{ETA_Y[0]:g}, to {fast[-1]:.3f} at {ETA_Y[1]:g}; the loss after 10 steps is "
@@ -102,8 +108,8 @@ def fig6_threshold(s: Case) -> Measurement:
     eq_10 = [float(cases.mean_entropy(path)[0]) for path in paths]
     return Measurement(
         Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
-        in_training("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
-        in_training("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW),
+        Trained("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:]),
+        Trained("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW),
         number=eq_10[1],
         training_number=float(entropy[1]),
         note=f"entropy at eta_Y/eta_Z = 1, 2, 5, 10: {listed(entropy, '.3f')} in training, "
@@ -129,7 +135,7 @@ def fig6_eta_z(s: Case) -> Measurement:
     """
     entropy = cases.mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
-        in_training("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
+        Trained("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:]),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
     )
 
@@ -144,7 +150,7 @@ def fig11_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(eta_z=s.eta_z).values[1:]
     return Measurement(
-        in_training("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:]),
+        Trained("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:]),
         training_number=float(fall[0] / fall[-1]),
     )
 
@@ -158,7 +164,7 @@ def fig12_recall(s: Case) -> Measurement:
     """
     fall = recall_falls().sel(ratio=5.0).values
     return Measurement(
-        in_training("fall of recall at a larger eta_Z", fall[:-1], fall[1:]),
+        Trained("fall of recall at a larger eta_Z", fall[:-1], fall[1:]),
         training_number=float(fall[-1] / fall[0]),
     )
 
@@ -175,7 +181,7 @@ def recall_sparsity(s: Case) -> Measurement:
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)
     return Measurement(
-        in_training("rank correlation of sparsity and descent", 0.7, rank),
+        Trained("rank correlation of sparsity and descent", 0.7, rank),
         training_number=rank,
         note="not for every pair: twelve runs of Syn-Medium, from the lowest entropy over distinct "
         f"tokens to the highest, fall by {listed(sparser, '.2f')}",
@@ -212,3 +218,125 @@ def fig10_wikitext_103(s: Case) -> Measurement:
     is open, since WikiText-103 was not tried.
     """
     return Measurement()
+
+
+ADAM_RATES = (0.1, 0.5, 1.0)
+ADAM_STEPS = 100
+FAVOURITES = 4
+# Many common tokens, of which a few short sequences show only some.
+LENGTH, SEEDS = 8, 8
+MANY_COMMON = Case(
+    symmetric(num_classes=2, common=40, distinct=5, common_mass=0.5), 1.0, 5.0, 200.0, LENGTH
+)
+FEW, MANY = 8, 128
+PRIOR = 1.0
+
+
+@claim(BELOW, "Section 8, Fig. 5 (the paper leaves Adam for future work)", SYN_SMALL)
+def adam_subsets(s: Case) -> Measurement:
+    """With Adam, different learning rates focus on different subsets of distinct tokens.
+
+    Check that favourites, the four most attended distinct tokens of a class, differ more between
+    two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
+    order counts; nothing is claimed on paper.
+    """
+    distinct = formulas.token_roles(s).distinct
+    losing = int((theory.sign_fates(s)[distinct] < 0).sum())
+    eta = xr.DataArray(list(ADAM_RATES), dims="rate")
+    result = simulate(
+        s.classes,
+        eta_y=eta,
+        eta_z=eta,
+        steps=ADAM_STEPS,
+        optimizer="adam",
+        seeds=SEEDS,
+        what="attention",
+        at=(ADAM_STEPS,),
+        progress=False,
+    )
+    end = result["attention"].isel(step=-1, token=s.classes.in_play)
+    attention = end.transpose("rate", "seed", "sequence_class", "token").values
+    ranks = np.argsort(np.argsort(-np.where(distinct, attention, -1.0), axis=-1), axis=-1)
+    favourites = (ranks < FAVOURITES).astype(float)
+    # Favourites that two runs have in common: (rate, seed, rate, seed), mean over classes.
+    shared = np.einsum("rsnl,qtnl->rsqt", favourites, favourites) / s.K
+    rates, seeds = range(len(ADAM_RATES)), range(SEEDS)
+    within = [np.mean([shared[r, i, r, j] for i in seeds for j in seeds if i != j]) for r in rates]
+    against = "two rates against two seeds of one rate"
+    between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
+    return Measurement(
+        Trained(f"favourites in common: {against}", float(min(within)), between),
+        training_number=float(max(between)),
+        note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
+        f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share {listed(within, '.2f')} at "
+        f"each rate; rates 1 and 2, 1 and 3, 2 and 3 share {listed(between, '.2f')}. On paper "
+        f"nothing is said of rates: of sign descent only that {losing} of {int(distinct.sum())} "
+        "distinct tokens, the frequent ones, lose at first",
+    )
+
+
+@claim(BELOW, "Section 9", MANY_COMMON)
+def spurious_tokens(s: Case) -> Measurement:
+    """Much data or prior knowledge suppresses common tokens that seem distinct in little.
+
+    Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger training
+    set, and that attention to common tokens that training showed, beyond that of ever new data,
+    falls: 8, 128 sequences, a prior. Only the order counts.
+    """
+    common = formulas.token_roles(s).common
+    rng = np.random.default_rng(0)
+
+    def share_gaining(sequences: int) -> float:
+        """Return the share of common tokens that Eq. 10 on a training set's frequencies lifts."""
+        shares = []
+        for _ in range(50):
+            counts = [rng.multinomial(sequences * (LENGTH - 1) // s.K, p) for p in s.P]
+            seen = np.array(counts, dtype=float)
+            drawn = seen.any(0)
+            P, rest = seen[:, drawn] / seen.sum(1, keepdims=True), np.zeros((1, drawn.sum()))
+            velocity = theory.attention_velocity(formulas.Setting(P, M=s.M), rest)[0]
+            shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
+        return float(np.mean(shares))
+
+    def trained(sequences: int | None, prior: float = 0.0) -> tuple[FloatArray, FloatArray]:
+        """Return z(end) - z(0) and the mean attention of common tokens: (seed, token)."""
+        tokens = s.classes.in_play[common]
+        start = np.zeros(s.M)
+        start[tokens] = -prior
+        result = cases.train_steps(
+            s,
+            int(s.steps),
+            length=LENGTH,
+            training_set=sequences,
+            batch_size=min(sequences or MANY, MANY),
+            seeds=SEEDS,
+            init=start,
+            what=("attention", "logits"),
+            dtype="float32",
+        ).isel(step=-1, token=tokens)
+        moved = result["attention_logits"].isel(query=0).values + prior
+        return moved, result["attention"].mean("sequence_class").values
+
+    def excess(seen: NDArray[np.bool_], attention: FloatArray, unlimited: FloatArray) -> float:
+        """Attention to the tokens that training showed, beyond that of ever new data."""
+        return float(((attention - unlimited.mean(0)) * seen).sum(-1).mean())
+
+    few, many = share_gaining(FEW), share_gaining(MANY)
+    unlimited = trained(None)[1]
+    moved_small, small = trained(FEW)
+    moved_large, large = trained(MANY)
+    # from z(0) = 0 no move is too small for a float: what has not moved was never drawn
+    in_small, in_large = moved_small != 0, moved_large != 0
+    of_few, of_many = excess(in_small, small, unlimited), excess(in_large, large, unlimited)
+    seen = "excess attention to common tokens seen"
+    with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
+    return Measurement(
+        Check("share of common tokens that gain, larger training set", few, many, BELOW),
+        Trained(f"{seen}, larger training set", of_few, of_many, BELOW),
+        Trained("the same on few sequences, with a prior", of_few, with_prior, BELOW),
+        number=few / many,
+        training_number=of_few / of_many,
+        note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "
+        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens "
+        "that gained rises in one, where they gain from ever new sequences too",
+    )

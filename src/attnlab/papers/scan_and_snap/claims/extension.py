@@ -14,12 +14,12 @@ from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
 from attnlab.tasks.classes import SequenceClasses
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, Form, within
+from attnlab.theory.relation import ABOVE, BELOW, EQUAL, LEADING, Form, Trained, within
 
 from .. import cases, theory
 from ..cases import RATES, SYN_SMALL, WEAK
 from ..hypotheses import ASSUMPTION_1, FAST, WITH_RESIDUAL
-from . import by_form, in_training, on_both_paths
+from . import by_form, on_both_paths
 from .model import complex_slope, mean_likelihood, unit
 
 # Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
@@ -106,7 +106,7 @@ def residual_beta(s: Case) -> Measurement:
     direction = "1 - cosine of the path of z with the printed direction, training"
     return Measurement(
         Check("beta of classes that share a query", printed[same], right[same]),
-        in_training(direction, 0.0, angles, LEADING, relative=False, tolerance=0.05),
+        Trained(direction, 0.0, angles, LEADING, relative=False, tolerance=0.05),
         number=float(printed[0, 1] / right[0, 1]),
         training_number=float(angles.max()),
         note=f"M = {s.M}: within a query beta = {right[0, 1]:.3f} (printed {printed[0, 1]:.3f}), "
@@ -147,7 +147,7 @@ def residual_local_roles(s: Case) -> Measurement:
     without = cases.logits(s, plain)[:, s.psi[rows], columns]
     return Measurement(
         Check("velocity of locally distinct tokens", 0.0, local),
-        in_training("their z after training", 0.0, moved),
+        Trained("their z after training", 0.0, moved),
         number=float(local.min()),
         training_number=float(moved.min()),
         note="P rows (.15,0,.28,0,.57,0,0,0), (.15,0,0,.28,0,.57,0,0), (0,.15,.28,0,0,0,.57,0), "
@@ -212,7 +212,7 @@ def position_bias(s: Case) -> Measurement:
         Check(same_everywhere, 0.0, cancelled, relative=False, tolerance=1e-12),
         Check("positions that count over T, bias on halves", share[0], share, tolerance=1e-9),
         Check("positions that count, ALiBi of slope 1/2", of_alibi, alibi, tolerance=1e-9),
-        in_training("z from a biased start, training", moved, ends, relative=False, tolerance=1e-6),
+        Trained("z from a biased start, training", moved, ends, relative=False, tolerance=1e-6),
         number=float(alibi[-1]),
         note="where P is the same at all positions a bias changes mean attention by "
         f"{np.abs(cancelled).max():.0g}. For T to infinity attention of one sequence is that mean "

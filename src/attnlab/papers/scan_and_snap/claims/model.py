@@ -14,7 +14,7 @@ from attnlab.auditing.runs import TRAINED_RATIOS, trained
 from attnlab.formulas.checks import FloatArray
 from attnlab.models import Extended
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING, Trained
 
 from .. import cases, theory
 from ..cases import SHORT, SYN_SMALL, WEAK
@@ -26,7 +26,6 @@ from ..hypotheses import (
     single_common_token,
     weak_correlations,
 )
-from . import in_training
 
 
 def unit(c: NDArray[Any]) -> NDArray[Any]:
@@ -90,8 +89,8 @@ def lemma_1(s: Case) -> Measurement:
     return Measurement(
         Check("dJ/dz", predicted.logits, by_z),
         Check("dJ/dY", predicted.decoder, by_y),
-        in_training("logits after 40 steps", by_hand, simulated, relative=False),
-        in_training("rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False),
+        Trained("logits after 40 steps", by_hand, simulated, relative=False),
+        Trained("rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False),
     )
 
 
@@ -116,7 +115,7 @@ def assumption_1(s: Case) -> Measurement:
     in_ratio = slope(TRAINED_RATIOS[2:], cases.gain_error(s, cases.logits(s, late))[2:])
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1", expected, biases),
-        in_training("exponent of Eq. 11's error in eta_Y / eta_Z", -1.0, in_ratio, tolerance=0.1),
+        Trained("exponent of Eq. 11's error in eta_Y / eta_Z", -1.0, in_ratio, tolerance=0.1),
         number=float(expected[1] + 1.0),
         training_number=in_ratio,
     )
@@ -151,7 +150,7 @@ def finite_length(s: Case) -> Measurement:
     up_to = np.nanmax(theory.losing_length(s.P[0], steps, **cases.clock(s), rho=rho))
     return Measurement(
         Check("E|q|^2 / |p|^2 - 1 at T = 128", 0.05, bias, AT_MOST),
-        in_training("mean z along its fate, T = 128", 0.0, along, ABOVE),
+        Trained("mean z along its fate, T = 128", 0.0, along, ABOVE),
         number=float(bias.max()),
         training_number=float((along < 0).mean()),
         note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: "
@@ -229,7 +228,7 @@ def row_sums(s: Case) -> Measurement:
     return Measurement(
         Check("rows of Y", 0.0, Y.sum(1), relative=False),
         Check("rows of Z", 0.0, z.sum(1), relative=False),
-        in_training("rows of Z, training", 0.0, sums, relative=False),
+        Trained("rows of Z, training", 0.0, sums, relative=False),
         note=f"columns do not: the largest column sum of Y is {np.abs(Y.sum(0)).max():.2g}",
     )
 
@@ -299,7 +298,7 @@ def layer_norm(s: Case) -> Measurement:
     return Measurement(
         Check("dz/dt over eta_Z gamma, LayerNorm", predicted, by_slope, **to_rounding),
         Check("the velocity of l2-normalization, M = 1000", plain, centred),
-        in_training("fates with LayerNorm, training", fates, np.sign(end), EQUAL),
+        Trained("fates with LayerNorm, training", fates, np.sign(end), EQUAL),
         number=float(np.abs(centred / plain - 1.0).max()),
         training_number=float(np.abs(end).max()),
     )

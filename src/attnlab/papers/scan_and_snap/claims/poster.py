@@ -7,12 +7,12 @@ from attnlab import formulas
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, within
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, Trained, within
 
 from .. import cases, theory
 from ..cases import FIG3, WEAK
 from ..hypotheses import SECTION_6, WEAKLY_CORRELATED, rate_window, weak_correlations
-from . import by_path, falling, in_both_forms, in_training, on_both_paths
+from . import by_path, falling, in_both_forms, on_both_paths
 from .attention import TIMES
 from .snapping import constant, growth_setting, integrate_theorem_4
 
@@ -64,7 +64,7 @@ def poster_faster(s: Case) -> Measurement:
     further = z[1:, s.psi[n], tokens]
     return Measurement(
         Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
-        in_training("z of a more frequent token, training", further[:, :-1], further[:, 1:]),
+        Trained("z of a more frequent token, training", further[:, :-1], further[:, 1:]),
         number=float(faster[0, -1] / faster[0, 0]),
         training_number=float(further[-1, -1] / further[-1, 0]),
     )

@@ -12,12 +12,12 @@ from attnlab.auditing.runs import trained
 from attnlab.formulas.checks import FloatArray
 from attnlab.tasks.classes import single_common
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
+from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, Trained, within
 
 from .. import cases, theory
 from ..cases import FIG3, SLOWER, WEAK
 from ..hypotheses import ASSUMPTION_1, MUCH, SECTION_6, SNAPPING, rate_window, single_query
-from . import by_form, in_both_forms, in_training
+from . import by_form, in_both_forms
 
 
 def constant(s: Case) -> float:
@@ -113,8 +113,8 @@ def theorem_4(s: Case) -> Measurement:
     premise = "z_ml of the common token, Eq. 13 (corrected), from t_0 on"
     return Measurement(
         *checks,
-        in_training(gain, path.growth_bound, gained, tolerance=0.25),
-        in_training(premise, path.logit, common, tolerance=0.25, form="premise"),
+        Trained(gain, path.growth_bound, gained, tolerance=0.25),
+        Trained(premise, path.logit, common, tolerance=0.25, form="premise"),
         number=shift,
         training_number=float(path.logit[0] / common[0]),
         note=f"K = {s.K}, M = {s.M}, C_0 = {C0:.3g}: Eq. 14 starts at B_n(0) = (1/4) ln C_0 = "
@@ -267,7 +267,7 @@ def b_at_t0(s: Case) -> Measurement:
     return Measurement(
         Check("B_n(t_0) at each pair of rates", B[0], B),
         *in_both_forms("B_n(t_0) by the formula", formula, B[0], **as_in_theorem_4),
-        in_training("z of the dominant token at t_0, training", z[0], z, LEADING, tolerance=0.01),
+        Trained("z of the dominant token at t_0, training", z[0], z, LEADING, tolerance=0.01),
         number=formula["printed"],
         training_number=float(z[0]),
         note=f"C_0 = {C0:.3g}: the formula gives {formula['printed']:.3f}; with "

@@ -7,12 +7,11 @@ from attnlab import formulas, measures
 from attnlab.auditing import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
 from attnlab.theory import Case, Check
-from attnlab.theory.relation import ABOVE, BELOW
+from attnlab.theory.relation import ABOVE, BELOW, Trained
 
 from .. import cases, theory
 from ..cases import SYN_SMALL, WEAK
 from ..hypotheses import WEAKLY_CORRELATED
-from . import in_training
 
 
 @claim(ABOVE, "summary, Key Results and Mechanism 2", WEAK, WEAKLY_CORRELATED)
@@ -30,7 +29,7 @@ def summary_frequency(s: Case) -> Measurement:
     gain = float(end[low] / end[high])
     return Measurement(
         Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
-        in_training("gain of the rarest over the most frequent, training", 1.0, gain, ABOVE),
+        Trained("gain of the rarest over the most frequent, training", 1.0, gain, ABOVE),
         number=float(fast / slow),
         training_number=float(end[high] / end[low]),
         note=f"P(l|n) = {s.P[n, high]:.3f} against {s.P[n, low]:.3f}: velocities {fast:.2e} and "
@@ -81,8 +80,8 @@ def summary_slow_decoder(s: Case) -> Measurement:
     falls = "fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training"
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
     return Measurement(
-        in_training(falls, 0.1 * fall[1], fall[0], BELOW),
-        in_training("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW),
+        Trained(falls, 0.1 * fall[1], fall[0], BELOW),
+        Trained("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW),
         # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
         Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
         number=B[0] / B[1],

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from attnlab.experiments import Judgement, SimulationRecipe, Standing, Texts
 from attnlab.files.progress import Progress
 from attnlab.measures import attention as roles
+from attnlab.measures import maps
 from attnlab.plots import style
 from attnlab.sweeping import run_apart
 
@@ -119,8 +120,7 @@ def judge(frames: xr.Dataset) -> Judgement:
 
 
 def _entropy(attention: np.ndarray) -> float:
-    share = attention.astype(np.float64) / attention.sum()
-    return float(-(share * np.log(share)).sum())
+    return float(maps.entropy(attention.astype(np.float64) / attention.sum()))
 
 
 EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
