@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +16,7 @@ import chromium
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from packaging.version import Version
 from small_classes import one_common, random_classes, syn_small  # noqa: F401 - fixtures
 from xdist.scheduler import LoadScopeScheduling
 
@@ -35,6 +37,7 @@ CACHE_BYTES = 2**30
 # What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
 # used 3. It is given back to the system when the process has grown by this much.
 GROWTH_BYTES, MOST_BYTES = 2**30, 2**31
+COLLECT_EVERY = 8  # tests
 NEEDED = ("browser", "torch", "ray")  # a fixture or a library, and the marker of those that use it
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
 # long to import; elsewhere a file.
@@ -78,6 +81,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
     _keep_newest(cache)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    # Options that the programs of runs have already: all others compile in half the time too.
+    flags = "--xla_cpu_parallel_codegen_split_count=1"
+    if Version(version("jax")) < Version("0.11"):  # a later one does not know it, and would abort
+        flags += " --xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
     # Of PyTorch and numpy: there is a worker for each core, and threads that wait keep it busy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -111,14 +119,17 @@ def _optimize(wanted: bool) -> None:
         jax.clear_caches()
 
 
-_resident = 0
+_ended, _resident = 0, 0
 
 
 def pytest_runtest_logfinish() -> None:
-    """Collect what the test left, and freeze the rest: the collector would go through all of it in
-    each test that measures a model, which takes longer than the measurement. Where the process has
-    grown, give freed memory back, and drop compiled programs if that is not enough."""
-    global _resident
+    """Collect what some tests left, and freeze the rest: the collector would go through all of it
+    in each test that measures a model, which takes longer than the measurement. Where the process
+    has grown, give freed memory back, and drop compiled programs if that is not enough."""
+    global _ended, _resident
+    _ended += 1
+    if _ended % COLLECT_EVERY:
+        return
     gc.collect()
     memory = psutil.Process().memory_info
     if memory().rss > _resident + GROWTH_BYTES:

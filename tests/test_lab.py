@@ -277,6 +277,7 @@ def test_types_are_checked_beside_the_tests_and_either_may_fail(place):
     assert (done.returncode, done.stdout) == (5, "Success\n")
 
 
+@pytest.mark.slow
 def test_types_do_not_outlive_tests_that_are_stopped(place):
     assert lab(place, "cite").returncode == 0
     write_tools(place, f"echo $$ > {place}/types; exec /bin/sleep 600")

@@ -47,6 +47,7 @@ def run(*command, **more):
     )
 
 
+@pytest.mark.slow
 def test_a_little_of_each_part(tmp_path):
     kept = tmp_path / "kept"
     done = run("-m", "torture", *SHORT, "--minutes", "1e3", "--json", "--out", kept)

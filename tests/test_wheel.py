@@ -23,19 +23,29 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Wheel and source distribution; the clone, in which building leaves things behind, is gone."""
+    """The source distribution, and the wheel built from it alone, as by `python -m build`."""
     place = tmp_path_factory.mktemp("dist")
     clone = place / "clone"
     for folder in ("src", "recipes", "examples/own_paper"):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / folder, clone / folder, ignore=unwanted)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, clone)
-    build = "from setuptools import build_meta as b; b.build_wheel('..'); b.build_sdist('..')"
-    subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
+    for file in (path for path in ROOT.iterdir() if path.is_file()):
+        shutil.copy(file, clone)
+    build(clone, "sdist")
     shutil.rmtree(clone)
-    (wheel,), (source,) = place.glob("*.whl"), place.glob("*.tar.gz")
+    (source,) = place.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(place, filter="data")
+    (unpacked,) = (path for path in place.iterdir() if path.is_dir())
+    build(unpacked, "wheel")
+    shutil.rmtree(unpacked)
+    (wheel,) = place.glob("*.whl")
     return wheel, source
+
+
+def build(folder, kind):
+    code = f"from setuptools import build_meta; build_meta.build_{kind}('..')"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
 
 
 def run(site, *command, cwd):

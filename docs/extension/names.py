@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,17 @@ def _kind(value: Any) -> str:
     return "function"
 
 
+def _share_contents(app: Sphinx, page: str, _: str, context: dict[str, Any], __: Any) -> None:
+    """Make the navigation once for all pages of names: it lists none of them, and they are in one
+    folder. For each page anew it takes a fifth of the time of a build."""
+    if page.startswith("reference/api/"):
+        if not hasattr(app, "names_contents"):
+            app.names_contents = cache(context["toctree"])  # type: ignore[attr-defined]
+        context["toctree"] = app.names_contents  # type: ignore[attr-defined]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("names", Names)
+    app.connect("html-page-context", _share_contents, priority=400)  # before the theme
     app.connect("builder-inited", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

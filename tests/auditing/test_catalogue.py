@@ -140,6 +140,7 @@ print(*loaded())
 """
 
 
+@pytest.mark.slow
 def test_a_figure_builds_no_case_and_a_claim_of_one_paper_imports_no_later_one():
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -94,6 +94,7 @@ def test_a_folder_is_audited_and_put_on_record(tmp_path, monkeypatch, call):
     assert "1 claim, as recorded" in out
 
 
+@pytest.mark.slow
 def test_json_is_one_document_and_nothing_else(tmp_path):
     # a real process, in which a library could have its say as well
     command = [sys.executable, "-c", "from attnlab.cli import main; main()"]
@@ -154,6 +155,7 @@ def test_classes_of_a_file(tmp_path, call):
     assert f"Without {errors['theories'][1]['leans_on']}" in shown
 
 
+@pytest.mark.slow
 def test_the_table_has_the_errors_of_each_theory_and_their_costs(tmp_path, call):
     code, out, err = call("audit", "syn-small", "--eta-y", "10", cwd=tmp_path)
     assert code == 0, err

@@ -42,6 +42,7 @@ def test_a_working_directory_that_was_deleted(tmp_path):
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cuda", "nonsense"])
 def test_a_device_that_is_not_there(name):
     done = attnlab_in_a_shell(JAX_PLATFORMS=name)

@@ -161,6 +161,7 @@ def test_no_paper_is_imported_and_no_jax(tmp_path):
             assert "loud_paper" in out
 
 
+@pytest.mark.slow
 def test_a_mistyped_name_is_refused_before_jax_is_loaded():
     cases = [
         ["reproduce", "fig66"],

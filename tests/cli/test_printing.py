@@ -81,6 +81,7 @@ def test_what_a_terminal_would_obey_is_written_out(name):
     assert visible("naïve Ελλάδα 日本 ‏שלום") == "naïve Ελλάδα 日本 ‏שלום"
 
 
+@pytest.mark.slow
 def test_names_do_not_reach_the_terminal_raw(tmp_path, call):
     (tmp_path / "\x1b[2J.yaml").write_text(WORDS)
     code, out, err = call("simulate", "\x1b[2J.yaml", *QUICK, "--out", "\x1b.nc", cwd=tmp_path)

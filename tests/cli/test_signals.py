@@ -58,6 +58,7 @@ def test_a_simulation_that_is_stopped_writes_what_was_recorded(number, options, 
     assert kept.sizes["time" if "flow" in options else "step"] == 2
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_what_cannot_stop():
     process = start(
         "simulate", "syn-small", before="import interrupts; interrupts.compile_for_ever()"

@@ -61,6 +61,7 @@ def finished(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_an_interrupt_names_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
     real, pressed = Stepping.advance, []
 
@@ -95,6 +96,7 @@ def test_a_run_that_diverges_is_named_with_its_step(finished, tmp_path, capsys, 
     assert document["diverged"] == [{"learning_rate": 1e38, "seed": 0, "step": step}]
 
 
+@pytest.mark.slow
 def test_the_same_command_reads_what_there_is_and_prints_a_table(finished, capsys, monkeypatch):
     monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
     words = command(finished)
@@ -118,6 +120,7 @@ def test_the_same_command_reads_what_there_is_and_prints_a_table(finished, capsy
     assert "holds another run (seeds: 1 there, 2 here)" in said[0]
 
 
+@pytest.mark.slow
 def test_names_are_printed_as_they_are_and_no_number_is_cut(finished, capsys, monkeypatch):
     monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
     monkeypatch.setenv("COLUMNS", "30")
@@ -142,6 +145,7 @@ def test_names_are_printed_as_they_are_and_no_number_is_cut(finished, capsys, mo
     assert f"{row['entropy_start']:.2f} → {row['entropy_end']:.2f}" in lines[0]
 
 
+@pytest.mark.slow
 def test_the_picture_has_curves_and_words(finished, tmp_path):
     from attnlab.plots import training
 
@@ -156,6 +160,7 @@ def test_the_picture_has_curves_and_words(finished, tmp_path):
     assert labels == list(found["word"].values)
 
 
+@pytest.mark.slow
 def test_the_options_are_those_of_the_value_and_their_help_needs_no_jax():
     code = "import sys; from attnlab.cli import main\n"
     code += "try: main()\nfinally: print('jax' in sys.modules)"
@@ -167,6 +172,7 @@ def test_the_options_are_those_of_the_value_and_their_help_needs_no_jax():
     assert done.stdout.endswith("False\n")
 
 
+@pytest.mark.slow
 def test_records_may_be_at_steps_that_are_listed(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
     asked = [*command(finished), "--every", "3,10", "--out", tmp_path / "run", "--json"]

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import threading
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -106,13 +106,20 @@ def outside(address):
     return bool(urlsplit(address).netloc) or address.startswith("//")
 
 
+@cache
+def file_at(folder, path):
+    """The file to which a path leads from a folder, if there is one."""
+    target = (folder / unquote(path)).resolve()
+    return target if target.is_file() else None
+
+
 def is_there(site, path, page, link, pages):
     """Whether a link leads to a file of the site, and to a place in it."""
     parts = urlsplit(link)
     if parts.scheme:
         return parts.scheme in ("http", "https", "mailto", "data")
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    if not target.is_relative_to(site) or not target.is_file():
+    target = file_at(path.parent, parts.path) if parts.path else path
+    if target is None or not target.is_relative_to(site):
         return False
     if not parts.fragment or parts.fragment.startswith(("s=", "x=")):  # state, experiment: played
         return True
@@ -231,6 +238,26 @@ def test_a_page_of_theory_is_typeset_and_plays(address, browser):
     assert errors == []
     assert all(url.startswith((address, "data:", "blob:", "about:")) for url in asked)
     context.close()
+
+
+SEARCHED = {
+    "pandas": "results",
+    "csv": "results",
+    "learning rate": "guides/own_task",
+    "residual": "guides/variants",
+    "Markov": "papers/statistical_induction",
+}
+
+
+def test_a_search_leads_to_the_page_that_answers_it(address, browser):
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    for words, answer in SEARCHED.items():
+        page.goto(f"{address}search.html?q={quote(words)}")
+        page.get_by_text("Search finished").wait_for()
+        first = page.locator("ul.search > li a").first
+        assert first.get_attribute("href").split(".html")[0] == answer, words
+    page.close()
 
 
 def test_serving_is_on_this_machine_alone(tmp_path):

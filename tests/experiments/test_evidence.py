@@ -18,6 +18,7 @@ def evidence(tmp_path, of=run):
     return Evidence(str(tmp_path / "own.py"), {"own": of}, lambda _, result: result[["loss"]])
 
 
+@pytest.mark.slow
 def test_numbers_are_read_as_they_were_written(tmp_path):
     own = evidence(tmp_path)
     own.write()

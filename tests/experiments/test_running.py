@@ -49,6 +49,7 @@ FIG9 = experiment("fig9")
 QUICK = dataclasses.replace(FIG9, draw=lambda data: Figure(figsize=(1, 1)))  # an empty picture
 
 
+@pytest.mark.slow
 def test_an_experiment_becomes_pictures_data_and_a_record(recipe, makes, tmp_path):
     made = find_or_run(FIG9, recipe, out=tmp_path)
     folder = tmp_path / "scan_and_snap" / "fig9"
@@ -67,6 +68,7 @@ def test_an_experiment_becomes_pictures_data_and_a_record(recipe, makes, tmp_pat
     assert "about" not in made.settings
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_reused_until_something_changes(recipe, makes, tmp_path):
     folder = tmp_path / "scan_and_snap" / "fig9"
 

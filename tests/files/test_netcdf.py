@@ -142,6 +142,16 @@ def test_the_seal_can_be_checked_by_hand(saved: Path) -> None:
     assert seal.split()[-1] == digest.split()[0]
 
 
+def test_labels_that_pandas_makes_are_text(tmp_path: Path) -> None:
+    dataset = (
+        xr.Dataset({"a": ("n", [1.0]), "b": ("n", [2.0])}).to_array("name").to_dataset(name="x")
+    )
+    assert dataset["name"].dtype == object
+    save(dataset, tmp_path / "a.nc")
+    found = load(tmp_path / "a.nc")
+    assert found["name"].dtype.kind == "U" and found["name"].values.tolist() == ["a", "b"]
+
+
 # -- what cannot be saved ---------------------------------------------------------------------
 
 

@@ -162,46 +162,41 @@ def plain(model, params, tokens):
     return (out[0] if model.readout == "last" else out), all_weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda m: f"{m.positions}-{m.attention}-{m.norm}")
-def test_it_is_what_numpy_computes(model):
+def test_it_is_what_numpy_computes_and_its_gradient_is_that_of_differences(model):
     with jax.enable_x64(True):
         params = start(model)
         if model.biases:  # which start at 0
             params = jax.tree.map(
                 lambda of: of + 0.1 * jnp.cos(jnp.arange(of.size)).reshape(of.shape), params
             )
-        tokens = batch_of(3).inputs
-        outputs, captured = quickly(model.apply)(params, tokens)
+        learner, batch = TaskLearner(TASK, model), batch_of(3)
+        tokens = batch.inputs
+        if model.readout == "last":
+            batch = batch._replace(target=batch.target[:, -1])
+
+        @quickly
+        def everything(of):
+            loss, slope = learner.loss_and_grad((), of, batch, None, tuple(of))
+            return loss, slope, *model.apply(of, tokens)
+
+        _, slope, outputs, captured = everything(params)
         for b in range(3):
             expected, weights = plain(model, params, np.asarray(tokens[b]))
             np.testing.assert_allclose(outputs[b], expected, atol=1e-10)
             np.testing.assert_allclose(captured["attention"][:, b], weights, atol=1e-10)
-
-
-@pytest.mark.parametrize("model", VARIANTS, ids=lambda m: f"{m.positions}-{m.attention}-{m.norm}")
-def test_its_gradient_is_that_of_differences(model):
-    with jax.enable_x64(True):
-        learner = TaskLearner(TASK, model)
-        params = start(model)
-        batch = batch_of(3)
-        if model.readout == "last":
-            batch = batch._replace(target=batch.target[:, -1])
-        slope = quickly(lambda of: learner.loss_and_grad((), of, batch, None, tuple(of))[1])(params)
         along = jax.tree.map(
             lambda of: jnp.sin(1.0 + jnp.arange(of.size)).reshape(of.shape), params
         )
-
-        @quickly
-        def at(h):
-            return learner.loss(
-                (), jax.tree.map(lambda a, b: a + h * b, params, along), batch, None
-            )
-
-        found = sum(
-            jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (slope, along)), strict=True)
+        after, before = (
+            everything(jax.tree.map(lambda a, b, h=h: a + h * b, params, along))[0]
+            for h in (1e-5, -1e-5)
         )
-        expected = float(at(1e-5) - at(-1e-5)) / 2e-5
-        assert float(found) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        found = sum(
+            np.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (slope, along)), strict=True)
+        )
+        assert found == pytest.approx(float(after - before) / 2e-5, rel=1e-6, abs=1e-9)
 
 
 def test_vectors_stand_in_for_one_hot_tokens():

@@ -13,7 +13,7 @@ Q, K = np.ones((2, 4, 5, 8)), np.ones((2, 2, 7, 8))
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"query": Q[0]}, "query: expected an array of batch, head, query, width"),
+        ({"query": Q[0]}, r"of batch, head, query, width, got .*; one head: query\[:, None\]"),
         ({"query": Q.astype(int)}, "query: expected floating-point"),
         ({"query": Q[:1]}, "key: expected batch 1"),
         ({"query": Q[..., :4]}, "width 4"),

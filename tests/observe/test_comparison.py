@@ -53,6 +53,7 @@ def test_heads_without_a_counterpart_are_counted(result):
         compare(result, result, match="names")
 
 
+@pytest.mark.slow
 def test_the_command_compares_two_files(result, tmp_path, call):
     for name in ("a.nc", "b.nc"):
         attnlab.save(result, tmp_path / name)

@@ -12,7 +12,7 @@ from small_models import NanoGPT, small_model, tokens
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing import attention_profiles, head_map, needle_scores
+from attnlab.observing import attention_profiles, head_map, needle_scores, parent_scores
 
 
 @pytest.fixture
@@ -72,6 +72,20 @@ def test_profiles_say_how_far_heads_look(model):
     # even attention to i + 1 keys: distance d in the rows from d on, but not at the first key
     even = sum(1 / (i + 1) for i in range(2, LENGTH)) / LENGTH
     assert heads["uniform"].distance_mass.sel(distance=1) == pytest.approx(even, abs=1e-6)
+
+
+def test_heads_that_follow_a_graph_are_found(model):
+    """The previous-token head follows a chain; on pairs, so does each child of a pair."""
+    chain = np.arange(LENGTH) - 1
+    pairs = np.where(np.arange(LENGTH) % 2, chain, -1)
+    for parents in (chain, pairs):
+        found = parent_scores(model, COPIES, parents).isel(layer=0)
+        heads = {name: found.isel(head=i) for i, name in enumerate(MADE)}
+        for name in found:
+            assert heads["previous token"][name] == pytest.approx(1, abs=1e-4)
+        assert heads["self"].parent_attention < 1e-4 and heads["self"].parent_recovery == 0
+    with pytest.raises(InputError, match="parents: no position has a parent"):
+        parent_scores(model, COPIES, [-1, -1])
 
 
 def test_a_planted_fact_is_found_by_the_head_that_copies():

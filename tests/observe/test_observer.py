@@ -711,7 +711,7 @@ def test_models_in_other_threads_are_not_seen():
 
     def measure():
         try:
-            for _ in range(40):
+            for _ in range(15):
                 found = take_snapshot(model, probe, min_keys=8)
                 assert found.order == expected.order and not found.unseen
                 for layer in found.order:

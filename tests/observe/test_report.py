@@ -186,6 +186,7 @@ def unpacked(packed):
     return np.where(levels == 65535, np.nan, low + (high - low) * (levels / 65534))
 
 
+@pytest.mark.slow
 def test_a_page_of_a_thousand_heads_is_small():
     steps, heads = np.arange(200), np.arange(32)
     one = history()

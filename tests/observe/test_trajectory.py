@@ -239,7 +239,7 @@ def change(folder, **changes):
                 "num_sparse_encoder_layers": 1,
                 "num_layers": 1,
             },
-            "describes a model of more than 100,000 modules",
+            "describes a model of more than 3,000 modules",
         ),
         (
             {"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]},
@@ -257,7 +257,8 @@ def change(folder, **changes):
         ),
     ],
 )
-def test_configurations_that_do_not_fit_are_refused(folder, changes, message):
+def test_configurations_that_do_not_fit_are_refused(folder, changes, message, monkeypatch):
+    monkeypatch.setattr(model_files, "MOST_MODULES", 3000)
     change(folder, **changes)
     with pytest.raises(InputError, match=message):
         observe_model(folder, PROBE, **FEW)

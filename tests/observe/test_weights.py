@@ -1,6 +1,7 @@
 """Stable ranks and active units of models, against their weights taken by hand."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def ranks_of_heads(query, key):
 
 
 def by_hand(name, model, layer, ids):
-    """Ranks of heads, the rank of the MLP's input, and its units for 95 %."""
+    """Ranks of heads, the rank of the MLP's input, its units for 95 %, and the residual peak."""
     (attention, *projections), (mlp, *inputs, output) = BUILT[name]
     attention = model.get_submodule(attention.format(layer))
     weights = [attention.get_submodule(one).weight for one in projections]
@@ -63,14 +64,28 @@ def by_hand(name, model, layer, ids):
         query, key = (W.reshape(-1, WIDTH, MODEL) for W in weights)
     mlp = model.get_submodule(mlp.format(layer))
     whole = [mlp.get_submodule(one).weight for one in inputs]
-    seen = []
-    hook = mlp.get_submodule(output).register_forward_pre_hook(
-        lambda module, given: seen.append(given[0])
-    )
+    seen, streams = [], []
+    block = model.get_submodule(re.match(r".*?\.\d+", BUILT[name][0][0].format(layer))[0])
+    hooks = [
+        mlp.get_submodule(output).register_forward_pre_hook(
+            lambda module, given: seen.append(given[0])
+        ),
+        block.register_forward_hook(
+            lambda module, given, out: streams.append(out[0] if isinstance(out, tuple) else out)
+        ),
+    ]
     with torch.no_grad():
         model(ids)
-    hook.remove()
-    return ranks_of_heads(query, key), by_singular_values(torch.cat(whole)), units(seen[0])
+    for hook in hooks:
+        hook.remove()
+    ranks = ranks_of_heads(query, key), by_singular_values(torch.cat(whole))
+    return *ranks, units(seen[0]), peak(streams[0])
+
+
+def peak(stream):
+    """Of each sequence, the norm of the first position over the mean of the others."""
+    norms = np.linalg.norm(np.asarray(stream, float), axis=-1)
+    return np.mean([one[0] / one[1:].mean() for one in norms])
 
 
 def units(hidden):
@@ -94,11 +109,12 @@ def test_weights_and_units_are_those_taken_by_hand(name):
     found, unrecognised = seen_of(model)
     assert len(found) == 2 and not unrecognised
     for layer, one in enumerate(found):
-        heads, of_mlp, number = by_hand(name, model, layer, IDS)
+        heads, of_mlp, number, residual = by_hand(name, model, layer, IDS)
         np.testing.assert_allclose(one["qk_stable_rank"], heads, rtol=1e-5)
         np.testing.assert_allclose(one["mlp_stable_rank"], of_mlp, rtol=1e-5)
         # rounding may move a count by one where the mass is near the share
         np.testing.assert_allclose(one["mlp_units"], number, atol=0.05)
+        np.testing.assert_allclose(one["residual_peak"], residual, rtol=1e-5)
         assert one["mlp_units_share"] * one["mlp_units"] > 0
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
@@ -116,6 +132,7 @@ def test_of_t5_cross_attention_has_the_mlp_of_its_block():
         np.testing.assert_allclose(one["qk_stable_rank"], ranks_of_heads(query, key), rtol=1e-5)
         wanted = by_singular_values(block.layer[2].DenseReluDense.wi.weight)
         np.testing.assert_allclose(one["mlp_stable_rank"], wanted, rtol=1e-5)
+    assert found[4]["residual_peak"] == found[5]["residual_peak"]  # of one block
 
 
 def test_padding_of_a_torch_encoder_is_left_out_of_units():
@@ -133,18 +150,21 @@ def test_padding_of_a_torch_encoder_is_left_out_of_units():
     np.testing.assert_allclose(found[0]["qk_stable_rank"], ranks_of_heads(query, key), rtol=1e-5)
     rank = by_singular_values(first.linear1.weight)
     np.testing.assert_allclose(found[0]["mlp_stable_rank"], rank, rtol=1e-5)
-    hidden = []
+    hidden, streams = [], []
     first.linear2.register_forward_pre_hook(lambda _, given: hidden.append(given[0].detach()))
+    first.register_forward_hook(lambda _, given, out: streams.append(out.detach()))
     torch.manual_seed(0)
     again, _ = seen_of(model, {"src": torch.randn(2, 24, MODEL), "src_key_padding_mask": padded})
     np.testing.assert_allclose(again[0]["mlp_units"], units(hidden[0][~padded]), atol=0.05)
+    residual = np.mean([peak(of[None, ~hole]) for of, hole in zip(streams[0], padded, strict=True)])
+    np.testing.assert_allclose(again[0]["residual_peak"], residual, rtol=1e-5)
 
 
 def test_of_many_tokens_some_are_counted():
     model = NanoGPT().eval()
     ids = tokens(8, 64)
     found, _ = seen_of(model, ids)
-    *_, everywhere = by_hand("plain", model, 0, ids)
+    _, _, everywhere, _ = by_hand("plain", model, 0, ids)
     assert ids.numel() > UNITS_TOKENS
     assert found[0]["mlp_units"] == pytest.approx(everywhere, rel=0.02)
     assert found[0]["mlp_units"] != everywhere
@@ -188,11 +208,12 @@ def test_over_a_training_and_in_words():
     result = observer.result()
     assert result.qk_stable_rank.dims == ("step", "layer", "head")
     assert result.mlp_stable_rank.dims == result.mlp_units.dims == ("step", "layer")
-    for step, (heads, of_mlp, number) in enumerate((before, after)):
+    for step, (heads, of_mlp, number, residual) in enumerate((before, after)):
         at = result.isel(step=step, layer=1)
         np.testing.assert_allclose(at.qk_stable_rank, heads, rtol=1e-5)
         np.testing.assert_allclose(at.mlp_stable_rank, of_mlp, rtol=1e-5)
         np.testing.assert_allclose(at.mlp_units, number, atol=0.05)
+        np.testing.assert_allclose(at.residual_peak, residual, rtol=1e-5)
     assert after[1] < before[1]
     assert json.loads(result.attrs["unrecognised"]) == {}
     assert "stable rank" in result.qk_stable_rank.attrs["long_name"]

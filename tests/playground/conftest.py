@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -11,15 +13,21 @@ import page_files
 import pytest
 from small_run import PATIENCE
 
+from attnlab.playground import server as module
 from attnlab.playground.server import Server, serving
 from attnlab.playground.workers import Workers
+
+FORGET = "() => { try { localStorage.clear() } catch {} }"  # a frame may have none
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    # a process that computes may begin on a busy machine, where its minute is soon over
-    with serving(port=0, workers=Workers(seconds=PATIENCE / 1000)) as running:
-        yield running
+    # on a busy machine its minute is soon over for a process that begins to compute, and its ten
+    # seconds for a browser, which is left with half of the page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "REQUEST_SECONDS", PATIENCE / 1000)
+        with serving(port=0, workers=Workers(seconds=PATIENCE / 1000)) as running:
+            yield running
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +37,22 @@ def sources() -> Iterator[str]:
         yield f"{address}/index.html"
 
 
+@pytest.fixture(scope="module")
+def unused(browser: Any) -> Iterator[dict[str, list[Any]]]:
+    """Contexts of the browser without pages, by their settings: a new one for each page takes as
+    long as the page."""
+    contexts: dict[str, list[Any]] = defaultdict(list)
+    yield contexts
+    for context in chain.from_iterable(contexts.values()):
+        context.close()
+
+
 @pytest.fixture
-def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
+def open_page(
+    browser: Any, unused: dict[str, list[Any]], server: Server
+) -> Iterator[Callable[..., Any]]:
     """Open the page in a state, and wait for its bars unless it is to have none."""
-    contexts: list[Any] = []
+    used: list[tuple[str, Any]] = []
 
     def opened(
         state: dict[str, Any] | None = None,
@@ -44,13 +64,15 @@ def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
         dark: bool = False,
         strict: bool = False,
     ) -> Any:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800},
-            reduced_motion="no-preference" if motion else "reduce",
-            color_scheme="dark" if dark else "light",
-            bypass_csp=not strict,  # what waits for the page evaluates text in it
-        )
-        contexts.append(context)
+        settings = {
+            "viewport": {"width": width, "height": 800},
+            "reduced_motion": "no-preference" if motion else "reduce",
+            "color_scheme": "dark" if dark else "light",
+            "bypass_csp": not strict,  # what waits for the page evaluates text in it
+        }
+        free = unused[str(settings)]
+        context = free.pop() if free else browser.new_context(**settings)
+        used.append((str(settings), context))
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.errors = []
@@ -62,5 +84,8 @@ def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for settings, context in used:
+        for page in context.pages:
+            page.evaluate(FORGET)
+            page.close()
+        unused[settings].append(context)

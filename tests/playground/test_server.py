@@ -57,6 +57,7 @@ def ask(server: Server, document: Any, verb: str = "simulate") -> tuple[int, Any
     return status, json.loads(content)
 
 
+@pytest.mark.slow
 def test_a_document_is_answered_with_the_run(server: Server) -> None:
     status, found = ask(server, LIMIT)
     result = attnlab.simulate(Simulation.from_document(LIMIT)).isel(seed=0)
@@ -267,6 +268,7 @@ def test_a_request_that_drips_is_ended(server: Server, monkeypatch: pytest.Monke
     connection.close()
 
 
+@pytest.mark.slow
 def test_many_that_drip_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 4)
     with serving(port=0) as server:
@@ -331,6 +333,7 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
         assert status == 408 and "seconds" in found["error"]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_started_again(server: Server) -> None:
     wait_until_free(server)
     assert ask(server, LIMIT)[0] == 200
@@ -367,6 +370,7 @@ def test_a_port_that_is_taken_is_refused_in_words(server: Server) -> None:
         Server(port=server.server_port)
 
 
+@pytest.mark.slow
 def test_the_command_serves_what_it_is_given(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     write_classes(classes_from("family:common=2,distinct=2"), path)

@@ -1,15 +1,19 @@
 """The gallery shows every figure as it is now."""
 
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from attnlab.experiments import experiment, figures, recipe_for
 from attnlab.experiments.base import WORDS
+from attnlab.experiments.running import seal_record, unseal_record
 from attnlab.papers.scan_and_snap.figures.fig6 import published_cells
-from attnlab.report.gallery import gallery, paper_size_command, refresh_studies, study_rows, verdict
+from attnlab.report.gallery import gallery, paper_size_command, study_verdicts, verdict
 from attnlab.report.page import figure_title
+from attnlab.report.study_pages import write_lists
 from attnlab.shelf import figure
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -38,9 +42,9 @@ def test_the_gallery_has_the_claim_of_every_figure_and_what_was_found():
 
 def test_it_has_the_studies_and_what_they_found():
     text = (DOCS / "gallery.md").read_text()
-    rows = study_rows(DOCS)
-    assert list(rows) == list(figures(ours=True))
-    for name, (headline, outcome) in rows.items():
+    found = study_verdicts(DOCS)
+    assert list(found) == list(figures(ours=True))
+    for name, (outcome, headline) in found.items():
         title = f"{figure_title(name)}. {experiment(name).title}"
         entry = text.partition(f"\n### {title}\n")[2]
         entry = entry.partition("\n##")[0]
@@ -66,7 +70,7 @@ def test_the_verdict_is_that_at_paper_size_where_there_is_one(name):
     at_laptop_size = re.search(r" At laptop size \((.+?)\): ", entry.partition("![")[0])
     assert at_laptop_size[1] in outcomes
     if kind == "study":
-        headline, outcome = study_rows(DOCS)[name]
+        outcome, headline = study_verdicts(DOCS)[name]
         assert (outcome, headline[:14]) == (there, "At paper size:")
 
 
@@ -79,15 +83,23 @@ def test_a_verdict_names_both_sizes():
     )
 
 
-def test_its_studies_follow_their_list(tmp_path):
-    (tmp_path / "studies").mkdir()
-    page = (DOCS / "gallery.md").read_text()
-    (tmp_path / "gallery.md").write_text(page)
-    rows = (DOCS / "studies" / "README.md").read_text()
-    headline = study_rows(DOCS)["studies/length"][0]
-    (tmp_path / "studies" / "README.md").write_text(rows.replace(headline, r"It is \|long\|."))
-    refresh_studies(tmp_path)
-    assert (tmp_path / "gallery.md").read_text() == page.replace(headline, "It is |long|.")
+def test_studies_in_list_and_gallery_follow_their_records(tmp_path):
+    shutil.copytree(DOCS / "studies", tmp_path / "studies")
+    shutil.copy(DOCS / "gallery.md", tmp_path)
+    pages = [Path("gallery.md"), Path("studies/README.md")]
+    write_lists(tmp_path)
+    for page in pages:
+        assert (tmp_path / page).read_text() == (DOCS / page).read_text(), page
+
+    record = tmp_path / "studies" / "length.json"
+    length = unseal_record(record)
+    seal_record(record, replace(length, headline="It is |long|."), inside=tmp_path)
+    write_lists(tmp_path)
+    for page, shown in zip(pages, ("It is |long|.", r"It is \|long\|."), strict=True):
+        before = (
+            length.headline if page.name == "gallery.md" else length.headline.replace("|", r"\|")
+        )
+        assert (tmp_path / page).read_text() == (DOCS / page).read_text().replace(before, shown)
 
 
 def test_papers_of_which_nothing_was_made_keep_their_part():

@@ -8,7 +8,8 @@ import pytest
 import xarray as xr
 
 from attnlab.experiments import Part, figures, share
-from attnlab.report.study_pages import BEGIN, END, WIKITEXT, between_marks, found
+from attnlab.report.gallery import AT_PAPER_SIZE
+from attnlab.report.study_pages import BEGIN, END, between_marks, found
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -23,15 +24,15 @@ def test_only_what_is_between_the_marks_changes():
 
 
 def test_a_part_about_wikitext_has_marks_of_its_own():
-    page = f"{BEGIN}\nold\n{END}\n{WIKITEXT[0]}\nold\n{WIKITEXT[1]}\n"
-    once = between_marks(page, "new", WIKITEXT)
-    assert once == f"{BEGIN}\nold\n{END}\n{WIKITEXT[0]}\nnew\n{WIKITEXT[1]}\n"
+    page = f"{BEGIN}\nold\n{END}\n{AT_PAPER_SIZE[0]}\nold\n{AT_PAPER_SIZE[1]}\n"
+    once = between_marks(page, "new", AT_PAPER_SIZE)
+    assert once == f"{BEGIN}\nold\n{END}\n{AT_PAPER_SIZE[0]}\nnew\n{AT_PAPER_SIZE[1]}\n"
 
 
 @pytest.mark.parametrize("name", ["dip", "freeze"])
 def test_studies_on_text_say_what_was_found_at_paper_size(name):
     page = (DOCS / "studies" / f"{name}.md").read_text()
-    part = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
+    part = page.partition(AT_PAPER_SIZE[0])[2].partition(AT_PAPER_SIZE[1])[0]
     assert "trained on its test split" in part
     assert f"(../images/studies/{name}-wikitext.png)" in part
     assert (DOCS / "images" / "studies" / f"{name}-wikitext.png").is_file()

@@ -138,6 +138,7 @@ def test_a_flow_that_does_not_end_is_given_up_and_the_others_go_on():
     assert finite == [True, True, False, False]
 
 
+@pytest.mark.slow
 def test_a_stiff_flow_needs_the_implicit_solver():
     stiff = {"task": Bowl(1e6), "time": 1e3, "most_steps": 50}
     with pytest.raises(attnlab.Diverged, match="given up after 50 steps"):

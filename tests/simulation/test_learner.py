@@ -104,6 +104,7 @@ def test_a_run_goes_on_from_a_result():
         np.testing.assert_array_equal(second[name], whole[name].isel(step=slice(1, None)))
 
 
+@pytest.mark.slow
 def test_a_start_from_a_result_keeps_nested_groups():
     run = Simulation(
         TASK,

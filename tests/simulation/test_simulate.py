@@ -72,12 +72,20 @@ CLASSES = Simulation(
 RUNS = {
     "transformer": CHAINS,
     "batches": CLASSES,
-    "training set": replace(CLASSES, task=Sequences("syn-small", length=16, training_set=9)),
-    "several sets": replace(CLASSES, task=Sequences(["syn-small", "syn-small"], length=16)),
-    "own data in each cell": replace(CLASSES, independent=True),
-    "positions": replace(CLASSES, model=Extended(position="learned", heads=2)),
-    "embedded": replace(CLASSES, model=Embedded(8), motion=Steps(12, "adamw")),
-    "general path": replace(CLASSES, exact=False, init="zero"),
+    "training set and positions": replace(
+        CLASSES,
+        task=Sequences("syn-small", length=16, training_set=9),
+        model=Extended(position="learned", heads=2),
+    ),
+    "several sets, embedded": replace(
+        CLASSES,
+        task=Sequences(["syn-small", "syn-small"], length=16),
+        model=Embedded(8),
+        motion=Steps(12, "adamw"),
+    ),
+    "general path, own data in each cell": replace(
+        CLASSES, exact=False, init="zero", independent=True
+    ),
     "own task": replace(CHAINS, task=Lines(), record=Record(("loss", "parameters"), every=4)),
     "schedule": Simulation(
         Bowl(),

@@ -68,7 +68,7 @@ CALLS = {
     90: (torch.bfloat16, 64, {"causal": True}),
     100: (
         torch.float16,
-        128,
+        64,
         {
             "mask": torch.zeros(1, 1, 256, 256),
             "window": 64,

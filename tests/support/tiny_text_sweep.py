@@ -1,14 +1,12 @@
-"""A sweep of runs on text that takes no time; run as a script, its driver, with two workers."""
+"""A sweep of runs on text that takes no time."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from attnlab.models import text_transformer
-from attnlab.sweeping import Local, Plan, SweepRecipe, make_plan, run_in
+from attnlab.sweeping import Plan, SweepRecipe, make_plan
 from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.index import whole
 from attnlab.sweeping.store import Memory
@@ -49,7 +47,3 @@ def here() -> xr.Dataset:
     """Return what the plan gives in this process."""
     store = Memory()
     return whole(run_plan(plan(), store).index, store.read).load()
-
-
-if __name__ == "__main__":
-    run_in(Path(sys.argv[1]), plan(), executor=Local(workers=2))

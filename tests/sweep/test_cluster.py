@@ -11,11 +11,10 @@ import tiny_text_sweep
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweeping import Local, Ray, Stopped, open_sweep, run_in
+from attnlab.sweeping import Ray, Stopped, open_sweep, run_in
 from attnlab.sweeping import cluster as module
 from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.executor import attempt
-from attnlab.sweeping.index import whole
 from attnlab.sweeping.store import Folder, Memory
 from torture.process import start
 from torture.verbs import VERBS, prepare, wrong_end
@@ -43,9 +42,10 @@ def cluster():
 
 
 def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, cluster, monkeypatch):
+    plan = tiny_text_sweep.plan()  # whose text has to reach the workers
     marks, out = tmp_path / "marks", tmp_path / "out"
     marks.mkdir()
-    victim = PLAN.groups[1].key
+    victim = plan.groups[1].key
 
     def task(group, expected):  # inside the test, so that Ray sends it along
         node = ray.get_runtime_context().get_node_id()
@@ -56,22 +56,14 @@ def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, clu
         return attempt(group, expected=expected)
 
     monkeypatch.setattr(module, "_task", task)
-    store = Memory()  # first, since workers then read what it has compiled
-    local = whole(run_plan(PLAN, store, executor=Local()).index, store.read).load()
-    ran = run_in(out, PLAN, executor=Ray(address=cluster.address))
+    local = tiny_text_sweep.here()  # first, since workers then read what it has compiled
+    ran = run_in(out, plan, executor=Ray(address=cluster.address))
     assert (ran.computed, ran.index.failed_runs) == (4, 0)
     assert (marks / "killed").exists()
     assert len({path.name.partition("-")[0] for path in marks.iterdir()} - {"killed"}) == 2
     xr.testing.assert_identical(open_sweep(out).load().drop_attrs(), local)  # bit for bit
     assert {entry["state"] for entry in Folder(out).ledger.read()[0]} == {"running", "done"}
     assert not ray.is_initialized()
-
-
-def test_text_runs_on_two_nodes_are_those_of_one_process(tmp_path, cluster):
-    local = tiny_text_sweep.here()
-    ran = run_in(tmp_path, tiny_text_sweep.plan(), executor=Ray(address=cluster.address))
-    assert (ran.computed, ran.index.failed_runs) == (4, 0)
-    xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), local)
 
 
 def test_a_task_sees_its_own_gpu_and_does_not_take_all_of_its_memory(

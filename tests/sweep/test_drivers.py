@@ -261,6 +261,7 @@ def state(pid):
         return "Z"
 
 
+@pytest.mark.slow
 def test_workers_ignore_the_terminals_ctrl_c(tmp_path):
     # in a process of its own: the first worker starts Python's resource tracker, which listens
     code = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -139,7 +141,8 @@ def new_paper_verb(name: str, *, out: Path = Path(".")) -> None:
     say(f"wrote {folder}")
     where = os.path.join(".", folder)
     say(f"attnlab check-paper {where} checks it")
-    say(f"python -m pip install -e {where} lets every command find it")
+    install = shlex.join([sys.executable, "-m", "pip", "install", "-e", where])
+    say(f"{install} lets every command find it")
 
 
 def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ Anything else that goes wrong is our bug, and keeps its traceback.
 """
 
 import re
+import shlex
+import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -22,6 +24,21 @@ def require_whole(field_name: str, value: Any, least: int) -> None:
         raise InputError(
             f"{field_name}: expected a whole number of at least {least}, got {value!r}"
         )
+
+
+def not_installed(what: str, package: str, *, extra: str = "", or_else: str = "") -> InputError:
+    """Return the error of an optional package that is absent.
+
+    pip adds an extra to the attnlab that is installed, be it from a clone or a wheel.
+    """
+    needs = (
+        f"the extra {extra!r} ({package} is not installed)"
+        if extra
+        else f"{package}, which is not installed"
+    )
+    wanted = f"attnlab[{extra}]" if extra else package
+    command = shlex.join([sys.executable, "-m", "pip", "install", wanted])
+    return InputError(f"{what}: needs {needs}; run {command}{or_else}")
 
 
 # netCDF ends a text at a NUL, and no encoding has half a surrogate pair.

@@ -207,6 +207,9 @@ def _storable(dataset: xr.Dataset) -> xr.Dataset:
     """Return a copy that netCDF holds exactly; refuse variables that it cannot hold."""
     dataset = dataset.as_numpy().copy().drop_encoding()
     dataset.attrs = _plain(dataset.attrs)
+    for name, of in dataset.variables.items():  # labels of pandas are text in arrays of objects
+        if of.dtype.kind == "O" and all(isinstance(one, str) for one in of.values.flat):
+            dataset[name] = of.astype(str)
     for name, variable in dataset.variables.items():
         variable.attrs = _plain(variable.attrs, of=f"{name}.")
         dtype = variable.dtype

@@ -34,7 +34,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as problem:
         if (problem.name or "").split(".")[0] not in ("torch", "transformers"):
             raise
-        raise import_module("attnlab.files.errors").InputError(
-            f"observe: needs the extra 'observe' ({problem.name} is not installed); "
-            "pip install 'attnlab[observe]'"
-        ) from None
+        errors = import_module("attnlab.files.errors")
+        raise errors.not_installed("observe", problem.name, extra="observe") from None

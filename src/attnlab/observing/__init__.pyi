@@ -10,6 +10,7 @@ from .comparison import compare as compare
 from .head_maps import attention_profiles as attention_profiles
 from .head_maps import head_map as head_map
 from .head_maps import needle_scores as needle_scores
+from .head_maps import parent_scores as parent_scores
 from .interventions import ablate_heads as ablate_heads
 from .interventions import cache_losses as cache_losses
 from .observer import Observer as Observer

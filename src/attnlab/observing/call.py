@@ -229,7 +229,8 @@ def _require_positive(field: str, value: Any) -> None:
 def _require_shape(field: str, array: Any, dims: str) -> None:
     shape = tuple(getattr(array, "shape", ()))
     if len(shape) != 4:
-        raise InputError(f"{field}: expected an array of {dims}, got shape {shape}")
+        one_head = f"; one head: {field}[:, None]" if len(shape) == 3 else ""
+        raise InputError(f"{field}: expected an array of {dims}, got shape {shape}{one_head}")
     if not arrays.is_floating(array):
         raise InputError(f"{field}: expected floating-point numbers, got {array.dtype}")
 

@@ -15,6 +15,7 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
+from attnlab import measures
 from attnlab.files.errors import InputError
 from attnlab.observing.capture import CapturedCall, logits_of, weights_of
 from attnlab.observing.interventions import LanguageModel
@@ -120,6 +121,38 @@ def attention_profiles(model: nn.Module, probe: Any) -> xr.Dataset:
         },
         {"distance": ends[:-1], "position": [int(part[0]) for part in parts]},
     )
+
+
+def parent_scores(model: nn.Module, probe: Any, parents: Sequence[int]) -> xr.Dataset:
+    """Measure how well each head follows a graph of positions.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        As for `attnlab.observe`.
+    probe
+        Token ids (sequence, position), or the result of a tokenizer.
+    parents : sequence of int
+        The parent of each of the first positions, counted from 0; -1 where it has none.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (layer, head): `parent_attention` and `parent_recovery` of `attnlab.measures`, means
+        over positions with a parent and over sequences.
+    """
+    runner, layers = LanguageModel(model, probe), []
+
+    def see(captured: CapturedCall) -> None:
+        maps = torch.cat([weights for _, weights in _rows(captured)], dim=2)
+        attention = measures.parent_attention(maps, parents).mean(-1)
+        both = torch.stack([attention, measures.parent_recovery(maps, parents)])
+        layers.append(both.mean(1).cpu())
+
+    runner.run(see)
+    found = torch.stack(layers).numpy()  # layer measure head
+    names = ("parent_attention", "parent_recovery")
+    return xr.Dataset({name: (("layer", "head"), found[:, i]) for i, name in enumerate(names)})
 
 
 def needle_scores(

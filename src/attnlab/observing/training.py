@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, not_installed
 
 if TYPE_CHECKING:
     from attnlab.observing.observer import Observer
@@ -245,7 +245,7 @@ def trainer_callbacks(observer: Observer) -> tuple[Any, Any]:
     try:
         from transformers import TrainerCallback
     except ImportError:
-        raise _missing("callback()", "transformers") from None
+        raise not_installed("callback()", "transformers", extra="observe") from None
 
     class Steps(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -267,7 +267,7 @@ def lightning_callback(observer: Observer) -> Any:
             Callback: Any = importlib.import_module(name).Callback
             break
     else:
-        raise _missing("lightning()", "lightning")
+        raise not_installed("lightning()", "lightning")
 
     class Attention(Callback):
         """Counts batches after which an optimizer has stepped: `global_step` counts the steps of
@@ -299,7 +299,3 @@ def lightning_callback(observer: Observer) -> Any:
             observer.finish(self.steps)
 
     return Attention()
-
-
-def _missing(what: str, package: str) -> InputError:
-    return InputError(f"{what}: needs {package}, which is not installed; pip install {package}")

@@ -1,4 +1,5 @@
-"""Weights of each layer's attention and MLP, found by the structure of modules.
+"""Weights of each layer's attention and MLP, and its residual stream, found by the structure of
+modules.
 
 Modules of an unknown structure are not found. Where several layouts would fit, what the module
 computes decides.
@@ -19,6 +20,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attnlab.measures import positions
 from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 from attnlab.observing.call import AttentionCall
 from attnlab.observing.capture import ATTENDS, CapturedCall, Guard, follow
@@ -118,24 +120,26 @@ def queries_and_keys(
     return None
 
 
-def find_mlp(model: nn.Module, name: str) -> Mlp | None:
-    """Find the MLP of the block around the attention module of this name.
+def find_block(model: nn.Module, name: str) -> tuple[nn.Module | None, list[nn.Module]]:
+    """Find the block around the attention module of this name, and its linear layers outside of
+    attention; None and no layers where there is none.
 
-    The block is the smallest part of the model around it that has linear layers outside of
-    attention. These must be one or two that make the hidden units, then one that reads them;
-    a mixture of experts has more.
+    The block is the smallest part of the model around it that has such layers, and runs itself.
     """
     while name:
         inner, name = name, name.rpartition(".")[0]
         block = model.get_submodule(name)
         if isinstance(block, nn.ModuleList | nn.Sequential) and _repeats(block):
-            return None
+            break
         if ATTENDS.search(type(block).__name__):  # its projection of the output, say
             continue
         layers = list(_linear_outside(block, model.get_submodule(inner)))
         if layers:
-            return _mlp_of(layers)
-    return None
+            while isinstance(block, nn.ModuleList):  # which does not run itself
+                name = name.rpartition(".")[0]
+                block = model.get_submodule(name)
+            return block, layers
+    return None, []
 
 
 def _linear_outside(block: nn.Module, attention: nn.Module) -> Iterator[nn.Module]:
@@ -148,7 +152,11 @@ def _linear_outside(block: nn.Module, attention: nn.Module) -> Iterator[nn.Modul
             yield from _linear_outside(child, attention)
 
 
-def _mlp_of(layers: list[nn.Module]) -> Mlp | None:
+def mlp_of(layers: list[nn.Module]) -> Mlp | None:
+    """Return the MLP of these linear layers of a block: one or two that make the hidden units, then
+    one that reads them; None of others, such as those of a mixture of experts."""
+    if not layers:
+        return None
     *inputs, output = layers
     width, units = _whole(output).shape
     fits = all(tuple(_whole(one).shape) == (units, width) for one in inputs)
@@ -217,6 +225,12 @@ class WeightStatistics:
     unrecognised: Mapping[str, str] = field(default_factory=dict)
 
 
+def residual_peak(norms: Float[Tensor, "layer 2 sequence position"]) -> Float[Tensor, " layer"]:
+    """Return the mean over sequences of `positions.first_ratio`; norms: those of the residual
+    stream, and 1 where a position is not padding."""
+    return torch.nanmean(positions.first_ratio(norms[:, 0], norms[:, 1]), dim=-1)
+
+
 class _Batches:
     """Tensors that wait until several of one shape can be measured in one operation.
 
@@ -256,7 +270,7 @@ class _Batches:
 
 
 class WeightCapture:
-    """Measures the weights and the MLP of layers whose calls are captured.
+    """Measures weights, the MLP and the residual stream of layers whose calls are captured.
 
     opened: to be closed when the forward pass has ended. orders: layouts of fused weights that
     earlier snapshots found, by module; added to. guard: as for `Capture`.
@@ -274,6 +288,12 @@ class WeightCapture:
         self._outputs: dict[int, Tensor] = {}  # outputs of fused layers for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._ranks, self._units = _Batches(numbers_of_gram, AT_ONCE), _Batches(units_of, UNITS)
+        self._peaks = _Batches(residual_peak, UNITS)
+        # captured layers inside each block that runs, by the block's id: name, module, shape
+        # (sequence, position), positions that are not padding
+        self._inside: dict[int, list[tuple[str, nn.Module, Any, Tensor | None]]]
+        self._inside = defaultdict(list)
+        opened.callback(follow(self._begin_any))
         self._widths: dict[str, int] = {}  # hidden units of each layer whose MLP has run
         self._tokens: dict[tuple[int, torch.device], Tensor] = {}
         self._unrecognised: dict[str, str] = {}
@@ -292,7 +312,11 @@ class WeightCapture:
             self._without(layer, f"W_Q and W_K of {captured.kind}")
         else:
             self._ranks.add(layer, "qk_stable_rank", product(*pair))
-        mlp = find_mlp(self._model, name)
+        block, layers = find_block(self._model, name)
+        if block is not None:
+            shape = captured.call.shape[0], captured.call.shape[2]
+            self._inside[id(block)].append((layer, module, shape, real))
+        mlp = mlp_of(layers)
         if mlp is None:
             self._without(layer, f"the MLP beside {captured.kind}")
             return
@@ -301,16 +325,18 @@ class WeightCapture:
 
     def waiting(self) -> list[Tensor]:
         """Return the tensors on the device that `result` needs."""
-        return [*self._ranks.results(), *self._units.results()]
+        return [*self._ranks.results(), *self._units.results(), *self._peaks.results()]
 
     def result(self, here: Sequence[NDArray[Any]]) -> WeightStatistics:
         """Return the statistics. here: the tensors of `waiting`, in numpy."""
-        number = len(self._ranks.results())
-        ranks = [stable_rank_of_numbers(one) for one in here[:number]]
+        ends = np.cumsum([len(one.results()) for one in (self._ranks, self._units)])
+        ranks = [stable_rank_of_numbers(one) for one in here[: ends[0]]]
         for layer, name, rank in self._ranks.by_owner(ranks):
             self._found[layer][name] = rank if LABELS[name].dims else rank[0]
-        for layer, name, (units,) in self._units.by_owner(here[number:]):
+        for layer, name, (units,) in self._units.by_owner(here[ends[0] : ends[1]]):
             self._found[layer] |= {name: units, "mlp_units_share": units / self._widths[layer]}
+        for layer, name, (peak,) in self._peaks.by_owner(here[ends[1] :]):
+            self._found[layer][name] = peak
         values = {
             layer: {name: np.asarray(value, np.float64) for name, value in found.items()}
             for layer, found in self._found.items()
@@ -323,6 +349,22 @@ class WeightCapture:
     def _without(self, layer: str, what: str) -> None:
         before = self._unrecognised.get(layer)
         self._unrecognised[layer] = what if before is None else f"{before}; {what}"
+
+    def _begin_any(self, module: nn.Module, *_: Any) -> Callable[[Any], None]:
+        return partial(self._take_residual, id(module))
+
+    def _take_residual(self, module: int, output: Any) -> None:
+        layers = self._inside.pop(module, ())
+        stream = output[0] if isinstance(output, tuple) else output
+        if not layers or not isinstance(stream, Tensor) or stream.ndim != 3:
+            return
+        with self._guard(), torch.no_grad():
+            norms = torch.linalg.vector_norm(stream.detach(), dim=-1, dtype=torch.float32)
+            for layer, attention, shape, real in layers:
+                own = norms if getattr(attention, "batch_first", True) else norms.T
+                if own.shape == shape:  # windows, for one, are folded into the sequences
+                    keys = torch.ones_like(own) if real is None else real.reshape(shape).to(own)
+                    self._peaks.add(layer, "residual_peak", torch.stack([own, keys])[None])
 
     def _begin_fused(self, module: nn.Module, *_: Any) -> Callable[[Any], None]:
         return partial(self._take_output, id(module))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from attnlab.simulation import Simulation
     from attnlab.tasks.classes import SequenceClasses
 
-__all__ = ["play", "require_extra"]
+__all__ = ["play"]
 
 
 def play(given: Simulation | SequenceClasses | str | None = None) -> Any:
@@ -30,18 +30,14 @@ def play(given: Simulation | SequenceClasses | str | None = None) -> Any:
     Playground
         The widget; its `.simulation` is the run that it shows.
     """
-    require_extra()
-    from attnlab.playground.notebook import Playground
+    try:
+        from attnlab.playground.notebook import Playground
+    except ModuleNotFoundError as problem:
+        if problem.name != "anywidget":
+            raise
+        from attnlab.files.errors import not_installed
+
+        browser = "; in a browser it needs nothing: attnlab play"
+        raise not_installed("play", "anywidget", extra="play", or_else=browser) from None
 
     return Playground(given)
-
-
-def require_extra() -> None:
-    """Raise an ImportError that names the extra, unless anywidget is there."""
-    try:
-        import anywidget  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "the playground in a notebook needs anywidget: pip install 'attnlab[play]'; in a "
-            "browser it needs nothing: attnlab play"
-        ) from error

@@ -15,7 +15,7 @@ import xarray as xr
 from jinja2 import Template
 
 from attnlab.experiments import Part, experiment, figures, recipe_for
-from attnlab.experiments.running import the_record
+from attnlab.experiments.running import the_record, unseal_record
 from attnlab.files.atomic import atomic_path, write_text
 from attnlab.files.markdown import raw_template, table
 from attnlab.files.netcdf import load
@@ -27,7 +27,8 @@ DPI = 110  # pictures of a page on a screen, not on paper
 
 STUDIES = "## Studies of our own\n"  # begins the last part of the page
 WIKITEXT = "wikitext"  # recipes at paper size
-
+# around what the page of a study says of them
+AT_PAPER_SIZE = ("<!-- wikitext: begin -->", "<!-- wikitext: end -->")
 
 _FINDING = re.compile(r"^\*\*(.+?)\.\*\* (.+)$", re.MULTILINE)
 
@@ -62,9 +63,9 @@ def sections(page: str) -> dict[str, str]:
 
 
 def studies(docs: Path) -> str:
-    """Return the last part of the page: the studies, as their lists in docs/ have them."""
+    """Return the last part of the page: the studies, as their records in docs/ have them."""
     shown = []
-    for name, (headline, outcome) in study_rows(docs).items():
+    for name, (outcome, headline) in study_verdicts(docs).items():
         paper, short, _ = figure(name)
         has_both = paper.recipe_file(short, WIKITEXT).is_file()
         about = recipe_for(name).about or ""
@@ -85,12 +86,6 @@ def _template(name: str) -> Template:
     )
 
 
-def refresh_studies(docs: Path) -> None:
-    """Bring the studies of the page up to date with their lists."""
-    before = (docs / "gallery.md").read_text(encoding="utf-8").partition(STUDIES)[0]
-    write_text(docs / "gallery.md", f"{before}{studies(docs)}")
-
-
 def verdict(outcome: str, headline: str, larger: str) -> tuple[str, str]:
     """Return outcome and headline of an experiment, those at paper size first where it has them.
 
@@ -104,15 +99,15 @@ def verdict(outcome: str, headline: str, larger: str) -> tuple[str, str]:
     return there, f"At paper size: {found} At laptop size ({outcome}): {headline}"
 
 
-def study_rows(docs: Path) -> dict[str, list[str]]:
-    """Return headline and outcome of each study, from the list of its paper, README.md."""
+def study_verdicts(docs: Path) -> dict[str, tuple[str, str]]:
+    """Return outcome and headline of each study that has a record in `docs`."""
     found = {}
     for name in figures(ours=True):
-        path, short = (docs / name).parent / "README.md", Path(name).name
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        for row in [line for line in lines if line.startswith(f"| [{short}](")]:
-            _, headline, outcome = re.split(r"(?<!\\)\|", row.strip("| "))
-            found[name] = [headline.strip().replace("\\|", "|"), outcome.strip()]
+        record, page = docs / f"{name}.json", docs / f"{name}.md"
+        if record.is_file():
+            made, text = unseal_record(record), page.read_text(encoding="utf-8")
+            larger = text.partition(AT_PAPER_SIZE[0])[2].partition(AT_PAPER_SIZE[1])[0]
+            found[name] = verdict(made.outcome, made.headline, larger)
     return found
 
 

@@ -1,14 +1,14 @@
 """The pages of our own studies: what was found goes from a run into docs/, with its picture.
 
 python -m attnlab.report.study_pages out docs          # all studies
-python -m attnlab.report.study_pages out docs NAME     # some; the others' rows stay as they are
+python -m attnlab.report.study_pages out docs NAME     # some of them
 python -m attnlab.report.study_pages --wikitext out-wikitext docs NAME    # at paper size, on a text
 
-A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the
-questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json next to it, with
-the digest of the page's picture: a study takes a minute or two, and a report that has not made it
-shows what was recorded. Only a clone has these; without them a report shows the studies that were
-made in its own folder.
+A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so is the list
+docs/PAPER/README.md. The run behind it goes into NAME.json next to it, with the digest of the
+page's picture; lists and gallery are made from these records. A study takes a minute or two, and a
+report that has not made it shows what was recorded. Only a clone has these; without them a report
+shows the studies that were made in its own folder.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ from attnlab.files.atomic import write_text
 from attnlab.files.errors import InputError
 from attnlab.files.markdown import table
 from attnlab.files.shipped import documentation
-from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies, verdict
+from attnlab.report.gallery import (
+    AT_PAPER_SIZE,
+    STUDIES,
+    at_paper_size,
+    draw_small,
+    studies,
+    study_verdicts,
+)
 from attnlab.report.page import capitalised
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
 FOUND = (BEGIN, END)
-WIKITEXT = ("<!-- wikitext: begin -->", "<!-- wikitext: end -->")
 
 
 @dataclass(frozen=True)
@@ -104,12 +110,12 @@ def _number(made: Part, name: str) -> str:
 
 def write_pages(out: Path, docs: Path, names: Sequence[str]) -> None:
     """Bring the pages and pictures of studies up to date with the run in `out`."""
-    studies = {name: the_record(out / name) for name in names}
-    for name, made in studies.items():
+    for name in names:
+        made = the_record(out / name)
         draw_small(name, out, docs / "images" / f"{name}.png")
         write_recorded(docs, made)
         _rewrite(docs / f"{name}.md", found(made))
-    write_list(docs, list(studies.values()))
+    write_lists(docs)
 
 
 def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
@@ -118,29 +124,22 @@ def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
         picture = f"images/{name}-wikitext.png"
         draw_small(name, out, docs / picture)
         text = f"{at_paper_size(name, out)}\n![{Path(name).name} on WikiText-2](../{picture})"
-        _rewrite(docs / f"{name}.md", text, WIKITEXT)
-    recorded = [read_recorded(name, docs) for name in names]
-    write_list(docs, [study.made for study in recorded if study is not None])
+        _rewrite(docs / f"{name}.md", text, AT_PAPER_SIZE)
+    write_lists(docs)
 
 
-def write_list(docs: Path, studies: Sequence[Part]) -> None:
-    """Bring the rows of these studies in the lists and in the gallery up to date."""
-    by_list: dict[Path, list[Part]] = {}
-    for made in studies:
-        by_list.setdefault((docs / made.name).parent / "README.md", []).append(made)
-    for path, members in by_list.items():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        rows = lines[lines.index(BEGIN) + 1 : lines.index(END)]
-        for made in members:
-            short = Path(made.name).name
-            page = (docs / f"{made.name}.md").read_text(encoding="utf-8")
-            larger = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
-            outcome, headline = verdict(made.outcome, made.headline, larger)
-            shown = headline.replace("|", "\\|")  # a bar would end the cell
-            (at,) = [i for i, row in enumerate(rows) if row.startswith(f"| [{short}](")]
-            rows[at] = f"| [{short}]({short}.md) | {shown} | {outcome} |"
-        _rewrite(path, "\n".join(rows))
-    refresh_studies(docs)
+def write_lists(docs: Path) -> None:
+    """Bring the lists of studies, docs/PAPER/README.md, and the gallery up to date with the
+    records."""
+    lists: dict[Path, list[list[str]]] = {}
+    for name, (outcome, headline) in study_verdicts(docs).items():
+        path, short = (docs / name).parent / "README.md", Path(name).name
+        lists.setdefault(path, [["study", "what was found", ""]])
+        lists[path].append([f"[{short}]({short}.md)", headline, outcome])
+    for path, rows in lists.items():
+        _rewrite(path, table(rows))
+    before = (docs / "gallery.md").read_text(encoding="utf-8").partition(STUDIES)[0]
+    write_text(docs / "gallery.md", f"{before}{studies(docs)}")
 
 
 def _rewrite(path: Path, text: str, marks: tuple[str, str] = FOUND) -> None:

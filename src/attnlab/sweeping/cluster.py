@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, not_installed
 from attnlab.files.numerics import numerics
 from attnlab.sweeping.executor import RETRIES, Answer, Answers, attempt, become_worker
 from attnlab.sweeping.group import NUMBERS, Group, Tell
@@ -87,8 +87,8 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise InputError(
-            "executor: ray is not installed; pip install 'attnlab[cluster]', or use local"
+        raise not_installed(
+            "executor: ray", "ray", extra="cluster", or_else=", or use local"
         ) from None
     return ray
 

@@ -74,12 +74,15 @@ def _facts_of_group(stack: Stack, runs: Indices) -> Iterator[tuple[tuple[int, in
     run, grid = stack.run, stack.run.grid
     constant = {name: of for name, of in grid.rates().items() if name not in grid.schedules}
     kept, states = begin(*stack.beginning(runs))
-    tables = _at(stack.tables, 0)
+    # in numpy: JAX would compile a program for each shape that is indexed
+    of_seeds, params, tables = jax.device_get(
+        ((kept.drawn, kept.fixed), states.params, _at(stack.tables, 0))
+    )
     for i, seed in enumerate(runs[1].tolist()):
-        drawn, fixed = _at((kept.drawn, kept.fixed), 0, i)
+        drawn, fixed = _at(of_seeds, 0, i)
         data = jax.device_get(run.learner.data(tables, drawn))
         for j, point in enumerate(runs[2].tolist()):
-            start = jax.device_get({**fixed, **_at(states.params, 0, i, j)})
+            start = {**fixed, **_at(params, 0, i, j)}
             rates = {name: float(of[point]) for name, of in constant.items()}
             yield (point, seed), Facts(run, int(grid.seeds[seed]), rates, data, start)
 

@@ -15,6 +15,7 @@ from attnlab.papers.linear_icl.learner import PopulationRegression, SampleRegres
 from attnlab.papers.linear_icl.model import LABEL_BLOCKS, CubicPerceptron, LinearAttention
 from attnlab.papers.linear_icl.task import InContextRegression
 from attnlab.simulation.learner import TaskLearner
+from attnlab.simulation.program import Compiled
 from attnlab.tasks import MarkovChains
 
 SMALL = InContextRegression((0.6, 0.3, 0.1), examples=5, sequences=40)
@@ -28,33 +29,46 @@ def in_double_precision():
         yield
 
 
-# One program for each of these: compiling operation by operation takes most of the time.
+# One program for each of these, compiled quickly as those of runs are.
+quick = partial(Compiled, effort="quick")
 
 
-@partial(jax.jit, static_argnums=0)
-def draw(task, key):
-    return task.draw(jax.random.key(key))
+@quick
+def draw(plan, key):
+    return plan.draw(jax.random.key(key))
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def new(task, key, size):
-    return task.batch((), jax.random.key(key), 0, size)
+@quick
+def new(plan, key):
+    return plan.batch((), jax.random.key(key), 0, plan.sequences)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def start(model, task):
-    return model.init(jax.random.key(KEY), task, ())
+@quick
+def start(plan):
+    return plan.init(jax.random.key(KEY), SMALL, ())
 
 
-@partial(jax.jit, static_argnums=(0, 4))
-def graded(learner, data, params, batch, groups):
-    return learner.loss_and_grad(data, params, batch, None, groups)
+@quick
+def applied(plan, params, inputs):
+    return plan.apply(params, inputs), plan.weights(params)
 
 
-def filled(model):
+@quick
+def graded(plan, data, params, batch):
+    learner, groups = plan
+    found = {} if isinstance(learner, TaskLearner) else learner.capture(data, params, ())
+    return *learner.loss_and_grad(data, params, batch, None, groups), found
+
+
+@quick
+def gathered(plan, batch):
+    return moments(batch)
+
+
+def filled(model, task=SMALL):
     """The model's weights with numbers in the blocks that start at 0."""
     rng = np.random.default_rng(KEY)
-    shapes = jax.eval_shape(lambda: model.init(jax.random.key(KEY), SMALL, ()))
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(KEY), task, ()))
     return {name: 0.5 * rng.normal(size=of.shape) for name, of in shapes.items()}
 
 
@@ -65,37 +79,32 @@ def without_blocks(params):
 # The task
 
 
-def test_the_training_set_is_whitened_and_centred():
-    batch = jax.device_get(draw(InContextRegression(sequences=500), 0))
+def test_the_training_set_is_whitened_and_centred_and_has_its_share_of_fresh_tasks():
+    batch = jax.device_get(draw(InContextRegression(sequences=500, fresh=0.6), 0))
     x = batch.inputs[..., :-1]
     np.testing.assert_allclose(x.mean(0), 0.0, atol=1e-14)
     # from 31 examples without noise the task of a sequence is known exactly
     w = np.stack([np.linalg.lstsq(of[:-1, :-1], of[:-1, -1])[0] for of in batch.inputs])
-    np.testing.assert_allclose(w.mean(0), 0.0, atol=1e-10)
-    np.testing.assert_allclose(w.T @ w / 500, np.eye(4), atol=1e-10)
+    own, shared = w[:300], w[300:]
+    np.testing.assert_allclose(own.mean(0), 0.0, atol=1e-10)
+    np.testing.assert_allclose(own.T @ own / 300, np.eye(4), atol=1e-10)
+    np.testing.assert_allclose(shared, 1.0, atol=1e-10)
     np.testing.assert_allclose((w * x[:, -1]).sum(1), batch.target, atol=1e-10)
     np.testing.assert_array_equal(batch.inputs[:, -1, -1], 0.0)
     variances = (x**2).mean((0, 1))  # 16,000 draws: a standard deviation is 1.1 %
     np.testing.assert_allclose(variances, [0.4, 0.3, 0.2, 0.1], rtol=0.05)
 
 
-def test_a_share_of_sequences_has_a_task_of_its_own():
-    task = replace(SMALL, sequences=200, fresh=0.3)
-    for batch in jax.device_get((draw(task, 1), new(task, 1, 200))):
-        fits = [np.allclose(of[:-1, :-1].sum(1), of[:-1, -1]) for of in batch.inputs]
-        assert sum(fits) == 140
-        np.testing.assert_allclose(batch.inputs[60:, -1, :-1].sum(1), batch.target[60:])
-
-
 def test_labels_of_noise_say_nothing_about_the_target():
-    task = InContextRegression((0.25,) * 4, fresh=0.0, noise=True)
-    batch = jax.device_get(new(task, 2, 4000))
+    """New sequences: of a share the task is the shared one, as the target of each shows."""
+    batch = jax.device_get(new(InContextRegression((0.25,) * 4, fresh=0.2, noise=True), 2))
     x, y = batch.inputs[:, :-1, :-1], batch.inputs[:, :-1, -1]
     assert float((y**2).mean()) == pytest.approx(1.0, abs=0.03)
     beta = (y[..., None] * x).mean(1)
     guess = (beta * batch.inputs[:, -1, :-1]).sum(1)
     assert abs(np.corrcoef(guess, batch.target)[0, 1]) < 0.06  # 4 standard deviations
-    np.testing.assert_allclose(batch.inputs[:, -1, :-1].sum(1), batch.target)
+    is_shared = np.isclose(batch.inputs[:, -1, :-1].sum(1), batch.target)
+    assert is_shared[1000:].all() and not is_shared[:1000].any()
 
 
 @pytest.mark.parametrize(
@@ -121,9 +130,8 @@ def test_bad_settings_of_the_task_are_refused(fields, name):
 def test_attention_is_its_formula_with_whole_matrices(model):
     """[X + sum_i W^V_i X X^T W^KQ_i X / N], whose entries that do not count are random."""
     batch, params = draw(SMALL, 3), filled(model)
-    said, captured = jax.device_get(jax.jit(model.apply)(params, batch.inputs))
+    (said, captured), (W, M) = jax.device_get(applied(model, params, batch.inputs))
     rng = np.random.default_rng(0)
-    W, M = jax.device_get(jax.jit(model.weights)(params))
     values, key_queries = rng.normal(size=(2, 3, 4, 4))
     values[:, -1], key_queries[:, :, :-1] = W, M
     for sequence, y in zip(np.asarray(batch.inputs), said, strict=True):
@@ -161,7 +169,8 @@ class Twin(torch.nn.Module):
 @pytest.mark.parametrize("model", MODELS, ids=["merged", "separate"])
 def test_pytorch_has_the_same_loss_and_gradient(model):
     batch, params = draw(SMALL, 4), filled(model)
-    loss, slope = graded(TaskLearner(SMALL, model, "square"), (), params, batch, tuple(params))
+    learner = TaskLearner(SMALL, model, "square")
+    loss, slope, _ = graded((learner, tuple(params)), (), params, batch)
     twin = Twin(params)
     inputs, target = (torch.tensor(np.array(of)) for of in (batch.inputs, batch.target))
     theirs = ((twin(inputs) - target) ** 2).mean()
@@ -173,7 +182,7 @@ def test_pytorch_has_the_same_loss_and_gradient(model):
 
 def test_the_perceptron_is_two_linear_layers_in_pytorch():
     model, batch = CubicPerceptron(width=3, std=0.5), draw(SMALL, 4)
-    params = start(model, SMALL)
+    params = filled(model)
     twin = torch.nn.Sequential(*(torch.nn.Linear(*of, bias=False) for of in ((9, 3), (3, 1))))
     twin = twin.double()
     with torch.no_grad():
@@ -182,7 +191,7 @@ def test_the_perceptron_is_two_linear_layers_in_pytorch():
     sequences = torch.tensor(np.array(batch.inputs))
     beta = torch.einsum("bnd,bn->bd", sequences[:, :-1, :-1], sequences[:, :-1, -1]) / 5
     z = torch.einsum("bd,be->bde", beta, sequences[:, -1, :-1]).reshape(-1, 9)
-    said, _ = jax.jit(model.apply)(params, batch.inputs)
+    said, _ = model.apply(params, np.asarray(batch.inputs))
     np.testing.assert_allclose(said, twin(z).detach().numpy()[:, 0], rtol=1e-12)
 
 
@@ -192,10 +201,10 @@ def test_attention_with_its_blocks_held_is_the_perceptron():
     batch, paths = draw(SMALL, 5), []
     for model, moving in ((attention, ("value", "key_query")), (perceptron, ("upper", "lower"))):
         learner = TaskLearner(SMALL, model, "square")
-        params = jax.device_get(start(model, SMALL))
+        params = jax.device_get(start(model))
         losses = []
         for step in range(20):
-            loss, slope = jax.device_get(graded(learner, (), params, batch, moving))
+            loss, slope, _ = jax.device_get(graded((learner, moving), (), params, batch))
             rate = 0.1 if step < 10 else 0.3
             params |= {name: params[name] - rate * of for name, of in slope.items()}
             losses.append(float(loss))
@@ -220,35 +229,36 @@ def test_other_tasks_are_refused():
 
 @pytest.mark.parametrize("model", MODELS, ids=["merged", "separate"])
 def test_the_population_loss_and_its_flow_are_those_of_the_theory(model):
-    learner = PopulationRegression(SMALL, model)
+    learner = PopulationRegression((SMALL,), model)
     regression = theory.Regression(SMALL.spectrum, SMALL.examples)
     params = without_blocks(filled(model))
     (data,) = learner.tables(None)
-    loss, slope = graded(learner, data, params, (), tuple(params))
+    loss, slope, captured = graded((learner, tuple(params)), data, params, ())
     names = ("value", "key_query") if model.rank is None else ("value", "key", "query")
     kind = theory.Merged if model.rank is None else theory.Separate
     at = kind(*(params[name] for name in names))
     assert float(loss) == pytest.approx(theory.population_loss(regression, at.matrix))
     for name, expected in zip(names, theory.velocity(regression, at), strict=True):
         np.testing.assert_allclose(slope[name], -2 * expected, rtol=1e-10, atol=1e-12)
-    captured = jax.jit(learner.capture)(data, params, ())
     np.testing.assert_allclose(captured["matrix"], at.matrix)
     np.testing.assert_allclose(captured["learned"], regression.gamma * np.diag(at.matrix))
 
 
 @pytest.mark.parametrize("rank", [None, 1])
 def test_in_the_population_the_blocks_of_labels_feel_nothing(rank):
-    """Quadrature that is exact up to degree 9 in each coordinate; a finite set does move them."""
+    """Quadrature that is exact up to degree 9 in each coordinate; other weights do move them."""
     task = InContextRegression((0.6, 0.2), examples=1, sequences=50)
     model = LinearAttention(heads=2, rank=rank, std=0.7)
-    params, whole = start(model, task), quadrature(task.spectrum)
+    params, whole = filled(model, task), quadrature(task.spectrum)
+    params |= {name: 0 * params[name] for name in LABEL_BLOCKS}
     learner, moving = TaskLearner(task, model, "square"), tuple(params)
-    loss, slope = jax.device_get(graded(learner, (), params, whole, moving))
-    reduced = PopulationRegression(task, model)
+    loss, slope, _ = jax.device_get(graded((learner, moving), (), params, whole))
+    reduced = PopulationRegression((task,), model)
     (moments_of,) = reduced.tables(None)
-    expected, _ = graded(reduced, moments_of, without_blocks(params), (), ("value",))
+    expected, *_ = graded((reduced, ("value",)), moments_of, without_blocks(params), ())
     assert loss == pytest.approx(float(expected), rel=1e-12)
-    _, of_sample = jax.device_get(graded(learner, (), params, draw(task, 8), moving))
+    other = whole._replace(weight=np.random.default_rng(0).random(len(whole.target)))
+    _, of_sample, _ = jax.device_get(graded((learner, moving), (), params, other))
     for name in LABEL_BLOCKS:
         assert np.abs(slope[name]).max() < 1e-13
         assert np.abs(of_sample[name]).max() > 1e-3
@@ -256,40 +266,21 @@ def test_in_the_population_the_blocks_of_labels_feel_nothing(rank):
 
 @pytest.mark.parametrize("model", MODELS, ids=["merged", "separate"])
 def test_moments_give_the_loss_and_gradient_of_all_sequences(model):
-    task = replace(SMALL, fresh=0.5)
-    learner, direct = SampleRegression(task, model), TaskLearner(task, model, "square")
-    params, batch = filled(model), draw(task, 9)
-    data = jax.jit(lambda: dict.fromkeys(("training", "in_context", "in_weight"), moments(batch)))()
-    data["gamma"] = task.regression.gamma
-    loss, slope = graded(learner, data, params, (), tuple(params))
-    expected, of_all = graded(direct, (), params, batch, tuple(params))
+    mixed = replace(SMALL, fresh=0.5)
+    learner, direct = SampleRegression((mixed,), model), TaskLearner(SMALL, model, "square")
+    params, batch = filled(model), draw(SMALL, 9)
+    data = dict.fromkeys(("training", "in_context", "in_weight"), gathered(None, batch))
+    data["gamma"] = SMALL.regression.gamma
+    loss, slope, captured = graded((learner, tuple(params)), data, params, ())
+    expected, of_all, _ = graded((direct, tuple(params)), (), params, batch)
     assert float(loss) == pytest.approx(float(expected), rel=1e-12)
     for name in params:
         np.testing.assert_allclose(slope[name], of_all[name], rtol=1e-9, atol=1e-12)
-    captured = jax.jit(learner.capture)(data, params, ())
     assert set(captured) == {"matrix", "leak", "learned", "in_context_loss", "in_weight_loss"}
     assert float(captured["in_weight_loss"]) == pytest.approx(float(loss))
 
 
-def test_a_model_of_the_shared_task_passes_the_in_weight_test_alone():
-    """v sigma^2 u . x_q with u = (1, ..., 1) knows the shared task; it fails on others."""
-    task = InContextRegression((0.25,) * 4, examples=50, sequences=100)
-    learner = SampleRegression(task, LinearAttention(heads=1))
-    params = {name: np.zeros(of.shape) for name, of in start(learner.model, task).items()}
-    params |= {"value": np.ones(1), "key_labels": np.ones((1, 4))}
-    (tables,) = learner.tables(None)
-
-    @jax.jit
-    def capture(params):
-        data = learner.data(tables, learner.draw(jax.random.key(10)))
-        return learner.capture(data, params, ())
-
-    captured = capture(params)
-    assert float(captured["in_weight_loss"]) < 0.06  # 2/N is the variance of sigma^2
-    assert float(captured["in_context_loss"]) > 1.5
-
-
 def test_mixtures_have_no_population_of_moments():
     for task in (replace(SMALL, fresh=0.5), replace(SMALL, noise=True)):
-        with pytest.raises(InputError, match="^task: "):
-            PopulationRegression(task, LinearAttention())
+        with pytest.raises(InputError, match="^tasks: "):
+            PopulationRegression((task,), LinearAttention())

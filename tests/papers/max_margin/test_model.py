@@ -1,24 +1,22 @@
 """The task and the model against a PyTorch twin, the closed gradient, and measured values."""
 
 from dataclasses import replace
-from functools import cache, partial
-from operator import itemgetter
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from attnlab.files.errors import InputError
-from attnlab.papers.max_margin import theory
-from attnlab.papers.max_margin.attention import attend
+from attnlab.papers.max_margin import runs, theory
 from attnlab.papers.max_margin.model import CrossAttention, normalised, released, released_factors
 from attnlab.papers.max_margin.task import TokenSelection
+from attnlab.simulation.program import SMALL
+from attnlab.theory.facts import facts_of
 
-TASK = TokenSelection(sequences=6, length=8, vocab_size=10)  # of the published runs
+TASK = runs.PUBLISHED
 EQUAL = replace(TASK, scores="equal")
 SEEDS = 24
+HEAD = CrossAttention(width=10, hidden=6)
 
 
 @pytest.fixture(autouse=True)
@@ -27,61 +25,66 @@ def float64():
         yield
 
 
-@cache
-def instances(task):
+def drawn(task, seed=0):
+    return task.instance(np.random.default_rng(seed).standard_normal(task.numbers))
+
+
+def together(task):
     """Return `SEEDS` instances of a task, along the first axis."""
-    keys = jax.random.split(jax.random.key(0), SEEDS)
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(task.draw))(keys))
+    made = [drawn(task, seed) for seed in range(SEEDS)]
+    return {name: np.stack([of[name] for of in made]) for name in made[0]}
 
 
-@cache
-def starts(task, model):
-    keys = jax.random.split(jax.random.key(1), SEEDS)
-    init = jax.jit(jax.vmap(lambda key, data: model.init(key, task, data)))
-    return jax.tree.map(np.asarray, init(keys, instances(task)))
+@pytest.fixture(scope="module")
+def begun():
+    """`SEEDS` instances and starts as the trainer draws them."""
+    return [facts for _, facts in facts_of(runs.descent(TASK, HEAD, at=(1,), seeds=SEEDS))]
 
 
-def drawn(task, model):
-    """Return an instance, its population and the model's start."""
-    data, params = (
-        jax.tree.map(itemgetter(0), of) for of in (instances(task), starts(task, model))
-    )
-    return data, task.population(data), params
+def compiled(function):
+    """Compile at once, not well: the programs run once."""
+    return jax.jit(function, compiler_options=SMALL)
 
 
-def loss(model, params, batch):
-    outputs, _ = model.apply(params, batch.inputs)
-    return jax.nn.softplus(-batch.target * outputs).mean()
+def gradient(model):
+    """Return a function of (parameters, batch): the slopes, the outputs and what is captured."""
+
+    def loss(params, batch):
+        outputs, found = model.apply(params, batch.inputs)
+        return jax.nn.softplus(-batch.target * outputs).mean(), (outputs, found)
+
+    return compiled(jax.grad(loss, has_aux=True))
 
 
 # The task
 
 
-def test_an_instance_is_made_of_unit_vectors_and_their_scores():
-    data = jax.tree.map(itemgetter(0), instances(TASK))
-    shapes = {"x": (6, 8, 10), "z": (6, 10), "y": (6,), "values": (6, 8), "scores": (6, 8)}
-    assert {name: of.shape for name, of in data.items()} == shapes
-    for name in ("x", "z"):
-        np.testing.assert_allclose(np.linalg.norm(data[name], axis=-1), 1)
-    # the values are those of one unit vector
-    v, residual, *_ = np.linalg.lstsq(data["x"].reshape(-1, 10), data["values"].ravel())
-    assert residual < 1e-20
-    np.testing.assert_allclose(np.linalg.norm(v), 1)
-    np.testing.assert_allclose(data["scores"], data["y"][:, None] * (data["x"] @ v), atol=1e-12)
+def test_an_instance_is_made_of_unit_vectors_and_their_scores(begun):
+    for data in (drawn(TASK), begun[0].data):  # of numpy, and as the trainer draws it
+        shapes = {"x": (6, 8, 10), "z": (6, 10), "y": (6,), "values": (6, 8), "scores": (6, 8)}
+        assert {name: of.shape for name, of in data.items()} == shapes
+        for name in ("x", "z"):
+            np.testing.assert_allclose(np.linalg.norm(data[name], axis=-1), 1)
+        # the values are those of one unit vector
+        v, residual, *_ = np.linalg.lstsq(data["x"].reshape(-1, 10), data["values"].ravel())
+        assert residual < 1e-20
+        np.testing.assert_allclose(np.linalg.norm(v), 1)
+        scores = data["y"][:, None] * (data["x"] @ v)
+        np.testing.assert_allclose(data["scores"], scores, atol=1e-12)
 
 
-def test_tokens_are_uniform_on_the_sphere_and_labels_fair():
-    data = instances(TASK)
-    x = data["x"].reshape(-1, 10)
+def test_tokens_are_uniform_on_the_sphere_and_labels_fair(begun):
+    x = np.stack([of.data["x"] for of in begun]).reshape(-1, 10)
+    y = np.stack([of.data["y"] for of in begun])
     error = 4 / np.sqrt(len(x))
     np.testing.assert_allclose(x.mean(0), 0, atol=error / np.sqrt(10))
     np.testing.assert_allclose(np.cov(x.T), np.eye(10) / 10, atol=error / 5)
-    assert set(data["y"].ravel()) == {-1.0, 1.0} and abs(data["y"].mean()) < 4 / np.sqrt(144)
+    assert set(y.ravel()) == {-1.0, 1.0} and abs(y.mean()) < 4 / np.sqrt(144)
 
 
 def test_equal_scores_are_equal_to_the_last_bit():
     """Differences of rounding would decide late in training, when nothing else pulls."""
-    data = instances(EQUAL)
+    data = together(EQUAL)
     scores = np.sort(data["scores"])
     np.testing.assert_array_equal(scores[..., :-1], 0.1)
     np.testing.assert_array_equal(scores[..., -1], 0.6)
@@ -94,16 +97,14 @@ def test_equal_scores_are_equal_to_the_last_bit():
 
 
 def test_in_self_attention_the_first_token_asks():
-    task = replace(TASK, query="self")
-    data = jax.jit(task.draw)(jax.random.key(0))
+    data = drawn(replace(TASK, query="self"))
     np.testing.assert_array_equal(data["z"], data["x"][:, 0])
 
 
 def test_without_a_query_w_is_a_vector():
     task = replace(TASK, query="none")
-    z = jax.jit(lambda key: task.draw(key)["z"])(jax.random.key(0))
-    np.testing.assert_array_equal(z, np.ones((6, 1)))
-    data = jax.eval_shape(task.draw, jax.random.key(0))
+    data = drawn(task)
+    np.testing.assert_array_equal(data["z"], np.ones((6, 1)))
     params = jax.eval_shape(lambda key: CrossAttention().init(key, task, data), jax.random.key(0))
     assert params["attention"].shape == (10, 1)
 
@@ -125,10 +126,12 @@ def test_the_task_is_checked_when_made(fields, match):
 # The model
 
 
-@pytest.mark.parametrize("model", [CrossAttention(), CrossAttention(width=10, hidden=6)])
-def test_a_pytorch_twin_has_the_same_outputs_and_gradients(model):
+@pytest.mark.parametrize("model", [CrossAttention(), HEAD])
+def test_a_pytorch_twin_has_the_same_outputs_and_gradients(model, begun):
     torch = pytest.importorskip("torch", reason="no torch here: pip install 'attnlab[observe]'")
-    _, batch, params = drawn(TASK, model)
+    batch, params = TASK.population(begun[0].data), begun[0].start
+    if model.width is None:
+        params = {"attention": params["key"] @ params["query"].T}
     x, z, values, y = (torch.tensor(of) for of in (*batch.inputs, batch.target))
     twin = {name: torch.tensor(of, requires_grad=True) for name, of in params.items()}
     W = twin["attention"] if model.width is None else twin["key"] @ twin["query"].T
@@ -138,13 +141,7 @@ def test_a_pytorch_twin_has_the_same_outputs_and_gradients(model):
     else:
         f = (s * values).sum(1)
     torch.nn.functional.softplus(-y * f).mean().backward()
-    run = jax.jit(
-        lambda params: (
-            model.apply(params, batch.inputs),
-            jax.grad(partial(loss, model))(params, batch),
-        )
-    )
-    (outputs, found), slope = run(params)
+    slope, (outputs, found) = gradient(model)(params, batch)
     np.testing.assert_allclose(outputs, f.detach(), rtol=1e-12)
     np.testing.assert_allclose(found["attention"], s.detach(), rtol=1e-12)
     np.testing.assert_allclose(found["matrix"], W.detach(), rtol=1e-12)
@@ -152,73 +149,41 @@ def test_a_pytorch_twin_has_the_same_outputs_and_gradients(model):
         np.testing.assert_allclose(slope[name], twin[name].grad, rtol=1e-9, atol=1e-13)
 
 
-def test_the_gradient_is_the_closed_one_however_small():
-    data, batch, _ = drawn(TASK, CrossAttention())
+def test_the_gradient_is_the_closed_one_however_small_and_the_usual_one_is_not():
+    data = drawn(TASK)
+    batch = TASK.population(data)
     x, z, scores = (data[name] for name in ("x", "z", "scores"))
     direction = theory.max_margin(x, z, scores.argmax(-1)).weights
-    slopes = [
-        jax.jit(jax.grad(partial(loss, CrossAttention(arithmetic=how))))
-        for how in ("accurate", "scaled")
-    ]
-    for size in (0.0, 1.0, 200.0, 2000.0):
+    slopes = {
+        how: gradient(CrossAttention(arithmetic=how)) for how in ("usual", "accurate", "scaled")
+    }
+    for size in (0.0, 1.0, 40.0, 200.0, 2000.0):
         W = size * direction
         closed = theory.loss_gradient(x, z, scores, W)
-        plain, scaled = (slope({"attention": W}, batch)["attention"] for slope in slopes)
-        np.testing.assert_allclose(scaled, closed.value, rtol=1e-9, atol=1e-13)
-        np.testing.assert_allclose(plain, closed.gradient, rtol=1e-9, atol=1e-320)
-    assert closed.log_scale < -745 and not np.any(plain)  # underflow, unless scaled
+        found = {
+            how: slope({"attention": W}, batch)[0]["attention"] for how, slope in slopes.items()
+        }
+        np.testing.assert_allclose(found["scaled"], closed.value, rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(found["accurate"], closed.gradient, rtol=1e-9, atol=1e-320)
+        if size == 1:
+            np.testing.assert_allclose(found["usual"], closed.gradient, rtol=1e-9, atol=1e-13)
+        if size == 40:
+            assert 0 < np.linalg.norm(closed.gradient) < 1e-16
+            assert not theory.correlation(found["usual"], closed.gradient) > 0.9
+    assert closed.log_scale < -745 and not np.any(found["accurate"])  # underflow, unless scaled
 
 
-def test_the_usual_softmax_loses_the_direction():
-    data, batch, _ = drawn(TASK, CrossAttention())
-    W = 40 * theory.max_margin(data["x"], data["z"], data["scores"].argmax(-1)).weights
-
-    def usual(W):
-        x, z, values = batch.inputs
-        s = jax.nn.softmax(jnp.einsum("ntd,dk,nk->nt", x, W, z))
-        return jax.nn.softplus(-batch.target * (s * values).sum(1)).mean()
-
-    exact = theory.loss_gradient(data["x"], data["z"], data["scores"], W).gradient
-    assert 0 < np.linalg.norm(exact) < 1e-16
-    assert not theory.correlation(jax.jit(jax.grad(usual))(W), exact) > 0.9
-
-
-def test_attention_is_a_softmax_and_its_slope_that_of_a_softmax():
-    rng = np.random.default_rng(0)
-    logits, moved = rng.standard_normal((2, 6, 8))
-    values = rng.standard_normal((6, 8, 2))
-
-    def usual(logits):
-        return jnp.einsum("nt,nth->nh", jax.nn.softmax(logits), values)
-
-    def ours(logits):
-        return attend(logits, values, jnp.zeros(()))
-
-    pairs = jax.jit(lambda: [jax.jvp(of, (logits,), (moved,)) for of in (ours, usual)])()
-    for found, expected in zip(*pairs, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_the_start_is_uniform():
+def test_starts_are_uniform_and_values_of_the_relu_head_fixed_and_of_norm_1(begun):
     bound = 10**-0.5
-    for model, names in (
-        (CrossAttention(), {"attention"}),
-        (CrossAttention(width=10), {"key", "query"}),
-    ):
-        params = starts(TASK, model)
-        assert params.keys() == names and model.fixed == ()
-        for of in params.values():
-            assert of.shape == (SEEDS, 10, 10)
-            assert 0.99 * bound < np.abs(of).max() <= bound
-            assert of.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
-    assert not np.any(starts(EQUAL, CrossAttention(scale=0))["attention"])
-
-
-def test_the_values_of_the_relu_head_are_fixed_and_of_norm_1():
-    model = CrossAttention(width=10, hidden=6)
-    V = starts(TASK, model)["value"]
-    assert V.shape == (SEEDS, 10, 6) and model.fixed == ("value",)
+    for name in ("key", "query"):
+        start = np.stack([of.start[name] for of in begun])
+        assert start.shape == (SEEDS, 10, 10)
+        assert 0.99 * bound < np.abs(start).max() <= bound
+        assert start.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
+    V = np.stack([of.start["value"] for of in begun])
+    assert V.shape == (SEEDS, 10, 6)
     np.testing.assert_allclose(np.linalg.norm(V, axis=(1, 2)), 1)
+    assert HEAD.fixed == ("value",) and CrossAttention(width=10).fixed == ()
 
 
 @pytest.mark.parametrize(
@@ -238,9 +203,9 @@ def test_the_model_is_checked_when_made(fields, match):
 
 
 def test_what_is_captured_has_the_dims_that_the_model_names():
-    model = CrossAttention(width=10)
-    _, batch, params = drawn(TASK, model)
-    _, found = jax.eval_shape(model.apply, params, batch.inputs)
+    model, data = CrossAttention(), drawn(TASK)
+    params = {"attention": np.zeros((10, 10))}
+    _, found = jax.eval_shape(model.apply, params, TASK.population(data).inputs)
     assert found.keys() == model.dims.keys()
     assert all(of.ndim == len(model.dims[name]) for name, of in found.items())
 
@@ -248,22 +213,28 @@ def test_what_is_captured_has_the_dims_that_the_model_names():
 # Normalised descent
 
 
+def steps(transform, gradients, weights=None):
+    """Return the first step from each gradient, (number, 1, 2)."""
+
+    def first(gradient):
+        return transform.update(gradient, transform.init(gradient), weights)[0]
+
+    return compiled(jax.vmap(first))(gradients)
+
+
 def test_a_normalised_step_has_its_length_however_small_the_gradient():
-    for size in (1.0, 1e-200, 1e-300):
-        step, _ = normalised(0.1).update(size * jnp.array([[3.0, 4.0]]), optax.EmptyState())
-        np.testing.assert_allclose(step, [[-0.06, -0.08]], rtol=1e-12)
-    still, _ = normalised(0.1).update(jnp.zeros((1, 2)), optax.EmptyState())
-    np.testing.assert_array_equal(still, 0)
-    naive = 1e-200 * jnp.array([[3.0, 4.0]])
-    assert float(jnp.linalg.norm(naive)) == 0  # its squares underflow
+    g = np.array([1.0, 1e-200, 1e-300, 0.0])[:, None, None] * np.array([[3.0, 4.0]])
+    assert np.linalg.norm(g[1]) == 0  # its squares underflow
+    found = steps(normalised(0.1), g)
+    np.testing.assert_allclose(found[:3], 3 * [[[-0.06, -0.08]]], rtol=1e-12)
+    np.testing.assert_array_equal(found[3], 0)
 
 
 def test_the_released_steps_end_and_the_ridge_of_the_factors():
-    g = jnp.array([[3.0, 4.0]])
-    for size, length in ((1.0, 0.1), (2.2e-16 / 5, 0.05), (1e-20, 0.1 * 5e-20 / 2.2e-16)):
-        step, _ = released(0.1).update(size * g, released(0.1).init(g))
-        np.testing.assert_allclose(jnp.linalg.norm(step), length, rtol=1e-3)
-    W = jnp.array([[0.0, 1.0]])
-    transform = released_factors(0.1)
-    step, _ = transform.update(0 * g, transform.init(W), W)
-    np.testing.assert_allclose(step, [[0.0, -0.1 * 2 / 3]], rtol=1e-12)  # 2 eps |W| against eps
+    sizes, unit = np.array([5.0, 2.2e-16, 5e-20]), np.array([[0.6, 0.8]])
+    found = steps(released(0.1), sizes[:, None, None] * unit)
+    expected = 0.1 * sizes / (sizes + 2.2e-16)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=(1, 2)), expected, rtol=1e-3)
+    W = np.array([[0.0, 1.0]])
+    found = steps(released_factors(0.1), np.zeros((1, 1, 2)), W)
+    np.testing.assert_allclose(found, [[[0.0, -0.1 * 2 / 3]]], rtol=1e-12)  # 2 eps |W| against eps

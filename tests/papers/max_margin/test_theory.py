@@ -449,26 +449,6 @@ def test_other_weights_fall_exponentially_with_the_margin(late_runs):
     np.testing.assert_allclose(largest[-1] - largest[-2], expected[-1] - expected[-2], rtol=1e-3)
 
 
-def test_the_naive_form_and_the_released_constant_lose_the_direction(late_runs):
-    """Rounding turns W away; 2.2e-16 in the denominator stops it."""
-    x, z, scores, late, _, W = late_runs
-    direction = np.stack([of.direction for of in late])
-    exact = theory.direction_error(W[2], direction)
-
-    def naive(W):
-        return unit_step(naive_gradient(x, z, scores, W))
-
-    def stopped(W):
-        g = theory.loss_gradient(x, z, scores, W).gradient
-        return -ETA * g / (np.linalg.norm(g, axis=(1, 2), keepdims=True) + 2.2e-16)
-
-    turned, short = (descend(x, z, scores, (3000,), step)[0] for step in (naive, stopped))
-    assert (theory.direction_error(turned, direction) > 5 * exact).all()
-    assert (np.linalg.norm(turned, axis=(1, 2)) < 0.8 * 300).all()
-    assert (np.linalg.norm(short, axis=(1, 2)) < 0.4 * 300).all()
-    assert (theory.direction_error(short, direction) > 2 * exact).all()
-
-
 def test_plain_descent_grows_as_the_log_of_time():
     """Projections on the direction are N ln(1 + e^k eta t); 0.13 too large at 1e4 to 1e5 steps."""
     x, z, scores = stacked(range(5), equal=True)
@@ -516,6 +496,30 @@ def test_a_token_of_higher_score_that_is_far_behind_does_not_matter():
     end = descend(x, z, scores, (300,), W=20 * margin.weights)[0]
     assert theory.log_attention(x, z, end).argmax() == 0
     assert theory.correlation(end, margin.weights) > 0.9999
+
+
+@pytest.mark.parametrize(
+    ("values", "selected"),
+    [((0.2, -0.1, 1.0, 0.5, -0.8, -0.3), (2, 4)), ((0.9, -0.1, 0.5, 0.1, -0.8, -0.3), (0, 4))],
+    ids=["distinct", "common"],
+)
+def test_frequencies_drop_out_of_the_limit_of_one_hot_tokens(values, selected):
+    """Two classes of one query, even and uneven counts of 20 tokens; the second speaks for -1."""
+    classes = ((0, 1, 2, 3), (0, 1, 4, 5))
+    counts = (((5, 5, 5, 5), (5, 5, 5, 5)), ((8, 6, 4, 2), (2, 4, 13, 1)))
+    rows = np.array(
+        [[np.repeat(of, n) for of, n in zip(classes, each, strict=True)] for each in counts]
+    )
+    x, z = np.eye(6)[rows], np.ones((2, 2, 1))
+    scores = np.array([[1], [-1]]) * np.array(values)[rows]
+    early, late = descend(x, z, scores, (1000, 3000))
+    row = theory.one_hot_margin(classes, selected, L=6)[:, None]
+    assert (theory.correlation(late - early, row) > 0.9999997).all()
+    assert (theory.correlation(late, row) > 0.99).all()
+    grown = (late - early)[..., 0]
+    losers = [i for i in range(6) if i not in selected]
+    if selected == (2, 4):
+        np.testing.assert_allclose(np.ptp(grown[:, losers], axis=1), 0, atol=0.1)
 
 
 def test_not_every_start_leads_to_the_best_tokens():

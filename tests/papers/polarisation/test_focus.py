@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.signal
-from jax.flatten_util import ravel_pytree
+from quickly import quickly
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 from scipy.special import log_softmax
@@ -20,41 +20,50 @@ PI = (0.75, 0.19, 0.05, 0.01)
 EQUAL = (0.7, 0.1, 0.1, 0.1)
 
 
+MODEL = FactoredAttention()
+SIZES = {"embedding": (4, 16), "query": (16, 16), "key": (16, 16), "decoder": (16, 4)}
+
+
+def loss_of(params, batch):
+    """The loss of the model, and its attention."""
+    loss = TaskLearner(StickyChain(), MODEL).loss((), params, batch, None)
+    return loss, MODEL.apply(params, batch.inputs)[1]["attention"]
+
+
+# one program for all chains: what differs is the batch
+COMPILED = quickly(jax.value_and_grad(loss_of, has_aux=True))
+
+
 class Flow:
-    """The gradient flow of the model by a solver of its own, from the start of a seed."""
+    """The gradient flow of the model by a solver of its own, from a start of numpy."""
 
-    def __init__(self, pi=PI, scale=0.01, seed=0, width=16):
-        task = StickyChain(pi)
-        self.learner = TaskLearner(task, FactoredAttention(width, scale))
-        rng = np.random.default_rng(seed)
+    def __init__(self, pi=PI, scale=0.01):
+        rng = np.random.default_rng(0)
+        self.start = {name: rng.normal(0, scale, size) for name, size in SIZES.items()}
         with jax.enable_x64(True):
-            self.batch = task.population(())
-            shapes = jax.eval_shape(self.learner.init, jax.random.key(0), ())
-            params = {name: rng.normal(0, scale, of.shape) for name, of in shapes.items()}
-            self.start, self.unravel = ravel_pytree(params)
-            self.loss = jax.jit(self._loss)
-            self.slope = jax.jit(jax.grad(self._loss))
-            self.attention = jax.jit(jax.vmap(self._attention))
+            self.batch = StickyChain(pi).population(())
 
-    def _loss(self, flat):
-        return self.learner.loss((), self.unravel(flat), self.batch, None)
+    def unravel(self, flat):
+        ends = np.cumsum([np.prod(size) for size in SIZES.values()])[:-1]
+        parts = zip(SIZES.items(), np.split(flat, ends), strict=True)
+        return {name: part.reshape(size) for (name, size), part in parts}
 
-    def _attention(self, flat):
-        return self.learner.model.apply(self.unravel(flat), self.batch.inputs)[1]["attention"]
+    def at(self, flat):
+        """Loss, attention and gradient."""
+        with jax.enable_x64(True):
+            (loss, attention), slope = COMPILED(self.unravel(flat), self.batch)
+        return float(loss), np.asarray(attention), ravel(slope)
 
     def run(self, t):
-        with jax.enable_x64(True):
-            found = solve_ivp(
-                lambda _, x: -np.asarray(self.slope(x)),
-                (0, t[-1]),
-                np.asarray(self.start),
-                t_eval=t,
-                rtol=1e-6,
-                atol=1e-9,
-            )
-            path = found.y.T
-            losses = jax.vmap(self.loss)(path)
-            return path, np.asarray(losses), np.asarray(self.attention(path))
+        """The path and, along it, loss and attention."""
+        settings = {"t_eval": t, "rtol": 1e-6, "atol": 1e-9}
+        path = solve_ivp(lambda _, x: -self.at(x)[2], (0, t[-1]), ravel(self.start), **settings).y.T
+        losses, attention, _ = zip(*map(self.at, path), strict=True)
+        return path, np.array(losses), np.array(attention)
+
+
+def ravel(params):
+    return np.concatenate([np.ravel(params[name]) for name in SIZES])
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +127,7 @@ def test_the_first_gradient():
         b = jax.nn.softmax(jnp.log(pi) + Phi)
         return -(pi[:, None] * P * jax.nn.log_softmax(b @ M)).sum()
 
-    by_M, by_Phi = jax.jit(jax.grad(loss, (0, 1)))(jnp.zeros((4, 4)), jnp.zeros((4, 4)))
+    by_M, by_Phi = quickly(jax.grad(loss, (0, 1)))(jnp.zeros((4, 4)), jnp.zeros((4, 4)))
     np.testing.assert_allclose(-by_M, theory.start_gradient(PI), atol=1e-7)
     np.testing.assert_array_equal(by_Phi, 0)
     size = np.linalg.svd(theory.start_gradient(PI))[1][0]
@@ -146,8 +155,7 @@ def test_stage_one_is_the_flow_with_attention_still(run):
 def test_stage_one_lasts_longer_by_the_logarithm():
     """Measured before: 5.0 more for a start ten times as small."""
     t = np.linspace(0, 25, 501)
-    flow = Flow(scale=1.0)
-    start = {name: np.asarray(x, np.float64) for name, x in flow.unravel(flow.start).items()}
+    start = Flow(scale=1.0).start
     found = [
         half_time(t, theory.stage_one(PI, e * start["embedding"], e * start["decoder"], t).loss)
         for e in (1e-2, 1e-3, 1e-4)
@@ -159,14 +167,13 @@ def test_stage_one_lasts_longer_by_the_logarithm():
 
 def test_after_stage_one_attention_is_unstable():
     """The Hessian at the end of stage I: a saddle, whose descent rate is that of the formula."""
-    flow = Flow(width=2)
-    W0, W1 = theory.stage_one_end(PI, [0.6, 0.8])
-    still = {"embedding": W0, "query": np.zeros((2, 2)), "key": np.zeros((2, 2)), "decoder": W1}
-    with jax.enable_x64(True):
-        saddle = np.asarray(ravel_pytree(still)[0])
-        np.testing.assert_allclose(flow.slope(saddle), 0, atol=1e-12)
-        steps = 1e-5 * np.eye(saddle.size)
-        ahead, behind = (np.array([flow.slope(saddle + s * e) for e in steps]) for s in (1, -1))
+    flow, alpha = Flow(), np.random.default_rng(1).normal(size=16)
+    W0, W1 = theory.stage_one_end(PI, alpha)
+    still = np.zeros((16, 16))
+    saddle = ravel({"embedding": W0, "query": still, "key": still, "decoder": W1})
+    np.testing.assert_allclose(flow.at(saddle)[2], 0, atol=1e-12)
+    steps = 1e-5 * np.eye(saddle.size)
+    ahead, behind = (np.array([flow.at(saddle + s * e)[2] for e in steps]) for s in (1, -1))
     rates = np.linalg.eigvalsh((behind - ahead) / 2e-5)  # of minus the Hessian
     assert rates[-1] == pytest.approx(theory.focus_rate(PI, 0.5), rel=1e-6)
     end = theory.stage_one(PI, 1e-3 * W0, 1e-3 * W1, 400.0)

@@ -69,7 +69,7 @@ def test_rules_of_ngrams_count():
     [
         (lambda: MixedChains(doubly=1.5), "doubly: expected a share"),
         (lambda: MixedChains(doubly=0.6, unigram=0.6), "expected shares that add up"),
-        (lambda: MixedChains(8, doubly=0.1), "vocab_size: doubly stochastic"),
+        (lambda: MixedChains(8, doubly=0.1), "vocab_size: expected 2 or 3 symbols"),
         (lambda: NGrams(order=1), "order: expected a whole number"),
         (lambda: NGrams(length=2), "length: expected a whole number"),
     ],

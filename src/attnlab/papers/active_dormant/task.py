@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import InputError, refuse_if, require_whole
 from attnlab.formulas.chains import stationary
 from attnlab.tasks import Batch, Task, markov
 
@@ -52,8 +52,8 @@ class Backcopy(Task):
     def __post_init__(self) -> None:
         for name, least in (("tokens", 2), ("triggers", 0), ("length", 3)):
             require_whole(name, getattr(self, name), least)
-        if self.triggers >= self.tokens:
-            raise InputError(f"triggers: expected fewer than {self.tokens}, got {self.triggers}")
+        most, k = self.tokens, self.triggers
+        refuse_if(k >= most, "triggers", f"fewer than {most}", k)
 
     @property
     def vocab_size(self) -> int:  # type: ignore[override]
@@ -139,10 +139,9 @@ class BigramBackcopy(Backcopy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.concentration < float("inf"):
-            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
-        if not 0 < self.uniform <= 1:
-            raise InputError(f"uniform: expected a number in (0, 1], got {self.uniform}")
+        alpha, weight = self.concentration, self.uniform
+        refuse_if(not 0 < alpha < float("inf"), "concentration", "more than 0", alpha)
+        refuse_if(not 0 < weight <= 1, "uniform", "a number in (0, 1]", weight)
 
     def draw(self, key: jax.Array) -> dict[str, jax.Array]:
         """Draw P (V, V) and the distribution of the first ordinary token (V,)."""

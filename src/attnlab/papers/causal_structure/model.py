@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import refuse_if, require_whole
 from attnlab.models import Model
 from attnlab.models.base import Params
 from attnlab.tasks import Task
@@ -37,8 +37,7 @@ class Disentangled(Model):
     def __post_init__(self) -> None:
         for count in self.heads:
             require_whole("heads", count, 1)
-        if not 0 <= self.scale < float("inf"):
-            raise InputError(f"scale: expected at least 0, got {self.scale}")
+        refuse_if(not 0 <= self.scale < float("inf"), "scale", "at least 0", self.scale)
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:
@@ -104,8 +103,8 @@ class Reduced(Model):
 
     def __post_init__(self) -> None:
         for name in ("beta0", "eps"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name}: expected more than 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            refuse_if(not 0 < value < float("inf"), name, "more than 0", value)
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:

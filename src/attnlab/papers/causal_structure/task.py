@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import refuse_if, require_choice, require_whole
 from attnlab.tasks import Batch, Task
 from attnlab.tasks.markov import dirichlet_rows, stationary
 
@@ -54,15 +54,10 @@ class Forest(Task):
     stickiness: float = 0.0
 
     def __post_init__(self) -> None:
-        require_whole("vocab_size", self.vocab_size, 2)
-        require_whole("length", self.length, 3)
-        if not 0 < self.concentration < float("inf"):
-            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
-        if self.graph not in get_args(Graph):
-            known = ", ".join(map(repr, get_args(Graph)))
-            raise InputError(f"graph: expected one of {known}, got {self.graph!r}")
-        if not 0 <= self.stickiness < 1:
-            raise InputError(f"stickiness: expected 0 <= x < 1, got {self.stickiness}")
+        _check_sizes(self)
+        require_choice("graph", self.graph, get_args(Graph))
+        s = self.stickiness
+        refuse_if(not 0 <= s < 1, "stickiness", "0 <= x < 1", s)
 
     def draw(self, key: jax.Array) -> dict[str, jax.Array]:
         """Draw the graph: the parent of each position but the last; -1 is a root."""
@@ -147,10 +142,7 @@ class TwoParents(Task):
     concentration: float = 0.1
 
     def __post_init__(self) -> None:
-        require_whole("vocab_size", self.vocab_size, 2)
-        require_whole("length", self.length, 3)
-        if not 0 < self.concentration < float("inf"):
-            raise InputError(f"concentration: expected more than 0, got {self.concentration}")
+        _check_sizes(self)
 
     @property
     def parents(self) -> np.ndarray:
@@ -191,6 +183,13 @@ class TwoParents(Task):
             n = jnp.einsum("bi,bis->bs", chosen.astype(children.dtype), children)
             found[name] = _log_share(n, self.concentration)
         return found
+
+
+def _check_sizes(task: Forest | TwoParents) -> None:
+    require_whole("vocab_size", task.vocab_size, 2)
+    require_whole("length", task.length, 3)
+    alpha = task.concentration
+    refuse_if(not 0 < alpha < float("inf"), "concentration", "more than 0", alpha)
 
 
 def _along(

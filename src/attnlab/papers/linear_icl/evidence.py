@@ -1,4 +1,4 @@
-"""Numbers of flows and mixtures from many starts, on file: about two minutes of one core.
+"""Numbers of runs from many starts, on file: about five minutes of one core.
 
     python -m attnlab.papers.linear_icl.evidence four
 
@@ -8,46 +8,82 @@ trains the run again and writes `evidence/four.csv`. Files keep what claims read
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab import predict
 from attnlab.experiments import Evidence
 from attnlab.simulation import Simulation
 
 from . import theory
-from .learner import PopulationRegression
+from .learner import SampleRegression
 from .measures import dwell, purity
 from .model import LinearAttention
-from .runs import crossed, descent, flow, geometric, weights_of
+from .runs import crossed, descent, flow, geometric, gone, proportional, starts_of, weights_of
 from .task import InContextRegression
 
-EIGHT = InContextRegression(tuple((np.arange(8.0, 0.0, -1.0) / 36).tolist()))
-SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of sequences with a task of their own
+PUBLISHED = InContextRegression()
+WHITE = InContextRegression((0.25,) * 4)
+EIGHT = proportional(np.arange(8.0, 0.0, -1.0))
+TINY = 1e-6 * np.sqrt(31)  # the published start of merged attention, in our units
+SPECTRA = {
+    "white": WHITE,
+    "4:3:2:1": PUBLISHED,
+    "1/d^2, D = 4": proportional(np.arange(1.0, 5.0) ** -2),
+    "1/d^2, D = 8": proportional(np.arange(1.0, 9.0) ** -2),
+}
+FOUR = tuple(list(SPECTRA)[:3])  # those in four dimensions
+LARGER = 1e-3  # a start with a shorter wait
+SIZES = (1250, 5000, 20000)  # sequences in the training set; 5000 as published
+FRESH = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # shares of sequences with a task of their own
+SHARES = {"t50": 0.5, "t90": 0.9, "t99": 0.99}  # of the loss that can be lost
 RANKS = (2, 4, 8)
+HEADS = (1, 2, 3, 4, 5)
 CLOSE = 0.004  # of a level
 LEARNED = 0.7  # an in-weight loss below: at the start it is 1
+MERGED_LEVELS = ("icl-one-head", "icl-population")
 
 
-def staircases(std: float = 0.01, last: float = 1e5, seeds: int = 20) -> Simulation:
-    """Return the flow of five heads of rank 1 on the published task."""
+# Runs
+
+
+def staircases(std: float = 0.01, last: float = 1e5, seeds: int = 20, heads: int = 5) -> Simulation:
+    """Return the flow of heads of rank 1 on the published task."""
     at = geometric(last / 2000, last, 1000)
-    return flow(InContextRegression(), LinearAttention(5, 1, std), at, seeds=seeds)
+    return flow(PUBLISHED, LinearAttention(heads, 1, std), at, seeds=seeds)
 
 
-def eight(std: float, last: float, *, rank: int = 1, seeds: int = 10) -> Simulation:
+def eight(
+    std: float, last: float, *, rank: int = 1, seeds: int = 10, records: int = 500
+) -> Simulation:
     """Return the flow of nine heads in eight dimensions."""
-    at = geometric(last / 2000, last, 500)
+    at = geometric(last / 2000, last, records)
     return flow(EIGHT, LinearAttention(9, rank, std), at, seeds=seeds)
+
+
+def drops(*spectra: str, std: float = TINY, last: float = 2500.0, seeds: int = 10) -> Simulation:
+    """Return the flow of merged attention with its tail, for these spectra at once."""
+    at = geometric(10.0, last, 300)
+    return flow([SPECTRA[of] for of in spectra], LinearAttention(8, std=std), at, seeds=seeds)
+
+
+def merged(*sizes: int, partner: bool = False) -> Simulation:
+    """Return the published run of merged attention on training sets of these sizes."""
+    tasks = [replace(PUBLISHED, sequences=P) for P in sizes]
+    return descent(tasks, std=1e-6, rate=1e-3, steps=6001, every=20, seeds=4, partner=partner)
 
 
 def mixtures() -> Simulation:
     """Return the published run on mixtures, white inputs; to step 5001, as far as it is drawn."""
-    task, *others = (InContextRegression((0.25,) * 4, fresh=p) for p in SHARES)
-    rates = {"std": 1e-6, "rate": 5e-4, "steps": 5001, "every": 20}
-    return descent(task, **rates, seeds=3, beside=tuple(others))  # type: ignore[arg-type]
+    tasks = [replace(WHITE, fresh=share) for share in FRESH]
+    return descent(tasks, std=1e-6, rate=5e-4, steps=5001, every=20, seeds=3)
+
+
+# What is kept of them
 
 
 def passage(run: xr.Dataset) -> xr.Dataset:
@@ -66,6 +102,101 @@ def passage(run: xr.Dataset) -> xr.Dataset:
             "gap": abs(end - own.isel(step=0, drop=True)),
             **{name: (of < LEARNED).argmax("step") for name, of in losses.items()},
         }
+    )
+
+
+def missed(run: Simulation, learned: xr.DataArray, level: str) -> xr.DataArray:
+    """Return the mean error of what a theory says is learned, over that of "nothing moves"."""
+    over = [run.clock, "component"]
+    still = abs(learned - learned.isel({run.clock: 0})).mean(over)
+    return abs(predict(run, theory=level)["learned"] - learned).mean(over) / still
+
+
+def errors(run: Simulation, result: xr.Dataset) -> xr.Dataset:
+    """Return the errors of theories of separate attention."""
+    levels = ("icl-staircase", "icl-population")
+    return xr.Dataset({level: missed(run, result["learned"], level) for level in levels})
+
+
+def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
+    """Return what gradient descent does, along training sets and starts.
+
+    half, held: the step at which half of the drop is over, with label blocks free and held at 0.
+    apart: the largest difference of the two losses. leak: the longest vector in the free blocks at
+    the end. gap: of A there, from the optimum, over the root of the product of the two entries on
+    its diagonal; diagonal: of its diagonal alone. off: the largest entry off the diagonal. start:
+    the growing part. The last two: errors of theories (`missed`).
+    """
+    result = result if "setting" in result.dims else result.expand_dims("setting")
+    one, free = PUBLISHED.regression, result.sel(blocks=True, drop=True)
+    best = xr.DataArray(theory.optimum(one), dims=("context_input", "query_input"))
+    entries = list(best.dims)
+    end = free["matrix"].isel(step=-1, drop=True)
+    gap = abs(end - best) / np.sqrt(np.outer(np.diag(best), np.diag(best)))
+    alone = replace(merged(5000), seeds=run.seeds)
+    return xr.Dataset(
+        {
+            "half": crossed(gone(free)),
+            "held": crossed(gone(result.sel(blocks=False, drop=True))),
+            "apart": abs(result["loss"].diff("blocks")).max(["blocks", "step"]),
+            "leak": free["leak"].isel(step=-1, drop=True),
+            "gap": gap.max(entries),
+            "diagonal": gap.where(best > 0).max(entries),
+            "off": abs(end).where(best == 0).max(entries),
+            "start": (("seed", "setting"), theory.growing_start(one, starts_of(free))),
+            **{level: missed(alone, free["learned"], level) for level in MERGED_LEVELS},
+        }
+    )
+
+
+def of_drops(run: Simulation, result: xr.Dataset) -> xr.Dataset:
+    """Return when 50, 90 and 99 % of the loss are gone, along spectra and starts.
+
+    off: the largest distance of what is learned from one head along Lambda^2. end: that of A from
+    the optimum at the end.
+    """
+    wide = result if "setting" in result.dims else result.expand_dims("setting")
+    kept = []
+    for i, task in enumerate(run.task.tasks):
+        one, of = task.regression, wide.isel(setting=i)
+        norms = theory.growing_start(one, starts_of(of))
+        curves = [theory.one_head_curve(one, of["time"].values, norm=c) for c in norms]
+        learned = of["learned"].transpose("seed", "time", "component")
+        A = of["matrix"].isel(time=-1, drop=True).transpose("seed", ...)
+        apart = {"off": learned - one.gamma * np.array(curves), "end": A - theory.optimum(one)}
+        times = {name: crossed(gone(of), share) for name, share in SHARES.items()}
+        kept.append(
+            xr.Dataset(
+                {**times, **{name: abs(gap).max(gap.dims[1:]) for name, gap in apart.items()}}
+            )
+        )
+    return xr.concat(kept, "setting")
+
+
+def of_staircases(run: Simulation, result: xr.Dataset) -> xr.Dataset:
+    """Return what separate attention does, along starts and components.
+
+    half: when half of the component is learned. on, between: log time within 0.004 of the plateau
+    that it ends, and half way to the next. near: within a tenth of the gap. purity: of its key.
+    above: the loss at the end, over the level of as many components as there are heads.
+    """
+    (task,) = run.task.tasks
+    levels = theory.plateau_losses(task.regression)
+    rest, within = plateaus(task.regression)
+    last = np.full((result.sizes["seed"], 1), np.nan)  # no plateau but the end
+    above = result["loss"].isel(time=-1).values - levels[: run.task.model.heads + 1][-1]
+    kept = {
+        "half": crossed(result["learned"]).transpose("seed", "component"),
+        "on": np.hstack([rests(result, rest, CLOSE), last]),
+        "between": rests(result, (levels[1:] + levels[:-1]) / 2, CLOSE),
+        "near": np.hstack([rests(result, rest, within), last]),
+        "purity": winners(result),
+        "above": np.repeat(above[:, None], len(levels) - 1, axis=1),
+    }
+    dims = ("seed", "component")
+    return xr.Dataset(
+        {name: (dims, np.asarray(of)) for name, of in kept.items()},
+        {"seed": result["seed"], "component": np.arange(len(levels) - 1)},
     )
 
 
@@ -91,29 +222,10 @@ def winners(found: xr.Dataset) -> NDArray[np.float64]:
 
 
 def measured(run: Simulation, result: xr.Dataset) -> xr.Dataset:
-    """Return what is kept: `passage` of mixtures; of flows, along seed and component:
-
-    half: when half of the component is learned. on, between: log time within 0.004 of the plateau
-    that it ends, and half way to the next. near: within a tenth of the gap. purity: of its key.
-    """
-    if not isinstance(run.task, PopulationRegression):
-        return passage(result)
-    one = run.task.task.regression
-    levels, within = plateaus(one)
-    middles = (theory.plateau_losses(one)[1:] + theory.plateau_losses(one)[:-1]) / 2
-    last = np.full((result.sizes["seed"], 1), np.nan)  # no plateau but the end
-    kept = {
-        "half": crossed(result["learned"]).transpose("seed", "component"),
-        "on": np.hstack([rests(result, levels, CLOSE), last]),
-        "between": rests(result, middles, CLOSE),
-        "near": np.hstack([rests(result, levels, within), last]),
-        "purity": winners(result),
-    }
-    dims = ("seed", "component")
-    return xr.Dataset(
-        {name: (dims, np.asarray(of)) for name, of in kept.items()},
-        {"seed": result["seed"], "component": np.arange(len(one.spectrum))},
-    )
+    """Return what is kept of a run."""
+    if isinstance(run.task, SampleRegression):
+        return of_sets(run, result) if "blocks" in result.dims else passage(result)
+    return (of_staircases if run.task.model.rank else of_drops)(run, result)
 
 
 EVIDENCE = Evidence(
@@ -123,12 +235,21 @@ EVIDENCE = Evidence(
         "four-large": partial(staircases, 0.3, 2e4),
         "four-small": partial(staircases, 0.001, 1e5, 10),
         "eight": partial(eight, 0.005, 1e5),
-        "eight-small": partial(eight, 2e-4, 5e5),
+        "eight-small": partial(eight, 2e-4, 5e5, records=5000),
         **{f"rank-{R}": partial(eight, 0.005, 5e4, rank=R, seeds=4) for R in RANKS},
+        **{f"heads-{H}": partial(staircases, 0.03, 1e5, 5, H) for H in HEADS},
+        "drops": partial(drops, *FOUR),
+        "drops-larger": partial(drops, *FOUR, std=LARGER),
+        "drops-eight": partial(drops, "1/d^2, D = 8", std=LARGER, last=2e4),
+        "far": partial(drops, "4:3:2:1", std=0.5, seeds=40),
+        "sets": partial(merged, *SIZES, partner=True),
         "mixtures": mixtures,
     },
     measured,
 )
 
+THEORIES = Evidence(__file__, {"theories": partial(staircases, seeds=2)}, errors)
+
 if __name__ == "__main__":
-    EVIDENCE.write(*sys.argv[1:])
+    for name in sys.argv[1:] or (*EVIDENCE.runs, *THEORIES.runs):
+        (THEORIES if name in THEORIES.runs else EVIDENCE).write(name)

@@ -61,33 +61,24 @@ class RegressionLearner(Learner):
 
     Parameters
     ----------
-    task : InContextRegression
-        Spectrum and number of examples, and the training set where there is one.
+    tasks : tuple of InContextRegression
+        Tasks in as many dimensions each, which run in one program, along `setting`.
     model : LinearAttention
         Heads, rank and start.
-    beside : tuple of InContextRegression, optional
-        Further tasks in as many dimensions, which run in the same program, along `setting`.
     """
 
-    task: InContextRegression
+    tasks: tuple[InContextRegression, ...]
     model: LinearAttention
-    beside: tuple[InContextRegression, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(len(of.spectrum) != len(self.task.spectrum) for of in self.beside):
-            raise InputError("beside: expected tasks in as many dimensions as the first")
-
-    @property
-    def tasks(self) -> tuple[InContextRegression, ...]:
-        """The tasks that run side by side."""
-        return (self.task, *self.beside)
+        if len({len(of.spectrum) for of in self.tasks}) != 1:
+            raise InputError("tasks: expected tasks in as many dimensions as the first")
 
     def tables(self, run: Simulation) -> list[Any]:
         """Return lambda and gamma of each task, and its number."""
-        regressions = [of.regression for of in self.tasks]
         return [
-            {"lam": one.eigenvalues, "gamma": one.gamma, "number": np.int32(i)}
-            for i, one in enumerate(regressions)
+            {"lam": of.regression.eigenvalues, "gamma": of.regression.gamma, "number": np.int32(i)}
+            for i, of in enumerate(self.tasks)
         ]
 
     def runs_at_once(self, run: Simulation) -> int:
@@ -101,7 +92,7 @@ class RegressionLearner(Learner):
 
     def init(self, key: jax.Array, data: Any) -> Params:
         """Return the model's weights at the start."""
-        return self.model.init(key, self.task, data)
+        return self.model.init(key, self.tasks[0], data)
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,7 @@ class PopulationRegression(RegressionLearner):
         super().__post_init__()
         if any(of.fresh < 1 or of.noise for of in self.tasks):
             raise InputError(
-                "task: with a shared task or noise the blocks of labels leave zero, and the "
+                "tasks: with a shared task or noise the blocks of labels leave zero, and the "
                 "expected loss is not one of A; use SampleRegression"
             )
 
@@ -151,20 +142,27 @@ class PopulationRegression(RegressionLearner):
 class SampleRegression(RegressionLearner):
     """Linear attention on a fixed training set, with all its blocks.
 
-    `in_context_loss` and `in_weight_loss` are those of new sequences: with tasks of their own; and
-    with the shared task and a context of noise.
+    Where some sequences share a task, there are two test losses, of new sequences:
+    `in_context_loss`, with tasks of their own, and `in_weight_loss`, with the shared task and a
+    context of noise.
     """
 
-    def draw(self, key: jax.Array) -> dict[str, Moments]:
-        """Draw a training set of each task and two test sets, and return their moments."""
-        tests = {
-            "in_context": replace(self.task, fresh=1.0, noise=False),
-            "in_weight": replace(self.task, fresh=0.0, noise=True),
+    @property
+    def tests(self) -> dict[str, InContextRegression]:
+        """The tasks of the test sets."""
+        if all(of.fresh == 1 for of in self.tasks):
+            return {}
+        return {
+            "in_context": replace(self.tasks[0], fresh=1.0, noise=False),
+            "in_weight": replace(self.tasks[0], fresh=0.0, noise=True),
         }
+
+    def draw(self, key: jax.Array) -> dict[str, Moments]:
+        """Draw a training set of each task and the test sets, and return their moments."""
         of_training, *others = jax.random.split(key, 3)
         sets = [moments(task.draw(of_training)) for task in self.tasks]
         found = {"training": jax.tree.map(lambda *of: jnp.stack(of), *sets)}
-        for of, (name, task) in zip(others, tests.items(), strict=True):
+        for of, (name, task) in zip(others, self.tests.items(), strict=False):
             found[name] = moments(task.batch((), of, jnp.int32(0), TEST_SEQUENCES))
         return found
 
@@ -182,7 +180,7 @@ class SampleRegression(RegressionLearner):
         found = self.model.measures(params)
         T = self._coefficients(params)
         learned = data["gamma"] * jnp.diag(found["matrix"])
-        tests = {f"{name}_loss": data[name].loss(T) for name in ("in_context", "in_weight")}
+        tests = {f"{name}_loss": data[name].loss(T) for name in self.tests}
         return {**found, "learned": learned, **tests}
 
     def _coefficients(self, params: Params) -> jax.Array:

@@ -34,12 +34,12 @@ def parts_of(run: Simulation) -> tuple[InContextRegression, LinearAttention]:
     """Return task and model of a run; raise an `InputError` for other runs."""
     of = run.task
     if isinstance(of, RegressionLearner):
-        return of.task, of.model
+        return of.tasks[0], of.model
     if isinstance(of, InContextRegression) and isinstance(run.model, LinearAttention):
         return of, run.model
     raise InputError(
         "task: the theory is about linear attention on InContextRegression; give these, or "
-        "PopulationRegression(task, model)"
+        "PopulationRegression((task,), model)"
     )
 
 

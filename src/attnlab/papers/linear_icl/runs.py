@@ -1,4 +1,4 @@
-"""Runs of the paper: the flow of the expected loss, and gradient descent on a training set."""
+"""Runs of the paper: the flow of the expected loss, and gradient descent on training sets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from attnlab.measures import clock_of
 from attnlab.simulation import Flow, Record, Simulation, Steps
 
 from . import theory
@@ -20,8 +21,14 @@ from .task import InContextRegression
 GROUPS = ("value", "key_query", "key", "query")
 MEASURED = ("loss", "learned", "matrix", "parameters")
 HALF = 0.5  # the flow's own learning rate: dW/dt = -1/2 dL/dW
-Results = dict[str, xr.Dataset]
+Tasks = InContextRegression | Sequence[InContextRegression]
 MOST_STEPS = 10**6  # of the solver: plateaus are long beside the fastest change
+
+
+def proportional(weights: ArrayLike, examples: int = 31) -> InContextRegression:
+    """Return the task whose spectrum is proportional to these weights, of trace 1."""
+    weights = np.asarray(weights, dtype=np.float64)
+    return InContextRegression(tuple((weights / weights.sum()).tolist()), examples)
 
 
 def geometric(first: float, last: float, records: int) -> list[float]:
@@ -29,22 +36,12 @@ def geometric(first: float, last: float, records: int) -> list[float]:
     return [0.0, *np.geomspace(first, last, records).tolist()]
 
 
-def flow(
-    task: InContextRegression,
-    model: LinearAttention,
-    at: Sequence[float],
-    *,
-    seeds: int,
-    beside: tuple[InContextRegression, ...] = (),
-    rtol: float | None = None,
-    init: object = None,
-) -> Simulation:
-    """Return the flow of the expected loss, in the paper's time; `beside`: further tasks."""
+def flow(tasks: Tasks, model: LinearAttention, at: Sequence[float], *, seeds: int) -> Simulation:
+    """Return the flow of the expected loss, in the paper's time; of several tasks side by side."""
     return Simulation(
-        PopulationRegression(task, model, beside),
-        motion=Flow(at[-1], rtol=rtol, atol=None if rtol is None else rtol, most_steps=MOST_STEPS),
+        PopulationRegression(_each(tasks), model),
+        motion=Flow(at[-1], most_steps=MOST_STEPS),
         learning_rate=HALF,
-        init=init,
         seeds=seeds,
         record=Record(MEASURED, at=at),
         dtype="float64",
@@ -52,7 +49,7 @@ def flow(
 
 
 def descent(
-    task: InContextRegression,
+    tasks: Tasks,
     *,
     std: float,
     rate: float,
@@ -60,7 +57,6 @@ def descent(
     every: int,
     seeds: int,
     heads: int = 8,
-    beside: tuple[InContextRegression, ...] = (),
     partner: bool = False,
 ) -> Simulation:
     """Return gradient descent of merged attention; std and rate are those of the released code.
@@ -68,17 +64,25 @@ def descent(
     That code leaves out 1/N. With `partner` each run has its MLP partner beside it, whose label
     blocks are held at 0, along the dim `blocks`.
     """
-    time, weight = theory.released_clock(1, learning_rate=rate, examples=task.examples, factors=2)
+    sets = _each(tasks)
+    time, weight = theory.released_clock(
+        1, learning_rate=rate, examples=sets[0].examples, factors=2
+    )
     own = float(time) * HALF
     free = xr.DataArray([own, 0.0], {"blocks": [True, False]}) if partner else own
+    learner = SampleRegression(sets, LinearAttention(heads, std=std * weight))
     return Simulation(
-        SampleRegression(task, LinearAttention(heads, std=std * weight), beside),
+        learner,
         motion=Steps(steps),
         learning_rate={"value": own, "key_query": own, **dict.fromkeys(LABEL_BLOCKS, free)},
         seeds=seeds,
-        record=Record((*MEASURED, "leak", "in_context_loss", "in_weight_loss"), every=every),
+        record=Record((*MEASURED, "leak", *(f"{of}_loss" for of in learner.tests)), every=every),
         dtype="float64",
     )
+
+
+def _each(tasks: Tasks) -> tuple[InContextRegression, ...]:
+    return (tasks,) if isinstance(tasks, InContextRegression) else tuple(tasks)
 
 
 def starts_of(result: xr.Dataset) -> Any:
@@ -90,23 +94,18 @@ def starts_of(result: xr.Dataset) -> Any:
 def weights_of(result: xr.Dataset, group: str) -> NDArray[np.float64]:
     """Return a group of weights, (seed, time, ...)."""
     of = result[f"parameters.{group}"]
-    return np.asarray(of.transpose("seed", of_clock(of), ...).values)
+    return np.asarray(of.transpose("seed", clock_of(of), ...).values)
 
 
 def crossed(values: xr.DataArray, level: float = 0.5) -> xr.DataArray:
     """Return the first time at which values are above a level, infinite where they never are."""
-    clock = of_clock(values)
+    clock = clock_of(values)
     ordered = values.transpose(clock, ...)
     return ordered[0].drop_vars(clock).copy(data=first_crossing(ordered[clock], ordered, level))
 
 
 def gone(result: xr.Dataset) -> xr.DataArray:
     """Return the share of the loss that is lost in the end, over time."""
-    loss, clock = result["loss"], of_clock(result)
+    loss, clock = result["loss"], clock_of(result)
     first, last = (loss.isel({clock: at}, drop=True) for at in (0, -1))
     return (first - loss) / (first - last)
-
-
-def of_clock(result: xr.Dataset | xr.DataArray) -> str:
-    """Return the dim along which a result is recorded."""
-    return "time" if "time" in result.dims else "step"

@@ -18,7 +18,7 @@ from attnlab.files.errors import InputError
 from attnlab.simulation import Simulation
 from attnlab.theory import Hypothesis, Theory
 from attnlab.theory.facts import Facts
-from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL
+from attnlab.theory.relation import AT_LEAST, EQUAL
 from attnlab.theory.theory import Labelled, require_descent
 
 from . import theory
@@ -33,6 +33,12 @@ def separable(task: TokenSelection) -> Hypothesis:
     """Return the hypothesis under which almost all instances of a task have a solution."""
     least = theory.sufficient_dimension(task.sequences, task.length)
     return Hypothesis(GLOBAL, "d >= max(T - 1, n): d", task.vocab_size, AT_LEAST, least)
+
+
+def equal_scores(task: TokenSelection) -> Hypothesis:
+    """Return the hypothesis under which only the best tokens are locally optimal."""
+    equal = float(task.scores == "equal")
+    return Hypothesis(GLOBAL, "all other tokens have equal scores: 1 or 0", equal, EQUAL, 1.0)
 
 
 class MaxMargin(Theory):
@@ -57,10 +63,8 @@ class MaxMargin(Theory):
                 raise InputError("optimizer: for K and Q expected the normalised steps of model.py")
 
     def assumptions(self, facts: Facts) -> tuple[Hypothesis, ...]:
-        scores = np.sort(facts.data["scores"])[:, :-1]
-        spread = float(np.ptp(scores, axis=-1).max())
         return (
-            Hypothesis(GLOBAL, "all other tokens have equal scores: spread", spread, AT_MOST, 0.0),
+            equal_scores(facts.run.task),
             separable(facts.run.task),
             Hypothesis("here", "a solution exists", _margin(facts).feasible, EQUAL, 1),
         )
@@ -70,25 +74,23 @@ class MaxMargin(Theory):
         W, direction = self._weights(facts, np.where(np.isinf(t), 0.0, t))
         attention = np.exp(theory.log_attention(x, z, W))
         attention[np.isinf(t)] = np.eye(x.shape[1])[best]
+        size = np.linalg.norm(W, axis=(-2, -1), keepdims=True)
+        moved = (size > 0) & np.isfinite(t)[:, None, None]
+        unit = np.where(moved, W / np.where(size > 0, size, 1.0), direction)
         return {
             "attention": (("time", "sequence", "token"), attention),
-            "direction": (
-                ("time", "key_dim", "query_dim"),
-                np.where(np.isinf(t)[:, None, None], direction, _unit(W, direction)),
-            ),
+            "direction": (("time", "key_dim", "query_dim"), unit),
         }
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return W at each time, and its direction at the end."""
-        margin, eta = _margin(facts), _rate(facts)
+        margin, size = _margin(facts), _rate(facts) * t
         direction = margin.weights / margin.norm
         if facts.run.model.width is not None:
             # K and Q grow as eta t each, and |W|_* = |K| |Q| for balanced factors
-            size = (eta * t) ** 2 * margin.norm / np.linalg.norm(margin.weights, "nuc")
-        elif _normalised(facts.run):
-            size = eta * t
-        else:
-            size = margin.norm * np.log1p(eta * t)
+            size = size**2 / np.linalg.norm(direction, "nuc")
+        elif not _normalised(facts.run):
+            size = margin.norm * np.log1p(size)
         return size[:, None, None] * direction, direction
 
 
@@ -105,9 +107,8 @@ class LateTraining(MaxMargin):
 
     def _weights(self, facts: Facts, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         late, R = self._late(facts, t)
-        rows = theory.margin_rows(*_instance(facts))[_tight(facts)]
         start = np.asarray(facts.start["attention"], dtype=np.float64).ravel()
-        outside = start - np.linalg.pinv(rows) @ (rows @ start)
+        outside = start - np.linalg.pinv(late.rows) @ (late.rows @ start)
         return late.weights(R) + outside.reshape(late.offset.shape), late.direction
 
     def _late(self, facts: Facts, t: FloatArray) -> tuple[theory.Late, FloatArray]:
@@ -147,21 +148,9 @@ def _margin(facts: Facts) -> theory.Margin:
     return (theory.max_margin if whole else theory.nuclear_margin)(*_instance(facts))
 
 
-def _tight(facts: Facts) -> NDArray[np.bool_]:
-    """Return which of the constraints' rows are support vectors."""
-    others = np.arange(facts.run.task.length) != facts.data["scores"].argmax(-1)[:, None]
-    return np.asarray(theory.support(_margin(facts))[others])
-
-
 def _rate(facts: Facts) -> float:
     return facts.learning_rates["attention" if facts.run.model.width is None else "key"]
 
 
 def _normalised(run: Simulation) -> bool:
     return any(getattr(of, "function", None) is normalised for of in run.optimizers.values())
-
-
-def _unit(W: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return W over its norm, and the direction where W is 0."""
-    size = np.linalg.norm(W, axis=(-2, -1), keepdims=True)
-    return np.where(size > 0, W / np.where(size > 0, size, 1.0), direction)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,16 +15,22 @@ from attnlab.simulation import Population, Record, Simulation, Steps
 from attnlab.theory.facts import facts_of
 
 from . import theory
-from .model import CrossAttention, normalised, released_factors
+from .model import CrossAttention, normalised, released, released_factors
 from .task import TokenSelection
 
 ETA = 0.1  # of normalised steps, in the released code
 PUBLISHED = TokenSelection(sequences=6, length=8, vocab_size=10)  # its local convergence
+SMALL = TokenSelection(sequences=4, length=5, vocab_size=8)
+EVEN = TokenSelection(sequences=4, length=5, vocab_size=12, scores="equal")
 EXACT = CrossAttention(arithmetic="scaled")
 FROM_ZERO = CrossAttention(scale=0, arithmetic="scaled")
+USUAL = CrossAttention(arithmetic="usual")
 SAME_RANK = 0.05  # of the largest singular value: those below are not counted in trained weights
-
-Norm = Literal["frobenius", "nuclear"]
+LOST, KEPT = 1e-6, 1e-3  # the released filter of several tokens: no attention weight in between
+HIDDEN = 4  # ReLUs of their head; the released number is not known to us
+# W_fin + R W_mm, W_mm alone, the programme of one token
+BY = ("both_parts", "margin_alone", "one_token")
+PROGRAMMES = {"frobenius": theory.max_margin, "nuclear": theory.nuclear_margin}
 
 
 def descent(
@@ -46,7 +51,7 @@ def descent(
         learning_rate=rate,
         loss="logistic",
         seeds=seeds,
-        record=Record(("loss", "attention", "log_attention", "matrix"), at=at),
+        record=Record(("log_attention", "matrix"), at=at),
         dtype="float64",
     )
 
@@ -56,10 +61,26 @@ def even_ratios(first: int, last: int, count: int) -> tuple[int, ...]:
     return tuple(np.unique(np.geomspace(first, last, count).round().astype(int)).tolist())
 
 
-@lru_cache(maxsize=64)
-def instances(run: Simulation) -> tuple[dict[str, NDArray[Any]], ...]:
-    """Return the tokens, queries and scores of each seed."""
-    return tuple(facts.data for _, facts in sorted(dict(facts_of(run)).items()))
+def factors(*, at: tuple[int, ...], seeds: int) -> Simulation:
+    """Return a run of K and Q in the published setting, by released steps, which have a ridge."""
+    model = CrossAttention(width=PUBLISHED.vocab_size)
+    return descent(PUBLISHED, model, at=at, seeds=seeds, optimizer=released_factors)
+
+
+def relus(d: int, *, at: tuple[int, ...], seeds: int) -> Simulation:
+    """Return a run of a ReLU head by released steps, n = 3, T = 4."""
+    task, model = TokenSelection(3, 4, d), replace(USUAL, hidden=HIDDEN)
+    return descent(task, model, at=at, seeds=seeds, optimizer=released)
+
+
+def wide(d: int, *, seeds: int) -> Simulation:
+    """Return a run of the small setting with vectors of width d, from W = 0."""
+    return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=seeds)
+
+
+def instances(run: Simulation) -> list[dict[str, NDArray[Any]]]:
+    """Return the tokens, queries, labels and scores of each seed."""
+    return [facts.data for _, facts in sorted(dict(facts_of(run)).items())]
 
 
 def late_training(run: Simulation) -> list[theory.Late]:
@@ -70,93 +91,121 @@ def late_training(run: Simulation) -> list[theory.Late]:
     ]
 
 
-def solution(
-    instance: dict[str, NDArray[Any]], selected: NDArray[np.int64], norm: Norm = "frobenius"
-) -> theory.Margin:
-    """Return the programme's solution that selects these tokens of an instance."""
-    programme = theory.max_margin if norm == "frobenius" else theory.nuclear_margin
-    return programme(instance["x"], instance["z"], selected)
+def solutions(run: Simulation, selected: NDArray[np.int64], norm: str) -> list[theory.Margin]:
+    """Return the programmes' solutions that select these tokens (seed, sequence)."""
+    return [
+        PROGRAMMES[norm](of["x"], of["z"], tokens)
+        for of, tokens in zip(instances(run), selected, strict=True)
+    ]
 
 
-@lru_cache(maxsize=64)
-def compared(run: Simulation, *, norm: Norm = "frobenius", best: bool = False) -> xr.Dataset:
-    """Train a run and compare it with the programmes of the tokens that it selects at its end.
-
-    best: compare with the programmes of the tokens of highest score.
+def compared(
+    run: Simulation, found: xr.Dataset | None = None, *, norm: str = "frobenius"
+) -> xr.Dataset:
+    """Compare the weights of a run with the programmes of the tokens that it selects at its end.
 
     Returns
     -------
     xarray.Dataset
-        correlation, error: of W's direction, over (seed, step). weight: of the token of largest
-        weight, over (seed, step, sequence). others: the log of the largest other weight, over
-        (seed, step). size: |W|. chosen, optimal: the token that is selected at the end, and whether
-        its score is the highest, over (seed, sequence). feasible, local: whether the programme has
-        a solution, and the selection is locally optimal. rank, solution_rank: of W at the end and
-        of the solution. solution: the programme's W.
+        correlation, error: of W's direction. best: its correlation with the programme of the tokens
+        of highest score. weight: mean over sequences of the largest attention weight. others: the
+        log of the largest other weight. size, nuclear: |W| and |W|_*. These over (seed, step). Over
+        seed: margin, the norm of the solution; optimal, the share of sequences whose token has the
+        highest score; local, 1 if the selection is locally optimal; rank and solution_rank, of W at
+        the end and of the solution.
     """
-    found = trained_run(run)
-    logs, W = found["log_attention"], found["matrix"]
-    selected = logs.argmax("token")
-    chosen, made = selected.isel(step=-1), instances(run)
-    scores = np.stack([of["scores"] for of in made])
-    wanted = scores.argmax(-1) if best else chosen.values
-    solved = [solution(of, token, norm) for of, token in zip(made, wanted, strict=True)]
-    direction = np.stack([of.weights for of in solved])[:, None]
-    local = [
-        theory.locally_optimal(of, token, solution)
-        for of, token, solution in zip(scores, wanted, solved, strict=True)
-    ]
-    over = ("seed", "step")
+    found = trained_run(run) if found is None else found
+    logs, W = found["log_attention"], found["matrix"].values
+    chosen = logs.argmax("token")
+    last = chosen.isel(step=-1).values
+    scores = np.stack([of["scores"] for of in instances(run)])
+    solved = solutions(run, last, norm)
+    own, best = (
+        np.stack([of.weights for of in each])[:, None]
+        for each in (solved, solutions(run, scores.argmax(-1), norm))
+    )
+    over_steps = {
+        "correlation": theory.correlation(W, own),
+        "error": theory.direction_error(W, own),
+        "best": theory.correlation(W, best),
+        "size": np.linalg.norm(W, axis=(-2, -1)),
+        "nuclear": np.linalg.norm(W, "nuc", axis=(-2, -1)),
+    }
+    over_seeds = {
+        "margin": [of.norm for of in solved],
+        "optimal": (last == scores.argmax(-1)).mean(-1),
+        "local": [*map(theory.locally_optimal, scores, last, solved)],
+        "rank": [theory.rank(of, tolerance=SAME_RANK) for of in W[:, -1]],
+        "solution_rank": [rank_of(of) for of in solved],
+    }
     return xr.Dataset(
         {
-            "correlation": (over, theory.correlation(W.values, direction)),
-            "error": (over, theory.direction_error(W.values, direction)),
-            "weight": np.exp(logs.max("token")),
-            "others": logs.where(logs["token"] != selected, -np.inf).max(["token", "sequence"]),
-            "size": (over, np.linalg.norm(W.values, axis=(-2, -1))),
-            "chosen": chosen,
-            "optimal": (("seed", "sequence"), chosen.values == scores.argmax(-1)),
-            "feasible": ("seed", [of.feasible for of in solved]),
-            "local": ("seed", local),
-            "rank": ("seed", [theory.rank(of, tolerance=SAME_RANK) for of in W.values[:, -1]]),
-            "solution_rank": ("seed", [_rank(of) for of in solved]),
-            "solution": (("seed", "key_dim", "query_dim"), direction[:, 0]),
+            **{name: (("seed", "step"), of) for name, of in over_steps.items()},
+            "weight": (("seed", "step"), np.exp(logs.max("token").values).mean(-1)),
+            "others": logs.where(logs["token"] != chosen, -np.inf).max(["token", "sequence"]),
+            **{name: ("seed", np.asarray(of, dtype=float)) for name, of in over_seeds.items()},
         },
         {"seed": found["seed"], "step": found["step"]},
     )
 
 
-def _rank(margin: theory.Margin) -> float:
+def several_tokens(run: Simulation, found: xr.Dataset | None = None) -> xr.Dataset:
+    """Compare W with the parts of the theory, by the tokens that keep weight at the end.
+
+    Returns
+    -------
+    xarray.Dataset
+        1 - correlation of W with each of `BY`, over (seed, step), and several, the number of
+        sequences that keep more than one token; NaN where the released filter drops the instance:
+        it keeps those with a negative label, no weight in (1e-6, 1e-3], one below, and a solution.
+    """
+    found = trained_run(run) if found is None else found
+    gaps = np.full((len(BY) + 1, found.sizes["seed"], found.sizes["step"]), np.nan)
+    for seed, of in enumerate(instances(run)):
+        s = np.exp(found["log_attention"].values[seed, -1])
+        if (of["y"] > 0).all() or ((s > LOST) & (s <= KEPT)).any() or (s > LOST).all():
+            continue
+        x, z = of["x"], of["z"]
+        one = theory.max_margin(x, z, s.argmax(-1)).weights
+        for step, W in enumerate(found["matrix"].values[seed]):
+            both = theory.several_tokens(x, z, s, W, least=KEPT)
+            said = np.stack([both.weights, both.margin, one])
+            gaps[:-1, seed, step] = 1 - theory.correlation(W, said)
+        gaps[-1, seed] = ((s > KEPT).sum(-1) > 1).sum()
+    return xr.Dataset(
+        {by: (("seed", "step"), gap) for by, gap in zip((*BY, "several"), gaps, strict=True)},
+        {"seed": found["seed"], "step": found["step"]},
+    )
+
+
+def best_solutions(task: TokenSelection, seeds: int, norm: str) -> list[theory.Margin]:
+    """Return the programmes' solutions for the tokens of highest score; nothing is trained."""
+    made = (
+        task.instance(np.random.default_rng([task.vocab_size, seed]).standard_normal(task.numbers))
+        for seed in range(seeds)
+    )
+    return [PROGRAMMES[norm](of["x"], of["z"], of["scores"].argmax(-1)) for of in made]
+
+
+def ranks(n: int, d: int, seeds: int) -> xr.Dataset:
+    """Return ranks of both solutions for the best tokens, T = 5; NaN where there is none.
+
+    pulling: the number of sequences that have a support vector. gap: of the nuclear certificate.
+    """
+    task = TokenSelection(n, 5, d)
+    short, low = (best_solutions(task, seeds, norm) for norm in PROGRAMMES)
+    columns = {
+        "frobenius": map(rank_of, short),
+        "nuclear": map(rank_of, low),
+        "pulling": ((of.dual > 0).any(-1).sum() if of.feasible else np.nan for of in short),
+        "gap": (of.gap for of in low),
+    }
+    return xr.Dataset({name: ("seed", [*of]) for name, of in columns.items()})
+
+
+def rank_of(margin: theory.Margin) -> float:
+    """Return the rank of a solution, NaN where there is none."""
     return theory.rank(margin.weights) if margin.feasible else np.nan
-
-
-# The runs of claims
-
-SEEDS = 100
-SMALL = TokenSelection(sequences=4, length=5, vocab_size=8)
-EVEN = TokenSelection(sequences=4, length=5, vocab_size=12, scores="equal")
-LATE = (300, 1000, 1800, 3000, 5500, 10_000)
-
-
-def local() -> Simulation:
-    """The published setting of local convergence, from random starts."""
-    return descent(PUBLISHED, at=(0, 80, 100, 200, 300, 500, 1000, 2000), seeds=SEEDS)
-
-
-def factors() -> Simulation:
-    """The same with K and Q trained by the released steps, which have a ridge."""
-    model = CrossAttention(width=10)
-    return descent(PUBLISHED, model, at=(80, 100, 1000, 2000), seeds=40, optimizer=released_factors)
-
-
-def equal_scores() -> Simulation:
-    """Equal scores from W = 0, far into late training."""
-    return descent(EVEN, FROM_ZERO, at=LATE, seeds=20)
-
-
-def wide(d: int, seeds: int) -> Simulation:
-    """The small setting with vectors of width d, from W = 0."""
-    return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=seeds)
 
 
 def exponents(error: xr.DataArray) -> xr.DataArray:
@@ -170,39 +219,8 @@ def over_steps(values: xr.DataArray) -> str:
     return ", ".join(f"{mean(values.sel(step=t))} at {t}" for t in values["step"].values)
 
 
-def all_optimal(of: xr.Dataset) -> xr.DataArray:
-    """Return whether every sequence selects its token of highest score, by seed."""
-    return of["optimal"].all("sequence")
-
-
-def kinds(run: Simulation) -> dict[str, xr.DataArray]:
-    """Return which seeds end globally optimal, only locally, or neither."""
-    of = compared(run)
-    best, locally = all_optimal(of), of["local"]
-    return {"global": best, "local": locally & ~best, "neither": ~locally & ~best}
-
-
-def best_solutions(
-    n: int, T: int, d: int, seeds: int, norm: Norm = "frobenius"
-) -> list[theory.Margin]:
-    """Return the programme's solutions for the tokens of highest score, by seed."""
-    task = TokenSelection(sequences=n, length=T, vocab_size=d)
-    made = instances(descent(task, FROM_ZERO, at=(1,), seeds=seeds))
-    return [solution(of, of["scores"].argmax(-1), norm) for of in made]
-
-
-@cache
-def ranks(n: int, d: int, seeds: int) -> xr.Dataset:
-    """Return ranks of both solutions for the best tokens, T = 5; NaN where there is none.
-
-    pulling: the number of sequences that have a support vector. gap: of the nuclear certificate.
-    """
-    short, low = (best_solutions(n, 5, d, seeds, norm) for norm in get_args(Norm))
-    pulling = [(of.dual > 0).any(-1).sum() if of.feasible else np.nan for of in short]
-    columns = {
-        "frobenius": map(_rank, short),
-        "nuclear": map(_rank, low),
-        "pulling": pulling,
-        "gap": (of.gap for of in low),
-    }
-    return xr.Dataset({name: ("seed", list(of)) for name, of in columns.items()})
+def kinds(of: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Return which seeds end globally optimal, only locally, or neither, as 1 or 0."""
+    best, local = of["optimal"] == 1, of["local"] == 1
+    each = {"global": best, "local": local & ~best, "neither": ~local & ~best}
+    return {name: seeds.astype(float) for name, seeds in each.items()}

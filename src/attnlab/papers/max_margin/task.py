@@ -57,28 +57,40 @@ class TokenSelection(Task):
         """One number for each sequence, whose sign predicts the label."""
         return 1
 
+    @property
+    def numbers(self) -> int:
+        """Random numbers of an instance."""
+        return sum(map(math.prod, self._shapes))
+
     def draw(self, key: jax.Array) -> dict[str, jax.Array]:
         """Draw x (n, T, d), z (n, k), y (n,) and, for each token, v^T x and its score (n, T)."""
         import jax
-        import jax.numpy as jnp
 
-        n, T, d = self.sequences, self.length, self.vocab_size
-        shapes = ((n, T, d), (n, d), (d,), (n,), (n, T))
-        sizes = [math.prod(shape) for shape in shapes]
         # one call of the generator for everything: it takes long to compile
-        parts = jnp.split(jax.random.normal(key, (sum(sizes),)), np.cumsum(sizes)[:-1].tolist())
-        x, z, v, sign, order = map(jnp.reshape, parts, shapes)
-        x, z, v = (of / jnp.linalg.norm(of, axis=-1, keepdims=True) for of in (x, z, v))
-        y = jnp.where(sign < 0, -1.0, 1.0)
+        return self.instance(jax.random.normal(key, (self.numbers,)))
+
+    def instance(self, normal: Any) -> dict[str, Any]:
+        """Return the instance of `numbers` standard normal numbers, an array of JAX or numpy."""
+        xp = normal.__array_namespace__()
+        n, T, _ = self._shapes[0]
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes])[:-1].tolist()
+        x, z, v, sign, order = map(xp.reshape, xp.split(normal, ends), self._shapes)
+        x, z, v = (of / xp.linalg.norm(of, axis=-1, keepdims=True) for of in (x, z, v))
+        y = xp.where(sign < 0, -1.0, 1.0)
         values = x @ v
         if self.scores == "equal":
-            best = jnp.arange(T) == order.argmax(axis=1, keepdims=True)
-            wanted = jnp.where(best, BEST, REST) * y[:, None]
+            best = xp.arange(T) == order.argmax(axis=1, keepdims=True)
+            wanted = xp.where(best, BEST, REST) * y[:, None]
             x = x + (wanted - values)[..., None] * v
             # x @ v would be equal up to rounding only, and rounding decides late in training
             values = wanted
-        z = {"cross": z, "self": x[:, 0], "none": jnp.ones((n, 1), x.dtype)}[self.query]
+        z = {"cross": z, "self": x[:, 0], "none": xp.ones((n, 1), x.dtype)}[self.query]
         return {"x": x, "z": z, "y": y, "values": values, "scores": y[:, None] * values}
+
+    @property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        n, T, d = self.sequences, self.length, self.vocab_size
+        return (n, T, d), (n, d), (d,), (n,), (n, T)
 
     def population(self, data: Any) -> Batch:
         """Return tokens, queries and values of the sequences, with their labels."""

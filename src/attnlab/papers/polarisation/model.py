@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlab.files.errors import InputError, require_choice, require_whole
+from attnlab.files.errors import refuse_if, require_choice, require_whole
 from attnlab.models.base import Model, Params
 from attnlab.tasks import Task
 
@@ -195,5 +195,4 @@ def _read(X: jax.Array, V: jax.Array, alpha: jax.Array) -> tuple[jax.Array, dict
 
 def _require_scales(**scales: float) -> None:
     for name, scale in scales.items():
-        if not 0 <= scale < math.inf:
-            raise InputError(f"{name}: expected a finite number of at least 0, got {scale}")
+        refuse_if(not 0 <= scale < math.inf, name, "a finite number of at least 0", scale)

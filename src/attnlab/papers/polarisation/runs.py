@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -35,6 +34,7 @@ def flow(
     seeds: int = SEEDS,
     records: int = 60,
     rtol: float = 1e-9,
+    solver: Literal["explicit", "implicit"] = "explicit",
 ) -> Simulation:
     """Return a gradient flow at learning rate 1, recorded at 0 and at times in even ratios.
 
@@ -44,7 +44,7 @@ def flow(
     return Simulation(
         task,
         model,
-        motion=Flow(time, rtol=rtol, atol=1e-2 * rtol),
+        motion=Flow(time, solver, rtol=rtol, atol=1e-2 * rtol),
         learning_rate=1.0,
         loss="cross_entropy" if isinstance(task, StickyChain) else "task",
         seeds=seeds,
@@ -141,8 +141,9 @@ def chain(
 def chain_end(time: float = 1e4, seeds: int = SEEDS) -> Simulation:
     """Return the chain to its end, where it is stiff, with an embedding of 4."""
     what, model = ("attention", "loss", "bayes_kl"), FactoredAttention(4)
-    run = flow(StickyChain(), model, time, what=what, seeds=seeds, records=200, rtol=1e-6)
-    return replace(run, motion=replace(run.motion, solver="implicit")) if time > STIFF else run
+    solver = "implicit" if time > STIFF else "explicit"
+    settings: Any = {"what": what, "seeds": seeds, "records": 200, "rtol": 1e-6, "solver": solver}
+    return flow(StickyChain(), model, time, **settings)
 
 
 def solutions(run: Simulation) -> NDArray[np.float64]:
@@ -179,15 +180,4 @@ def turn_count(path: NDArray[np.float64]) -> int:
     1
     """
     *turns, _ = extremes(path, MOVED)
-    first = sum(abs(path[at] - path[0]) >= MOVED for at in turns[:1])  # else it is the start
-    return int(first) + len(turns[1:])
-
-
-def entropy(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the entropy of attention weights along the last axis."""
-    return np.asarray(-(sigma * np.log(sigma)).sum(-1))
-
-
-def top(result: xr.Dataset) -> NDArray[np.float64]:
-    """Return the largest attention weight, (seed, record)."""
-    return np.asarray(result["weights"].max("token").values)
+    return sum(abs(path[at] - path[0]) >= MOVED or at != turns[0] for at in turns)

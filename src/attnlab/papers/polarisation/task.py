@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import refuse_if, require_whole
 from attnlab.tasks import Batch, Task
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ class Regression(FixedTarget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.condition < math.inf:
-            raise InputError(f"condition: expected a number of at least 1, got {self.condition}")
-        if self.norm is not None and not 0 < self.norm < math.inf:
-            raise InputError(f"norm: expected a number above 0, got {self.norm}")
+        finite = 1 <= self.condition < math.inf
+        refuse_if(not finite, "condition", "a number of at least 1", self.condition)
+        _require_positive("norm", self.norm)
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw beta."""
@@ -113,8 +112,7 @@ class Distribution(FixedTarget):
 
     def __post_init__(self) -> None:
         require_whole("dim", self.dim, 2)
-        if self.sharpness is not None and not 0 < self.sharpness < math.inf:
-            raise InputError(f"sharpness: expected a number above 0, or None, got {self.sharpness}")
+        _require_positive("sharpness", self.sharpness)
 
     def draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw p*; X is the identity."""
@@ -160,12 +158,10 @@ class StickyChain(Task):
 
     def __post_init__(self) -> None:
         pi = self.frequencies
-        if len(pi) < 2 or min(pi) <= 0 or abs(sum(pi) - 1) > 1e-9:
-            raise InputError(
-                f"frequencies: expected two or more numbers above 0 with sum 1, got {pi}"
-            )
-        if not 0 < self.stickiness < 1:
-            raise InputError(f"stickiness: expected between 0 and 1, got {self.stickiness}")
+        wrong = len(pi) < 2 or min(pi) <= 0 or abs(sum(pi) - 1) > 1e-9
+        refuse_if(wrong, "frequencies", "two or more numbers above 0 with sum 1", pi)
+        lam = self.stickiness
+        refuse_if(not 0 < lam < 1, "stickiness", "between 0 and 1", lam)
 
     @property
     def outputs(self) -> int:
@@ -187,3 +183,8 @@ class StickyChain(Task):
         _, pi = batch.inputs
         uniform = jnp.full_like(pi, -math.log(self.outputs))
         return {"uniform": uniform, "unigram": jnp.log(pi), "bayes": jnp.log(batch.target)}
+
+
+def _require_positive(name: str, value: float | None) -> None:
+    wrong = value is not None and not 0 < value < math.inf
+    refuse_if(wrong, name, "a number above 0, or None", value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import require_choice
 from attnlab.models import Model
 from attnlab.models.base import Params
 
@@ -38,8 +38,7 @@ class MinimalInduction(Model):
     first: First = "softmax"
 
     def __post_init__(self) -> None:
-        if self.first not in get_args(First):
-            raise InputError(f"first: expected one of {get_args(First)}, got {self.first!r}")
+        require_choice("first", self.first, get_args(First))
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlab.files.errors import InputError, require_whole
+from attnlab.files.errors import refuse_if, require_whole
 from attnlab.tasks import Batch, MarkovChains, Task
 from attnlab.tasks.markov import dirichlet_rows
 
@@ -35,15 +35,12 @@ class MixedChains(MarkovChains):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("doubly", "unigram"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name}: expected a share in [0, 1], got {getattr(self, name)}")
-        if self.doubly + self.unigram > 1:
-            raise InputError("doubly, unigram: expected shares that add up to at most 1")
-        if self.doubly and self.vocab_size > 3:
-            raise InputError(
-                f"vocab_size: doubly stochastic chains are drawn for 2 or 3 symbols, got "
-                f"{self.vocab_size}"
-            )
+            share = getattr(self, name)
+            refuse_if(not 0 <= share <= 1, name, "a share in [0, 1]", share)
+        total, k = self.doubly + self.unigram, self.vocab_size
+        refuse_if(total > 1, "doubly, unigram", "shares that add up to at most 1", total)
+        wrong = self.doubly > 0 and k > 3
+        refuse_if(wrong, "vocab_size", "2 or 3 symbols of doubly stochastic chains", k)
 
     def _rows(self, key: jax.Array, size: int) -> jax.Array:
         import jax

@@ -31,14 +31,14 @@ class TwoOutputs(Task):
         Tokens of both classes, and of each class alone.
     concentration : float, optional
         Of the Dirichlet distribution; large ones make tokens equally frequent.
-    start : float, optional
-        Standard deviation of the scores y that a decoder starts with.
+    starts : tuple of float, optional
+        Standard deviations of the scores y that a decoder starts with, a setting for each.
     """
 
     common: int = 3
     own: int = 3
     concentration: float = 3.0
-    start: float = 1.0
+    starts: tuple[float, ...] = (1.0,)
 
     @property
     def vocab_size(self) -> int:  # type: ignore[override]
@@ -56,14 +56,20 @@ class TwoOutputs(Task):
         places = np.arange(self.vocab_size) - self.common
         return np.stack([(places < 0) | (places // self.own == k) for k in (0, 1)])
 
-    def draw(self, key: jax.Array) -> dict[str, jax.Array]:
+    def tables(self) -> list[dict[str, Any]]:
+        """Return the standard deviation of the start, of each setting."""
+        return [{"start": np.array(start)} for start in self.starts]
+
+    def draw(  # type: ignore[override]
+        self, key: jax.Array, tables: Mapping[str, jax.Array]
+    ) -> dict[str, jax.Array]:
         """Draw P(l|n), (class, token), and the scores y_l of the start."""
         import jax
         import jax.numpy as jnp
 
         of_weights, of_scores = jax.random.split(key)
         weight = jax.random.gamma(of_weights, self.concentration, self.drawn.shape) * self.drawn
-        y = self.start * jax.random.normal(of_scores, (self.vocab_size,))
+        y = tables["start"] * jax.random.normal(of_scores, (self.vocab_size,))
         return {"probs": weight / jnp.sum(weight, axis=1, keepdims=True), "scores": y}
 
     def population(self, data: Any) -> Batch:

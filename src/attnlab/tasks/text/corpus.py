@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.atomic import atomic_path
-from attnlab.files.errors import InputError, refuse_if, require_choice
+from attnlab.files.errors import InputError, not_installed, refuse_if, require_choice
 from attnlab.files.folders import make_folder
 from attnlab.files.netcdf import verify_open, write_with_seal
 from attnlab.files.regular import open_regular
@@ -282,9 +282,7 @@ def _tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise InputError(
-            "tokens: byte-pair tokens need the extra 'text': pip install 'attnlab[text]'"
-        ) from None
+        raise not_installed("tokens: bpe", "tokenizers", extra="text") from None
     return tokenizers
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, not_installed
 from attnlab.files.memory import machine_memory
 from attnlab.files.regular import read_regular
 
@@ -158,10 +158,7 @@ def _download(name: str) -> tuple[str, str]:
     try:
         import datasets
     except ImportError:
-        raise InputError(
-            f"{name}: needs the extra 'text' (pip install 'attnlab[text]') to download it; or "
-            f"{remedy}"
-        ) from None
+        raise not_installed(name, "datasets", extra="text", or_else=f"; or {remedy}") from None
     # The errors of an absent network have no common base among the libraries below.
     try:
         with _no_retries_offline():

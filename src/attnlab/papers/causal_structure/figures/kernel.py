@@ -94,6 +94,7 @@ def draw(found: xr.Dataset) -> Figure:
         for ax, name in zip(axes, ("gradient", "leading"), strict=False):
             shown = np.where(seen, found[name], np.nan)
             picture = ax.imshow(shown, cmap="PuOr_r", vmin=-limit, vmax=limit)
+            ax.locator_params(integer=True)
         figure.colorbar(picture, ax=list(axes[:2]), shrink=0.8)
         place = np.arange(found.sizes["kinship"])
         for shift, name, colour, label in (
@@ -104,7 +105,7 @@ def draw(found: xr.Dataset) -> Figure:
         median = found["g"].median("chain")
         axes[2].plot(place - 0.2, median, "_", color="black", label="median of g")
         names = [name.replace("great-grand", "great-\ngrand") for name in found["kinship"].values]
-        axes[2].set_xticks(place, names, rotation=25)
+        axes[2].set_xticks(place, names, rotation=25, ha="right")
         axes[2].legend()
         colours = (style.ACCENT, style.DISTINCT, style.OUTLINE)
         for of, colour, dash in zip(found["sticky"], colours, style.DASHES, strict=False):

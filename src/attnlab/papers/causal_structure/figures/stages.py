@@ -106,6 +106,7 @@ def draw(found: xr.Dataset) -> Figure:
         roots.set(xscale="log", ylim=(0, 1.05))
         for ax, name in zip(axes[2:], ("graph_map", "weights"), strict=True):
             ax.imshow(found[name], cmap="Blues", vmin=0, vmax=1)
+            ax.locator_params(integer=True)
         TEXTS.label(axes)
     return figure
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,64 +17,50 @@ from attnlab.plots import style
 
 from .. import theory
 from ..runs import crossed, gone
-from ..task import InContextRegression
-from . import DescentRecipe
+from . import DescentRecipe, level_lines, lines
 
 TEXTS = Texts.read(__file__)
 
 FAR = 0.1  # largest difference of the two curves that still counts as on top of each other
 ON_TIME = 0.06  # of the predicted time of the drop
+LABELS = {"attention": "attention", "MLP": "MLP", "one head": "predicted, nothing fitted"}
+COLOURS = (style.DISTINCT, style.COMMON, style.OUTLINE)
+DASHES = ("-", (0, (3, 2)), ":")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe(DescentRecipe):
-    """spectrum, examples: of the training set."""
-
-    spectrum: tuple[float, ...]
-    examples: int
-
-
-def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+def data(
+    recipe: DescentRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
     """Return the loss over (curve, seed, step) of attention, of the MLP and as predicted.
 
     The MLP partner is attention with its label blocks held at zero, which is the same function.
     """
-    task = InContextRegression(recipe.spectrum, recipe.examples, recipe.sequences)
-    trained = simulate(recipe.descent(task, partner=True), progress=False)
-    curves = {
-        "attention": trained.sel(blocks=True, drop=True),
-        "MLP": trained.sel(blocks=False, drop=True),
-        "one head": predict(recipe.descent(task), theory="icl-one-head"),
-    }
-    halves = {name: crossed(gone(curves[name])) for name in ("attention", "one head")}
+    task = replace(recipe.task, sequences=recipe.sequences)
+    run = recipe.descent(task, partner=True)
+    trained = simulate(run, progress=False)["loss"]
+    said = predict(run, theory="icl-one-head")["loss"].isel(blocks=0, drop=True)
+    both = [trained.sel(blocks=of, drop=True) for of in (True, False)]
     return xr.Dataset(
         {
-            "loss": xr.concat([of["loss"] for of in curves.values()], "curve"),
-            "half": xr.concat(list(halves.values()), xr.DataArray([*halves], dims="timed")),
+            "loss": xr.concat([*both, said], "curve"),
             "level": ("plateau", theory.plateau_losses(task.regression)[[0, -1]]),
         },
-        {"curve": list(curves), "timed": list(halves)},
+        {"curve": list(LABELS)},
     )
 
 
 def draw(curves: xr.Dataset) -> Figure:
     """Draw losses of all seeds, the prediction and the published values."""
-    looks: dict[str, dict[str, Any]] = {
-        "attention": {"color": style.DISTINCT, "linewidth": 1.2},
-        "MLP": {"color": style.COMMON, "linewidth": 1.2, "linestyle": (0, (3, 2))},
-        "one head": {"color": style.OUTLINE, "linewidth": 1, "linestyle": ":"},
-    }
-    labels = {"one head": "predicted, nothing fitted"}
     with style.page(2.9) as figure:
         ax = figure.subplots()
-        for name, look in looks.items():
-            for seed, of in enumerate(curves["loss"].sel(curve=name).transpose("seed", "step")):
-                ax.plot(of["step"], of, label=labels.get(name, name) if not seed else None, **look)
+        for of, label, colour, dash in zip(
+            curves["loss"], LABELS.values(), COLOURS, DASHES, strict=True
+        ):
+            lines(ax, of, label, color=colour, linestyle=dash, linewidth=1.2)
         rows = published(__file__, "fig1")
         points = ([row[name] for row in rows] for name in ("step", "loss"))
         ax.plot(*points, "kx", label="published", zorder=5)
-        for level in curves["level"].values:
-            ax.axhline(level, color="0.85", linewidth=0.8, zorder=0)
+        level_lines(ax, curves["level"].values)
         ax.set(xlabel="step", ylabel="loss", ylim=(0, None))
         style.legend_above(figure, ax)
     return figure
@@ -83,9 +68,9 @@ def draw(curves: xr.Dataset) -> Figure:
 
 def judge(curves: xr.Dataset) -> Judgement:
     """Do the two fall together, once, and when the theory says?"""
-    loss = curves["loss"].transpose("curve", "seed", "step")
+    loss, halves = curves["loss"], crossed(gone(curves))
     apart = float(abs(loss.sel(curve="attention") - loss.sel(curve="MLP")).max())
-    half, said = (curves["half"].sel(timed=name).values for name in ("attention", "one head"))
+    half, said = (halves.sel(curve=name).values for name in ("attention", "one head"))
     on_time = bool(np.abs(half / said - 1).max() < ON_TIME)
     return TEXTS.judgement(
         Standing.of(apart < FAR and on_time, apart < FAR or on_time),
@@ -99,4 +84,4 @@ def judge(curves: xr.Dataset) -> Judgement:
     )
 
 
-EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
+EXPERIMENT = TEXTS.experiment(recipe=DescentRecipe, data=data, judge=judge, draw=draw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xarray as xr
@@ -16,10 +16,9 @@ from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..claims.mixture import BACK
+from ..claims.population import BACK
 from ..evidence import LEARNED, passage
-from ..task import InContextRegression
-from . import DescentRecipe
+from . import DescentRecipe, lines
 
 TEXTS = Texts.read(__file__)
 
@@ -32,22 +31,17 @@ CURVES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(DescentRecipe):
-    """dimensions: of white inputs. fresh: shares of sequences with a task of their own; the first
-    is the one that was published."""
+    """fresh: shares of sequences with a task of their own; the first is the one that was
+    published."""
 
-    dimensions: int
     fresh: tuple[float, ...]
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return the training, in-weight and in-context loss over (fresh, seed, step)."""
-    spectrum = (1 / recipe.dimensions,) * recipe.dimensions
-    task, *others = (
-        InContextRegression(spectrum, sequences=recipe.sequences, fresh=share)
-        for share in recipe.fresh
-    )
-    found = simulate(recipe.descent(task, beside=tuple(others)), progress=progress)[[*CURVES]]
-    if not others:  # a task alone has no such dim
+    tasks = [replace(recipe.task, sequences=recipe.sequences, fresh=of) for of in recipe.fresh]
+    found = simulate(recipe.descent(tasks), progress=progress)[[*CURVES]]
+    if len(tasks) == 1:  # a task alone has no such dim
         found = found.expand_dims("setting")
     return found.rename(setting="fresh").assign_coords(fresh=list(recipe.fresh))
 
@@ -58,13 +52,7 @@ def draw(curves: xr.Dataset) -> Figure:
         figure, axes = style.panels(curves.sizes["fresh"])
         for ax, fresh in zip(axes, curves["fresh"].values, strict=True):
             for name, (label, colour) in CURVES.items():
-                for seed, of in enumerate(curves[name].sel(fresh=fresh).transpose("seed", "step")):
-                    ax.plot(
-                        of["step"],
-                        of,
-                        color=colour,
-                        label=None if seed else label.replace("_", "-"),
-                    )
+                lines(ax, curves[name].sel(fresh=fresh), label.replace("_", "-"), color=colour)
             ax.set(xlabel="step", title=f"{fresh:.0%} fresh tasks", ylim=(0, 1.45))
         for row in published(__file__, "mixture"):
             colour = dict(CURVES.values())[row["curve"]]

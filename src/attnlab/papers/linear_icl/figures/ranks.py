@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from attnlab import simulate
 from attnlab.auditing.fit import listed
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import Judgement, Standing
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
@@ -20,42 +20,28 @@ from attnlab.plots import style
 from .. import theory
 from ..claims.separate import LONG
 from ..evidence import plateaus, rests
-from ..model import LinearAttention
-from ..runs import flow, geometric
-from ..task import InContextRegression
+from . import FlowRecipe, level_lines, lines
 
 TEXTS = Texts.read(__file__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(ExperimentRecipe):
-    """dimensions: of the spectrum D, D-1, ..., 1 of trace 1. ranks: the last is full. heads, std,
-    time, records, seeds: of each flow."""
+class Recipe(FlowRecipe):
+    """ranks: the last is full."""
 
-    dimensions: int
-    examples: int
     ranks: tuple[int, ...]
-    heads: int
-    std: float
-    time: float
-    records: int
-    seeds: int
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return loss over (rank, seed, time), and the log time near each level: `rest`."""
-    falling = np.arange(recipe.dimensions, 0.0, -1.0)
-    task = InContextRegression(tuple((falling / falling.sum()).tolist()), recipe.examples)
-    at = geometric(recipe.time / 1000, recipe.time, recipe.records)
+    one = recipe.task.regression
 
-    def one(rank: int, report: Progress) -> xr.Dataset:
-        run = flow(task, LinearAttention(recipe.heads, rank, recipe.std), at, seeds=recipe.seeds)
-        found = simulate(run, progress=report)[["loss"]]
-        return found.assign(rest=(("seed", "learned"), rests(found, *plateaus(task.regression))))
+    def cell(rank: int, report: Progress) -> xr.Dataset:
+        found = simulate(recipe.flow(rank), progress=report)[["loss"]]
+        return found.assign(rest=(("seed", "learned"), rests(found, *plateaus(one))))
 
-    return over_cells(one, progress, rank=recipe.ranks).assign(
-        level=("plateau", theory.plateau_losses(task.regression)),
-        learned=np.arange(1, recipe.dimensions),
+    return over_cells(cell, progress, rank=recipe.ranks).assign(
+        level=("plateau", theory.plateau_losses(one)), learned=np.arange(1, len(recipe.spectrum))
     )
 
 
@@ -66,11 +52,10 @@ def draw(curves: xr.Dataset) -> Figure:
     with style.style():
         figure, axes = style.panels(ranks.size, columns=4, sharex=True)
         for ax, rank in zip(axes, ranks, strict=True):
-            for m, level in enumerate(levels):
-                kept = m % rank == 0 or m == levels.size - 1
-                ax.axhline(level, color="0.7" if kept else "0.93", linewidth=0.8, zorder=0)
-            for of in curves["loss"].sel(rank=rank).transpose("seed", "time")[:, 1:]:
-                ax.plot(of["time"], of, color=style.DISTINCT, linewidth=1)
+            level_lines(ax, levels, "0.93")
+            level_lines(ax, {*levels[::rank], levels[-1]}, "0.7")
+            shown = curves["loss"].sel(rank=rank).isel(time=slice(1, None))
+            lines(ax, shown, color=style.DISTINCT, linewidth=1)
             ax.set(xscale="log", xlabel="flow time", title=f"R = {rank}")
         axes[0].set_ylabel("loss")
     return figure

@@ -16,10 +16,9 @@ from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..claims.merged import SHARES, steep
+from ..evidence import SHARES
 from ..model import LinearAttention
-from ..runs import crossed, flow, geometric
-from ..task import InContextRegression
+from ..runs import crossed, flow, geometric, proportional
 
 TEXTS = Texts.read(__file__)
 
@@ -45,25 +44,21 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return `drop`, the times of the merged drop over (decay, share), of one head along Lambda^2;
     and `ordered`, which flows learn the larger of two components first, over (std, ratio, seed)."""
-    sizes = recipe.dimensions, recipe.examples
-    drops = [
-        theory.drop_times(steep(of, *sizes).regression, recipe.norm, SHARES) for of in recipe.decays
-    ]
-    spectra = [(r / (1 + r), 1 / (1 + r)) for r in recipe.ratios]
-    task, *others = (InContextRegression(of, recipe.examples) for of in spectra)
+    d, shares = np.arange(1.0, recipe.dimensions + 1), [*SHARES.values()]
+    spectra = [proportional(d**-decay, recipe.examples).regression for decay in recipe.decays]
+    drops = [theory.drop_times(of, recipe.norm, shares) for of in spectra]
+    pairs = [proportional((ratio, 1.0), recipe.examples) for ratio in recipe.ratios]
     ordered = []
     for std in recipe.stds:
-        at = geometric(0.5 / std, LAST / std, 300)
-        model = LinearAttention(recipe.heads, 1, std)
-        run = flow(task, model, at, seeds=recipe.seeds, beside=tuple(others))
-        times = crossed(simulate(run, progress=False)["learned"])
-        first, second = times.transpose("component", "setting", "seed").values
+        at, model = geometric(0.5 / std, LAST / std, 300), LinearAttention(recipe.heads, 1, std)
+        found = simulate(flow(pairs, model, at, seeds=recipe.seeds), progress=False)
+        first, second = crossed(found["learned"]).transpose("component", "setting", "seed").values
         ordered.append(first < second)
     return xr.Dataset(
         {"drop": (("decay", "share"), drops), "ordered": (("std", "ratio", "seed"), ordered)},
         {
             "decay": list(recipe.decays),
-            "share": list(SHARES),
+            "share": shares,
             "std": list(recipe.stds),
             "ratio": list(recipe.ratios),
         },
@@ -73,22 +68,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def draw(found: xr.Dataset) -> Figure:
     """Draw (a) times of the drop, (b) the share of starts in order."""
     with style.page(2.8) as figure:
-        axes = figure.subplots(1, 2)
-        for share, colour in zip(SHARES, style.ordered(len(SHARES)), strict=True):
-            of = found["drop"].sel(share=share)
-            axes[0].plot(
-                of["decay"], of, "-o", color=colour, markersize=3, label=f"{share:.0%} gone"
-            )
-        axes[0].set_yscale("log")
-        stds = found["std"].values
-        for std, colour in zip(stds, style.ordered(stds.size), strict=True):
-            of = found["ordered"].sel(std=std).mean("seed")
-            axes[1].plot(
-                of["ratio"] - 1, of, "-o", color=colour, markersize=3, label=f"std {std:g}"
-            )
-        style.log_ticks(axes[1], found["ratio"].values - 1)
-        axes[1].axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
-        axes[1].set(ylim=(0.4, 1.03))
+        left, right = axes = figure.subplots(1, 2)
+        for of, look in style.entries(found["drop"], "share"):
+            left.plot(of["decay"], of, label=f"{float(of['share']):.0%} gone", **look)
+        left.set_yscale("log")
+        for of, look in style.entries(found["ordered"].mean("seed"), "std"):
+            right.plot(of["ratio"] - 1, of, label=f"std {float(of['std']):g}", **look)
+        style.log_ticks(right, found["ratio"].values - 1)
+        right.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
+        right.set(ylim=(0.4, 1.03))
         for ax in axes:
             ax.legend()
         TEXTS.label(axes)

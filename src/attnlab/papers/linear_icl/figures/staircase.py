@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,61 +10,39 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import predict, simulate
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, published
+from attnlab.experiments import Judgement, Standing, published
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
-from ..model import LinearAttention
-from ..runs import crossed, flow, geometric, starts_of, weights_of
-from ..task import InContextRegression
+from ..runs import crossed, starts_of, weights_of
+from . import FlowRecipe, level_lines, lines
 
 TEXTS = Texts.read(__file__)
 RELEASED_STD = 0.01  # of every weight, in the released code's units
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe(ExperimentRecipe):
-    """spectrum, examples: of the task. heads, std: of rank 1. time: of the flow, recorded at so
-    many `records` in even ratios. seeds: starts."""
-
-    spectrum: tuple[float, ...]
-    examples: int
-    heads: int
-    std: float
-    time: float
-    records: int
-    seeds: int
-
-
-def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+def data(recipe: FlowRecipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return loss, how far components are learned and v of each head; trained and predicted."""
-    task = InContextRegression(recipe.spectrum, recipe.examples)
-    one = task.regression
-    at = geometric(recipe.time / 1000, recipe.time, recipe.records)
-    run = flow(task, LinearAttention(recipe.heads, 1, recipe.std), at, seeds=recipe.seeds)
-    trained = simulate(run, progress=False)
-    said = predict(run, theory="icl-staircase")
-    size = abs(weights_of(trained, "value"))
+    one, run = recipe.task.regression, recipe.flow()
+    trained, said = simulate(run, progress=False), predict(run, theory="icl-staircase")
+    expected = theory.staircase_times(one, starts_of(trained))
     return xr.Dataset(
         {
             "loss": trained["loss"],
             "predicted_loss": said["loss"],
-            "v": (("seed", "time", "head"), size),
+            "v": (("seed", "time", "head"), abs(weights_of(trained, "value"))),
             "predicted_v": np.cbrt(said["learned"] / one.gamma),
             "half": crossed(trained["learned"]).transpose("seed", "component"),
-            "predicted_half": (
-                ("seed", "component"),
-                theory.staircase_times(one, starts_of(trained)),
-            ),
+            "predicted_half": (("seed", "component"), expected),
             "level": ("plateau", theory.plateau_losses(one)),
             "published": (("drop", "end"), released_drops(recipe)),
         }
     )
 
 
-def released_drops(recipe: Recipe) -> NDArray[np.float64]:
+def released_drops(recipe: FlowRecipe) -> NDArray[np.float64]:
     """Return the flow times of the released drops, (drop, end), scaled to the start of a recipe.
 
     While weights are small, time goes as one over them.
@@ -82,30 +59,19 @@ def draw(curves: xr.Dataset) -> Figure:
     """Draw (a) losses and levels, (b) |v| of the heads of one start and the scalar equation."""
     shown = curves.isel(time=slice(1, None))
     with style.page(2.9) as figure:
-        axes = figure.subplots(1, 2)
-        for level in curves["level"].values:
-            axes[0].axhline(level, color="0.8", linewidth=0.8, zorder=0)
-        colours = style.ordered(curves.sizes["seed"])
-        for (_, of), colour in zip(shown.groupby("seed", squeeze=False), colours, strict=True):
-            one = of.squeeze("seed")
-            axes[0].plot(one["time"], one["loss"], color=colour, linewidth=1.1)
-            axes[0].plot(
-                one["time"], one["predicted_loss"], color=colour, linestyle=":", linewidth=0.9
-            )
+        left, right = axes = figure.subplots(1, 2)
+        level_lines(left, curves["level"].values)
+        for seed, colour in enumerate(style.ordered(curves.sizes["seed"])):
+            for name, dash in (("loss", "-"), ("predicted_loss", ":")):
+                of = shown[name].isel(seed=seed)
+                left.plot(of["time"], of, color=colour, linestyle=dash, linewidth=1)
         middles = curves["level"].rolling(plateau=2).mean()[1:].values
         for ends, middle in zip(curves["published"].values, middles, strict=False):
-            axes[0].plot(ends, [middle, middle], "k|-", linewidth=0.8, zorder=5)
+            left.plot(ends, [middle, middle], "k|-", linewidth=0.8, zorder=5)
         first = shown.isel(seed=0)
-        for head in range(first.sizes["head"]):
-            label = "heads" if not head else None
-            axes[1].plot(
-                first["time"], first["v"].isel(head=head), color=style.DISTINCT, label=label
-            )
-        for component in range(first.sizes["component"]):
-            said = first["predicted_v"].isel(component=component)
-            label = "scalar equation" if not component else None
-            axes[1].plot(first["time"], said, color=style.ACCENT, linestyle=":", label=label)
-        axes[1].legend()
+        lines(right, first["v"], "heads", color=style.DISTINCT)
+        lines(right, first["predicted_v"], "scalar equation", color=style.ACCENT, linestyle=":")
+        right.legend()
         for ax in axes:
             ax.set_xscale("log")
         TEXTS.label(axes, starts=curves.sizes["seed"])
@@ -132,4 +98,4 @@ def judge(curves: xr.Dataset) -> Judgement:
     )
 
 
-EXPERIMENT = TEXTS.experiment(recipe=Recipe, data=data, judge=judge, draw=draw)
+EXPERIMENT = TEXTS.experiment(recipe=FlowRecipe, data=data, judge=judge, draw=draw)

@@ -133,7 +133,7 @@ def one_head_curve(regression: Regression, t: ArrayLike, *, norm: float) -> Floa
     size = float(at_least("norm", norm, 0.0, strict=True))
     start = size * np.append(1.0, regression.eigenvalues**2 / escape_rate(regression))
     path = solve(
-        _one_head_velocity(regression), start, at_least("t", t, 0.0), rtol=1e-10, atol=1e-6 * size
+        _one_head_velocity(regression), start, at_least("t", t, 0.0), rtol=1e-9, atol=1e-9 * size
     )
     return np.asarray(path[..., :1] * path[..., 1:])
 

@@ -10,22 +10,22 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.auditing.fit import slope
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, jackknife, mean
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, jackknife, mean, over_cells
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.texts import Texts
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.plots import style
 
 from .. import theory
 from ..model import CrossAttention, normalised, released
-from ..runs import ETA, FROM_ZERO, compared, descent, even_ratios, late_training
-from ..task import TokenSelection
+from ..runs import ETA, EVEN, FROM_ZERO, compared, descent, even_ratios, late_training
 
 TEXTS = Texts.read(__file__)
+USUAL = CrossAttention(scale=0, arithmetic="usual")
 HOW = {
     "accurate": (FROM_ZERO, normalised),
-    "naive": (CrossAttention(scale=0, arithmetic="usual"), normalised),
-    "released": (CrossAttention(scale=0, arithmetic="usual"), released),
+    "naive": (USUAL, normalised),
+    "released": (USUAL, released),
 }
 FITTED_FROM = 1000  # steps
 
@@ -34,9 +34,6 @@ FITTED_FROM = 1000  # steps
 class Recipe(ExperimentRecipe):
     """Equal scores from W = 0. records: in even ratios from step 30 on."""
 
-    sequences: int
-    length: int
-    vocab_size: int
     seeds: int
     steps: int
     records: int
@@ -44,39 +41,40 @@ class Recipe(ExperimentRecipe):
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """error and size, |W|, over (how, seed, step); offset, over seed."""
-    task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size, scores="equal")
     at = even_ratios(30, recipe.steps, recipe.records)
+
     runs = {
-        how: descent(task, model, at=at, seeds=recipe.seeds, optimizer=optimizer)
+        how: descent(EVEN, model, at=at, seeds=recipe.seeds, optimizer=optimizer)
         for how, (model, optimizer) in HOW.items()
     }
-    found = [
-        compared(run, best=True)[["error", "size"]]
-        for run, _ in in_turn([*runs.values()], progress)
-    ]
-    late = late_training(runs["accurate"])
-    offset = ("seed", [float(np.linalg.norm(of.offset)) for of in late])
-    return xr.concat(found, "how").assign_coords(how=list(runs)).assign(offset=offset)
+
+    def measure(how: str, _: object) -> xr.Dataset:
+        of = compared(runs[how])
+        return xr.Dataset({"error": (2 - 2 * of["best"]) ** 0.5, "size": of["size"]})
+
+    late = [np.linalg.norm(of.offset) for of in late_training(runs["accurate"])]
+    return over_cells(measure, progress, how=HOW).assign(offset=("seed", late))
 
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw (a) the direction's error and (b) |W| over steps."""
     steps = found["step"].values
+    first = found.sel(how="accurate").mean("seed")
+    guides = (
+        (0, first["offset"].item() / (ETA * steps), ":", r"$|$offset$|/\eta t$"),
+        (0, first["error"].values[0] * (steps / steps[0]) ** theory.BOUND, "--", "$t^{-3/4}$"),
+        (1, ETA * steps, ":", r"$\eta t$"),
+    )
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 2)
-        colours = (style.DISTINCT, style.ACCENT, style.GREEN)
-        for how, colour in zip(HOW, colours, strict=True):
+        for how, colour in zip(HOW, (style.DISTINCT, style.ACCENT, style.GREEN), strict=True):
             for ax, what in zip(axes, ("error", "size"), strict=True):
                 draw_mean(ax, steps, found[what].sel(how=how), color=colour, label=how)
-        late = float(found["offset"].mean()) / (ETA * steps)
-        axes[0].plot(steps, late, ":", color=style.OUTLINE, label=r"$|$offset$|/\eta t$")
-        first = float(found["error"].sel(how="accurate").isel(step=0).mean())
-        bound = first * (steps / steps[0]) ** theory.BOUND
-        axes[0].plot(steps, bound, "--", color=style.OUTLINE, label="$t^{-3/4}$")
-        axes[1].plot(steps, ETA * steps, ":", color=style.OUTLINE, label=r"$\eta t$")
-        for ax in axes:
+        for panel, values, dashes, label in guides:
+            axes[panel].plot(steps, values, dashes, color=style.OUTLINE, label=label)
+        for ax, where in zip(axes, ("lower left", "upper left"), strict=True):
             ax.set(xscale="log", yscale="log")
-            ax.legend(loc="lower left" if ax is axes[0] else "upper left")
+            ax.legend(loc=where)
         TEXTS.label(axes)
     return figure
 

@@ -9,18 +9,16 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, over_cells, published
 from attnlab.experiments.texts import Texts
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..model import CrossAttention, released_factors
-from ..runs import EXACT, compared, descent, even_ratios
-from ..task import TokenSelection
+from ..runs import PROGRAMMES, PUBLISHED, compared, descent, even_ratios, factors
 
 TEXTS = Texts.read(__file__)
-NORMS = ("frobenius", "nuclear")
-NAMES = {"W": "$W$", "KQ": "$K, Q$"}
+COLOURS = dict(zip(PROGRAMMES, (style.DISTINCT, style.GREEN), strict=True))
+TRAINED = {"W": ("$W$", style.DISTINCT), "KQ": ("$K, Q$", style.ACCENT)}
 NEAR = 0.98  # correlation at which a direction is that of a solution
 
 
@@ -28,9 +26,6 @@ NEAR = 0.98  # correlation at which a direction is that of a solution
 class Recipe(ExperimentRecipe):
     """instances: as many seeds. records: in even ratios from step 1 on."""
 
-    sequences: int
-    length: int
-    vocab_size: int
     instances: int
     steps: int
     records: int
@@ -39,50 +34,34 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """correlation over (trained, norm, seed, step) with the solution of the tokens selected at the
     end, and weight, the mean over sequences of the largest attention weight."""
-    task = TokenSelection(recipe.sequences, recipe.length, recipe.vocab_size)
     at = (0, *even_ratios(1, recipe.steps, recipe.records))
-    factors = CrossAttention(width=recipe.vocab_size)
     runs = {
-        "W": descent(task, EXACT, at=at, seeds=recipe.instances),
-        "KQ": descent(task, factors, at=at, seeds=recipe.instances, optimizer=released_factors),
+        "W": descent(PUBLISHED, at=at, seeds=recipe.instances),
+        "KQ": factors(at=at, seeds=recipe.instances),
     }
-    cells = [(trained, norm) for trained in runs for norm in NORMS]
-    found = {
-        (trained, norm): compared(runs[trained], norm=norm)
-        for (trained, norm), _ in in_turn(cells, progress)
-    }
-    rows = [
-        xr.concat([found[trained, norm]["correlation"] for norm in NORMS], "norm")
-        for trained in runs
-    ]
-    weight = [found[trained, "nuclear"]["weight"].mean("sequence") for trained in runs]
-    return xr.Dataset(
-        {"correlation": xr.concat(rows, "trained"), "weight": xr.concat(weight, "trained")}
-    ).assign_coords(trained=list(runs), norm=list(NORMS))
+
+    def measure(trained: str, norm: str, _: object) -> xr.Dataset:
+        return compared(runs[trained], norm=norm)[["correlation", "weight"]]
+
+    return over_cells(measure, progress, trained=TRAINED, norm=PROGRAMMES)
 
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw (a) saturation, (b) W and (c) K, Q against both solutions, with s.d. over instances."""
-    steps = found["step"].values
     with style.page(2.7) as figure:
         axes = figure.subplots(1, 3, sharey=True)
-        colours = dict(zip(NAMES, (style.DISTINCT, style.ACCENT), strict=True))
-        for trained, colour in colours.items():
-            _band(axes[0], found["weight"].sel(trained=trained), colour, NAMES[trained])
-        for ax, trained in zip(axes[1:], NAMES, strict=True):
-            for norm, colour in zip(NORMS, (style.DISTINCT, style.GREEN), strict=True):
-                _band(
-                    ax, found["correlation"].sel(trained=trained, norm=norm), colour, norm.title()
-                )
+        for ax, (trained, (name, colour)) in zip(axes[1:], TRAINED.items(), strict=True):
+            of = found.sel(trained=trained)
+            _band(axes[0], of["weight"].isel(norm=0), colour, name)
+            for norm in PROGRAMMES:
+                _band(ax, of["correlation"].sel(norm=norm), COLOURS[norm], norm.title())
         for row in published(__file__, "local_convergence"):
-            if row["measure"] == "softmax_probability":
-                ax, colour = axes[0], colours[row["trained"]]
-            else:
-                norm = row["measure"].removeprefix("correlation_")
-                ax, colour = axes[1], style.DISTINCT if norm == "frobenius" else style.GREEN
-            ax.plot(row["step"], row["mean"], "o", mfc="none", color=colour)
+            norm = row["measure"].removeprefix("correlation_")
+            weight = norm == "softmax_probability"
+            colour = TRAINED[row["trained"]][1] if weight else COLOURS[norm]
+            axes[0 if weight else 1].plot(row["step"], row["mean"], "o", mfc="none", color=colour)
         for ax in axes:
-            ax.set(xlim=(0, steps[-1]), ylim=(0, 1.03))
+            ax.set(xlim=(0, found["step"].values[-1]), ylim=(0, 1.03))
             ax.set_xscale("symlog", linthresh=1)
             ax.legend(loc="lower right")
         TEXTS.label(axes)
@@ -98,13 +77,13 @@ def _band(ax: Any, values: xr.DataArray, colour: str, label: str) -> None:
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether W goes to the Frobenius solution, and K, Q to the nuclear one."""
-    last = found["correlation"].isel(step=-1)
+    last = found.isel(step=-1)
     ends = {
-        f"{trained}_{norm}": mean(last.sel(trained=trained, norm=norm))
-        for trained in NAMES
-        for norm in NORMS
+        f"{trained}_{norm}": mean(last["correlation"].sel(trained=trained, norm=norm))
+        for trained in TRAINED
+        for norm in PROGRAMMES
     }
-    weight = {f"{of}_weight": mean(found["weight"].isel(step=-1).sel(trained=of)) for of in NAMES}
+    weight = {f"{of}_weight": mean(last["weight"].sel(trained=of).isel(norm=0)) for of in TRAINED}
     own = ends["W_frobenius"].value > NEAR, ends["KQ_nuclear"].value > NEAR
     return TEXTS.judgement(
         Standing.of(all(own), in_part=any(own)),

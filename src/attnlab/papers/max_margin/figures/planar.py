@@ -10,12 +10,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.auditing.runs import trained_run
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, over_cells
 from attnlab.experiments.texts import Texts
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..runs import FROM_ZERO, compared, descent, even_ratios, instances
+from .. import theory
+from ..runs import FROM_ZERO, descent, even_ratios, instances
 from ..task import TokenSelection
 
 TEXTS = Texts.read(__file__)
@@ -33,48 +34,47 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """path, W z_i over (panel, step, sequence, axis), margin, W_mm z_i, error over (panel, step);
-    tokens over (panel, sequence, token, axis), selected over (panel, sequence)."""
+    """path, W z_i over (T, step, sequence, axis), margin, W_mm z_i, error over (T, step); tokens
+    over (T, sequence, token, axis), selected over (T, sequence)."""
     at = even_ratios(1, recipe.steps, recipe.records)
-    panels = list(zip(recipe.lengths, recipe.seeds, strict=True))
-    found = [_panel(T, seed, at) for (T, seed), _ in in_turn(panels, progress)]
-    return xr.concat(found, "panel", join="outer").assign_coords(T=("panel", list(recipe.lengths)))
+    seeds = dict(zip(recipe.lengths, recipe.seeds, strict=True))
 
+    def measure(T: int, _: object) -> xr.Dataset:
+        run = descent(TokenSelection(2, T, 2), FROM_ZERO, at=at, seeds=(seeds[T],))
+        (instance,), found = instances(run), trained_run(run).isel(seed=0)
+        selected = found["log_attention"].isel(step=-1).argmax("token").values
+        margin = theory.max_margin(instance["x"], instance["z"], selected).weights
+        W, z = found["matrix"].values, instance["z"]
+        return xr.Dataset(
+            {
+                "path": (("step", "sequence", "axis"), np.einsum("tdk,nk->tnd", W, z)),
+                "margin": (("sequence", "axis"), z @ margin.T),
+                "error": ("step", theory.direction_error(W, margin)),
+                "tokens": (("sequence", "token", "axis"), instance["x"]),
+                "selected": ("sequence", selected),
+            },
+            {"step": list(at), "token": np.arange(T)},
+        )
 
-def _panel(T: int, seed: int, at: tuple[int, ...]) -> xr.Dataset:
-    task = TokenSelection(sequences=2, length=T, vocab_size=2)
-    run = descent(task, FROM_ZERO, at=at, seeds=(seed,))
-    of, (instance,) = compared(run).isel(seed=0), instances(run)
-    W, z = trained_run(run)["matrix"].isel(seed=0), instance["z"]
-    return xr.Dataset(
-        {
-            "path": (("step", "sequence", "axis"), np.einsum("tdk,nk->tnd", W.values, z)),
-            "margin": (("sequence", "axis"), z @ of["solution"].values.T),
-            "error": ("step", of["error"].values),
-            "tokens": (("sequence", "token", "axis"), instance["x"]),
-            "selected": ("sequence", of["chosen"].values),
-        },
-        {"step": list(at), "token": np.arange(T)},
-    )
+    return over_cells(measure, progress, T=recipe.lengths)
 
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw paths with dashed max-margin rays; tokens' directions stand on the rim."""
-    colours = (style.DISTINCT, style.ACCENT)
     with style.page(3.4) as figure:
-        axes = np.atleast_1d(figure.subplots(1, found.sizes["panel"]))
-        for ax, panel in zip(axes, range(found.sizes["panel"]), strict=True):
-            of = found.isel(panel=panel)
+        axes = np.atleast_1d(figure.subplots(1, found.sizes["T"]))
+        for ax, T in zip(axes, found["T"], strict=True):
+            of = found.sel(T=T).dropna("token")
             rim = 1.15 * float(np.linalg.norm(of["path"], axis=-1).max())
-            for i, colour in enumerate(colours):
-                x, y = of["path"].isel(sequence=i).transpose("axis", "step").values
-                ax.plot(x, y, color=colour, label=f"$W z_{i + 1}$")
-                ray = of["margin"].isel(sequence=i).values
+            for i, colour in enumerate((style.DISTINCT, style.ACCENT)):
+                path, ray, tokens, chosen = (
+                    of[name].isel(sequence=i).values
+                    for name in ("path", "margin", "tokens", "selected")
+                )
+                ax.plot(*path.T, color=colour, label=f"$W z_{i + 1}$")
                 ax.plot(*(rim * np.outer(ray, [0, 1]) / np.linalg.norm(ray)), "--", color=colour)
-                tokens = of["tokens"].isel(sequence=i).dropna("token").values
-                chosen = np.arange(len(tokens)) == int(of["selected"][i])
-                for some, fill in ((chosen, colour), (~chosen, "none")):
-                    ax.plot(*(rim * tokens[some].T), "o", mfc=fill, color=colour)
+                ax.plot(*(rim * tokens.T), "o", mfc="none", color=colour)
+                ax.plot(*(rim * tokens[int(chosen)]), "o", color=colour)
             ax.set(xlim=(-1.1 * rim, 1.1 * rim), ylim=(-1.1 * rim, 1.1 * rim), aspect="equal")
         TEXTS.label(axes.tolist())
         style.panel_titles(axes.tolist(), [f"T = {T}" for T in found["T"].values])
@@ -84,15 +84,15 @@ def draw(found: xr.Dataset) -> Figure:
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether W's direction is near the solution of what it selects at the end."""
-    last = found["error"].isel(step=-1).values
-    errors = dict(zip(found["T"].values, map(float, last), strict=True))
-    near = last < NEAR
+    last = found["error"].isel(step=-1)
+    errors = {int(T): float(error) for T, error in zip(last["T"], last, strict=True)}
+    near = [error < NEAR for error in errors.values()]
     return TEXTS.judgement(
-        Standing.of(near.all(), in_part=near.any()),
+        Standing.of(all(near), in_part=any(near)),
         {f"error_T{T}": error for T, error in errors.items()},
         steps=int(found["step"][-1]),
         errors=" and ".join(f"{error:.3f} (T = {T})" for T, error in errors.items()),
-        panels=found.sizes["panel"],
+        panels=len(errors),
     )
 
 

@@ -9,18 +9,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, published
+from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean, over_cells, published
 from attnlab.experiments.drawing import draw_mean
-from attnlab.experiments.estimate import number_name
 from attnlab.experiments.texts import Texts
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-from ..runs import even_ratios
-from ..several import BY, several_tokens, several_tokens_run
+from ..runs import BY, even_ratios, relus, several_tokens
 
 TEXTS = Texts.read(__file__)
-COLUMNS = dict(zip(BY, ("several", "several_margin", "one_token"), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,33 +31,32 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """gap, 1 - correlation, over (d, by, seed, step), NaN where the filter drops an instance; kept,
-    over (d, seed)."""
+    """1 - correlation with each of `runs.BY`, over (d, seed, step), NaN where the filter drops an
+    instance."""
     at = even_ratios(10, recipe.steps, recipe.records)
-    found = [
-        several_tokens(several_tokens_run(d, at=at, seeds=recipe.instances))
-        for d, _ in in_turn(recipe.dimensions, progress)
-    ]
-    return xr.concat(found, "d").assign_coords(d=list(recipe.dimensions))
+
+    def measure(d: int, _: object) -> xr.Dataset:
+        return several_tokens(relus(d, at=at, seeds=recipe.instances))[list(BY)]
+
+    return over_cells(measure, progress, d=recipe.dimensions)
 
 
 def draw(found: xr.Dataset) -> Figure:
     """Draw 1 - correlation over steps, a panel for each d, with the released figure's ends."""
-    printed = {int(row["d"]): row for row in published(__file__, "several_tokens")}
-    colours = dict(zip(BY, (style.DISTINCT, style.GREEN, style.ACCENT), strict=True))
+    printed = {row["d"]: row for row in published(__file__, "several_tokens")}
+    titles = []
     with style.page(2.6) as figure:
         axes = np.atleast_1d(figure.subplots(1, found.sizes["d"], sharey=True))
         for ax, d in zip(axes, found["d"].values, strict=True):
-            of = found["gap"].sel(d=d).dropna("seed")
-            for by, colour in colours.items():
-                draw_mean(ax, of["step"], of.sel(by=by), color=colour, label=by)
+            of = found.sel(d=d).dropna("seed")
+            titles.append(f"d = {d}, {of.sizes['seed']} kept")
+            colours = style.DISTINCT, style.GREEN, style.ACCENT
+            for by, colour in zip(BY, colours, strict=True):
+                draw_mean(ax, of["step"], of[by], color=colour, label=by.replace("_", " "))
                 if d in printed:
-                    end = printed[d][COLUMNS[by]]
-                    ax.plot(of["step"][-1], end, "o", mfc="none", color=colour)
+                    ax.plot(of["step"][-1], printed[d][by], "o", mfc="none", color=colour)
             ax.set(xlabel="step", xscale="log", yscale="log")
         axes[0].set_ylabel("1 - correlation with W")
-        kept = found["kept"].sum("seed").values
-        titles = [f"d = {d}, {n} kept" for d, n in zip(found["d"].values, kept, strict=True)]
         style.panel_titles(axes.tolist(), titles)
         style.legend_above(figure, axes[0])
     return figure
@@ -68,31 +64,23 @@ def draw(found: xr.Dataset) -> Figure:
 
 def judge(found: xr.Dataset) -> Judgement:
     """Judge whether both parts together are nearest to W at the end, at every d."""
-    last = found["gap"].isel(step=-1)
-    ends = {
-        (d, by): mean(last.sel(d=d, by=by).dropna("seed")) for d in found["d"].values for by in BY
-    }
-    nearest = [
-        ends[d, BY[0]].value < min(ends[d, by].value for by in BY[1:]) for d in last["d"].values
-    ]
-    kept = found["kept"].mean("seed")
-    first = int(found["d"][0])
+    end = found.isel(step=-1)
+    last = {int(d): end.sel(d=d).dropna("seed") for d in found["d"]}
+    ends = {d: [mean(of[by]) for by in BY] for d, of in last.items()}
+    nearest = [both.value < min(of.value for of in others) for both, *others in ends.values()]
+    kept = {f"kept_d{d}": of.sizes["seed"] / found.sizes["seed"] for d, of in last.items()}
+    first = ends[int(found["d"][0])]
+    numbers = {f"{by}_d{d}": end for d, of in ends.items() for by, end in zip(BY, of, strict=True)}
     return TEXTS.judgement(
         Standing.of(all(nearest), in_part=any(nearest)),
-        {
-            **{number_name(f"{by} d{d}"): of for (d, by), of in ends.items()},
-            **{f"kept_d{d}": float(kept.sel(d=d)) for d in found["d"].values},
-        },
-        gaps="; ".join(
-            f"{ends[d, BY[0]]}, {ends[d, BY[1]]} and {ends[d, BY[2]]} at d = {d}"
-            for d in found["d"].values
-        ),
-        least_kept=float(kept.min()),
-        most_kept=float(kept.max()),
+        numbers | kept,
+        gaps="; ".join("{}, {} and {}".format(*of) + f" at d = {d}" for d, of in ends.items()),
+        least_kept=min(kept.values()),
+        most_kept=max(kept.values()),
         instances=found.sizes["seed"],
-        panels=found.sizes["d"],
-        one_token=ends[first, BY[2]],
-        both=ends[first, BY[0]],
+        panels=len(last),
+        one_token=first[-1],
+        both=first[0],
     )
 
 

@@ -70,12 +70,14 @@ class Late:
     norm: N.
     offset: what is added to R times the direction, in the span of the support vectors, (d, k).
     constant: k.
+    rows: c_s of the support vectors, (s, d k).
     """
 
     direction: FloatArray
     norm: float
     offset: FloatArray
     constant: float
+    rows: FloatArray
 
     def size(self, t: ArrayLike, *, eta: float, normalised: bool) -> FloatArray:
         """Return R: eta t for normalised descent, else N ln(1 + e^k eta t)."""
@@ -279,7 +281,7 @@ def late_training(x: ArrayLike, z: ArrayLike, scores: ArrayLike, selected: Array
     offset = np.linalg.lstsq(rows, ratios, rcond=None)[0]
     constant = offset @ w / margin.norm**2
     offset = (offset - constant * w).reshape(margin.weights.shape)
-    return Late(margin.weights / margin.norm, margin.norm, offset, float(constant))
+    return Late(margin.weights / margin.norm, margin.norm, offset, float(constant), rows)
 
 
 def direction_error(W: ArrayLike, direction: ArrayLike) -> FloatArray:
@@ -328,34 +330,36 @@ def _least_on_sphere(
 ) -> FloatArray:
     """Return the W of norm R that minimises ln(L - L*) locally, by L-BFGS from `start`."""
     d, k = start.shape
-
-    def weights(theta: FloatArray) -> FloatArray:
-        if norm == "frobenius":
-            return np.asarray(R * theta.reshape(d, k) / np.linalg.norm(theta))
-        K, Q = np.split(theta.reshape(d + k, -1), [d])
-        return np.asarray(2 * R * K @ Q.T / (theta @ theta))
-
-    def loss_and_slope(theta: FloatArray) -> tuple[float, FloatArray]:
-        W = weights(theta)
-        loss = log_excess(x, z, scores, W)
-        slope = loss_gradient(x, z, scores, W)
-        g = slope.value * np.exp(slope.log_scale - loss)  # of ln(L - L*)
-        inner = np.sum(g * W)
-        if norm == "frobenius":
-            size = np.linalg.norm(theta)
-            return float(loss), R * g.ravel() / size - inner * theta / size**2
-        K, Q = np.split(theta.reshape(d + k, -1), [d])
-        along = np.concatenate(factor_gradients(g, K, Q)).ravel()
-        return float(loss), 2 * (R * along - inner * theta) / (theta @ theta)
-
-    theta = start.ravel() / np.linalg.norm(start)
     if norm == "nuclear":
+        radius = np.sqrt(2 * R)  # |K|^2 + |Q|^2 = 2 R
         left, values, right = np.linalg.svd(start / np.linalg.norm(start), full_matrices=False)
         # no singular value at 0, from which the factors would not move
         root = np.sqrt(values + 0.01 * values[0])
         theta = np.concatenate([left * root, right.T * root]).ravel()
+    else:
+        radius, theta = R, start.ravel()
+
+    def factors(point: FloatArray) -> list[FloatArray]:
+        return np.split(point.reshape(d + k, -1), [d])
+
+    def weights(point: FloatArray) -> FloatArray:
+        if norm == "frobenius":
+            return point.reshape(d, k)
+        K, Q = factors(point)
+        return np.asarray(K @ Q.T)
+
+    def loss_and_slope(theta: FloatArray) -> tuple[float, FloatArray]:
+        point = radius * theta / np.linalg.norm(theta)
+        W = weights(point)
+        loss, slope = log_excess(x, z, scores, W), loss_gradient(x, z, scores, W)
+        g = slope.value * np.exp(slope.log_scale - loss)  # of ln(L - L*)
+        parts = [g] if norm == "frobenius" else factor_gradients(g, *factors(point))
+        along = np.concatenate(parts).ravel()
+        along -= point * (point @ along) / radius**2  # what stays on the sphere
+        return float(loss), radius / np.linalg.norm(theta) * along
+
     options = {"maxiter": 5000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
     found = scipy.optimize.minimize(
-        loss_and_slope, theta, jac=True, method="L-BFGS-B", options=options
+        loss_and_slope, theta / np.linalg.norm(theta), jac=True, method="L-BFGS-B", options=options
     )
-    return weights(found.x)
+    return weights(radius * found.x / np.linalg.norm(found.x))

@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab import predict
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress, in_turn
@@ -20,6 +19,7 @@ from .. import runs, theory
 from ..claims.chain import BAYES, PI, STICKINESS, UNIGRAM
 
 TEXTS = Texts.read(__file__)
+DRAWN = ("attention", "loss", "seed", "time")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,28 +35,29 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return attention to the frequent token and the loss along seed and time, both runs; the loss
     of stage I as predicted for the first seed; and the levels of the loss."""
-    settings = {
-        "": runs.chain(time=recipe.time, seeds=recipe.seeds),
-        "late_": runs.chain_end(recipe.late_time, recipe.late_seeds),
-    }
-    found: dict[str, xr.DataArray] = {}
-    for (name, run), report in in_turn(list(settings.items()), progress):
-        result = simulate(run, progress=report)
-        dims = {"seed": f"{name}seed", "time": f"{name}time", "sequence": "query"}
-        attention = result["attention"].isel(token=0).rename(dims)
-        del dims["sequence"]
-        found |= {f"{name}attention": attention, f"{name}loss": result["loss"].rename(dims)}
-    first = runs.chain(time=recipe.time, seeds=1)
-    found["stage_one"] = predict(first, theory="dilution-stage-one")["loss"].isel(seed=0, drop=True)
+    chains = (
+        runs.chain(time=recipe.time, seeds=recipe.seeds),
+        runs.chain_end(recipe.late_time, recipe.late_seeds),
+    )
+    first, late = (simulate(run, progress=report) for run, report in in_turn(chains, progress))
+    drawn = [_drawn(first), _drawn(late).rename({name: f"late_{name}" for name in DRAWN})]
+    W0, W1 = (first[f"parameters.{of}"][0, 0].values for of in ("embedding", "decoder"))
+    stage = theory.stage_one(PI, W0, W1, first["time"].values)
     levels = {
         r"$\ln d$": np.log(len(PI)),
         r"$H(\pi)$": theory.group_loss(PI, STICKINESS, UNIGRAM),
         "rank one": theory.rank_loss(PI, STICKINESS, 1),
         "Bayes": theory.group_loss(PI, STICKINESS, BAYES),
     }
-    return xr.Dataset(found).assign(
-        level=xr.DataArray(list(levels.values()), {"name": list(levels)}, ("name",))
+    return xr.merge(drawn).assign(
+        stage_one=("time", stage.loss),
+        level=xr.DataArray(list(levels.values()), {"name": list(levels)}, ("name",)),
     )
+
+
+def _drawn(result: xr.Dataset) -> xr.Dataset:
+    attention = result["attention"].isel(token=0).rename(sequence="query")
+    return xr.Dataset({"attention": attention, "loss": result["loss"]})
 
 
 def judge(found: xr.Dataset) -> Judgement:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab import predict
 from attnlab.auditing.fit import slope
 from attnlab.experiments import ExperimentRecipe, Judgement, Standing, mean
 from attnlab.experiments.texts import Texts
 from attnlab.files.progress import Progress
+from attnlab.measures import maps
 from attnlab.plots import style
 from attnlab.simulation import simulate
 
@@ -36,14 +37,13 @@ class Recipe(ExperimentRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return weights and scores, tokens in the order of u_0, beside `polarisation` for the first
-    seed; and what is left, 1 - max sigma, over its law, along tau for each number of tokens."""
-    run = runs.toy(recipe.seeds, recipe.time, recipe.records)
-    result, first = simulate(run, progress=progress), runs.toy(1, recipe.time, recipe.records)
-    u, _, sigma = in_order(result)
-    order = np.argsort(-result["scores"].values[0, 0, 0, 0])
-    path = predict(first, theory="polarisation")["weights"].isel(seed=0)
-    tau = np.geomspace(1.0, recipe.tau, recipe.records)
+    """Return weights and scores, tokens in the order of u_0, beside the path from the first start;
+    and what is left, 1 - max sigma, over its law, along tau for each number of tokens."""
+    result = simulate(runs.toy(recipe.seeds, recipe.time, recipe.records), progress=progress)
+    u, a, sigma = in_order(result)
+    time, tau = result["time"].values, np.geomspace(1.0, recipe.tau, recipe.records)
+    first: Any = {"along": "time", "clock": theory.logistic_clock}
+    path = theory.one_direction(u[0, 0], a[0, 0], time, **first)
     left = []
     for n in recipe.tokens:
         u0 = 0.1 * np.random.default_rng(n).normal(size=n)
@@ -54,10 +54,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         {
             "weights": (dims, sigma),
             "scores": (dims, u),
-            "predicted": (("time", "token"), path.values[:, order]),
+            "predicted": (("time", "token"), path.weights),
             "left": (("tokens", "tau"), left),
         },
-        {"time": result["time"].values, "tokens": list(recipe.tokens), "tau": tau},
+        {"time": time, "tokens": list(recipe.tokens), "tau": tau},
     )
 
 
@@ -66,7 +66,7 @@ def judge(found: xr.Dataset) -> Judgement:
     end = found["weights"].isel(time=-1)
     share = mean(end.isel(token=0).values)
     ordered = bool((found["scores"].diff("token") < 0).all())
-    entropy = mean(runs.entropy(end.transpose("seed", "token").values))
+    entropy = mean(maps.entropy(end.transpose("seed", "token").values))
     late = found["tau"] > found["tau"].max() / 100
     power = [slope(found["tau"][late], of[late.values]) for of in found["left"].values]
     polarised = share.above(1.5 / end.sizes["token"])
@@ -100,10 +100,13 @@ def draw(found: xr.Dataset) -> Figure:
         late = one["time"] > 1
         axes[1].plot(one["time"][late], np.log(one["time"][late]), ":", color=style.OUTLINE)
         axes[1].annotate(r"$\ln t$", (0.33, 0.5), xycoords="axes fraction", color=style.OUTLINE)
-        of_sizes = zip(found["tokens"].values, style.DASHES, strict=False)
-        for n, dash in of_sizes:
-            left = found["left"].sel(tokens=n)
-            axes[2].plot(found["tau"], left, color=style.DISTINCT, linestyle=dash, label=f"n = {n}")
+        for left, dash in zip(found["left"], style.DASHES, strict=False):
+            look = {
+                "color": style.DISTINCT,
+                "linestyle": dash,
+                "label": f"n = {int(left['tokens'])}",
+            }
+            axes[2].plot(found["tau"], left, **look)
         axes[2].axhline(1.0, color=style.OUTLINE, linewidth=0.8)
         axes[2].legend()
         axes[0].set_yscale("log")

@@ -57,23 +57,23 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     (rule); `alike`, whether both rules name one token (sequence_class); `top`, the largest
     attention (sequence_class); `cosine` of the growth of z with the max-margin programme of the
     winners, NaN where it has no solution."""
-    return over_cells(partial(_cell, recipe), progress, norm=NORMS, start=recipe.starts)
+    return over_cells(partial(_cell, recipe), progress, norm=NORMS)
 
 
-def _cell(recipe: Recipe, norm: Any, start: float, progress: Progress) -> xr.Dataset:
-    task = TwoOutputs(recipe.common, recipe.own, recipe.concentration, start)
+def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
+    task = TwoOutputs(recipe.common, recipe.own, recipe.concentration, recipe.starts)
     ratio = xr.DataArray(list(recipe.ratios), dims="ratio", coords={"ratio": list(recipe.ratios)})
     found = simulate(
         task,
         model=ScoreAttention(norm),
-        motion=Flow(recipe.time, "implicit", rtol=1e-7, atol=1e-9),
+        motion=Flow(recipe.time, rtol=1e-7, atol=1e-9),
         loss="logistic",
         learning_rate={"decoder": 2 * ratio, "attention": 1.0},
         seeds=recipe.seeds,
         record=Record(("attention", "parameters"), at=(0.0, GROWTH * recipe.time, recipe.time)),
         dtype="float64",
         progress=progress,
-    )
+    ).rename(setting="start")
     drawn = xr.DataArray(task.drawn, dims=("sequence_class", "token"))
     sign = xr.DataArray([1.0, -1.0], dims="sequence_class")
     first, last = (found.isel(time=i, drop=True) for i in (0, -1))
@@ -98,7 +98,8 @@ def _cell(recipe: Recipe, norm: Any, start: float, progress: Progress) -> xr.Dat
         "top": last["attention"].max("token"),
         "cosine": cosine,
     }
-    return xr.Dataset(kept).transpose("ratio", "seed", ...)
+    whole = xr.Dataset(kept).assign_coords(start=list(recipe.starts))
+    return whole.transpose("start", "ratio", "seed", ...)
 
 
 def _cosine(a: Any, b: Any) -> float:

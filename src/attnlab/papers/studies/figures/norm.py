@@ -51,7 +51,7 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
     found = simulate(
         sets,
         model=Extended(normalization=norm),
-        motion=Flow(recipe.time, "implicit", rtol=1e-7, atol=1e-9),
+        motion=Flow(recipe.time, rtol=1e-7, atol=1e-9),
         eta_y=ratio,
         eta_z=1.0,
         record=Record("attention", at=times),

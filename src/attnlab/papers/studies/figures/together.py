@@ -62,7 +62,7 @@ def _cell(recipe: Recipe, model: Any, progress: Progress) -> xr.Dataset:
     run = Simulation(
         [classes.with_unused(recipe.unused) for classes in recipe.sets()],
         model=MODELS[model],
-        motion=Flow(recipe.time, "implicit", rtol=1e-6, atol=1e-8),
+        motion=Flow(recipe.time, rtol=1e-6, atol=1e-8),
         eta_y=recipe.eta_y,
         eta_z=recipe.eta_z,
         record=Record(
