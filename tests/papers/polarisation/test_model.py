@@ -73,7 +73,7 @@ def made_up(task, model):
     rng = np.random.default_rng(3)
     key = jax.random.key(0)
     learner = TaskLearner(task, model)
-    data = jax.eval_shape(learner.draw, key)
+    data = jax.eval_shape(task.draw, key)
     if data:
         X, target = (rng.normal(size=of.shape) for of in data)
         certain = getattr(task, "sharpness", 0) is None
