@@ -26,7 +26,6 @@ AS_SHIPPED = {
     "simulation",
     "formulas",
     "theory",
-    "papers",
     "auditing",
     "test_figures",
     "test_sweep",
