@@ -229,7 +229,7 @@ def test_published_settings_are_those_of_the_classes():
         task, model = made(row)
         learner = TaskLearner(task, model, "task")
         start = jax.eval_shape(
-            lambda key, of=learner: of.init(key, of.draw(key)), jax.random.key(0)
+            lambda key, of=learner: of.init(key, of.task.draw(key)), jax.random.key(0)
         )
         assert (row["dim"], row["tokens"]) == tuple(
             str(size) for size in start.get("value", start.get("embedding")).shape
