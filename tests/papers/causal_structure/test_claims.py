@@ -35,9 +35,41 @@ def test_a_wrong_formula_is_noticed(monkeypatch):
     assert chosen.examine().verdict is Verdict.FAILS
 
 
-@pytest.mark.parametrize("name", [name for name in EVIDENCE.runs if EVIDENCE.file(name).exists()])
+@pytest.mark.parametrize("name", EVIDENCE.runs)
 def test_numbers_on_file_are_of_their_runs(name):
     assert EVIDENCE.read(name).sizes["seed"] == (20 if name == "graphs" else 10)
+
+
+def test_two_heads_divide_two_parents_between_them():
+    of = EVIDENCE.read("two_parents").isel(step=-1)
+    reads = of["attention"].values > 0.75  # seed head parent
+    assert (reads.sum(1) == 1).all() and (reads.sum(2) == 1).all()
+    assert (of["counts_excess"] < 0.03).all() and (of["one_parent_excess"] < -0.4).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "measure", "at"),
+    [
+        ("chain", "parent_attention", {20: 0.93, 100: 0.990, 300: 0.997}),
+        ("pairs", "root_entropy", {300: 0.80}),
+        ("chain", "diagonal", {600: 1.6}),
+        ("chain", "off_diagonal", {600: -0.3}),
+        ("random", "off_diagonal", {600: -0.22}),
+        ("sticky_0.5", "self_attention", {100: 0.97}),
+        ("sticky_0.5", "parent_attention", {100: 0.015}),
+        ("sticky_0.2", "parent_attention", {100: 0.97}),
+        ("full", "parent_attention", {500: 0.26, 1000: 0.34, 2000: 0.58, 4000: 0.61}),
+        ("full", "excess", {0: 0.098, 4000: 0.008}),
+        ("full", "token_token", {4000: 0.44}),
+        ("full", "token_position", {4000: 0.28}),
+        ("graphs", "parent_attention", {16384: 0.837}),  # published
+    ],
+)
+def test_numbers_measured_before_are_those_of_a_seed(name, measure, at):
+    """Measured before by other code, one to three seeds: within three deviations and rounding."""
+    of = EVIDENCE.read(name)[measure].sel(step=list(at))
+    apart = abs(of.mean("seed") - list(at.values()))
+    assert (apart <= 3 * of.std("seed", ddof=1) + 5e-3).all()
 
 
 def test_a_recorded_seed_is_trained_again():

@@ -227,9 +227,9 @@ def test_published_settings_are_those_of_the_classes():
     assert made(rows["cross-entropy"])[0] == Distribution()
     for row in rows.values():
         task, model = made(row)
+        learner = TaskLearner(task, model, "task")
         start = jax.eval_shape(
-            lambda key, model=model, task=task: model.init(key, task, task.draw(key)),
-            jax.random.key(0),
+            lambda key, of=learner: of.init(key, of.task.draw(key)), jax.random.key(0)
         )
         assert (row["dim"], row["tokens"]) == tuple(
             str(size) for size in start.get("value", start.get("embedding")).shape

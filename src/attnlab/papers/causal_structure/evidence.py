@@ -44,8 +44,7 @@ EVIDENCE = Evidence(
         "graphs": partial(  # the published size, for an accelerator
             runs.full, Forest(3, 20, 0.1, "half"), steps=2**14, seeds=20, batch=1024, constant=True
         ),
-        "two_parents": partial(runs.two_parents, TwoParents(3, 16), steps=1500, batch=256),
-        "two_parents_full": partial(  # the published size, for an accelerator
+        "two_parents": partial(  # likewise
             runs.two_parents, TwoParents(), steps=2**16, batch=1024
         ),
     },

@@ -109,13 +109,15 @@ def draw(found: xr.Dataset) -> Figure:
             axes[1].plot(paper["published_step"], paper / paper.max(), **look)
         relu = middle["relu_sink"] / middle["sink_at_others"].max()
         axes[0].plot(relu["step"], relu, ":", color=style.DISTINCT, label="the same, ReLU")
-        axes[0].set(xlabel="step", xlim=(0, float(found["step"][-1])))
-        axes[1].set_xscale("symlog", linthresh=1000)
-        axes[1].set_xticks([0, 1e3, 1e4, 1e5])
-        axes[1].set(xlabel="step", xlim=(0, None))
-        end = found.isel(step=-1)
+        last = float(found["step"][-1])
+        for ax, end in zip(axes, (last, 2e5), strict=False):
+            if end > 2000:  # linear to 1,000, logarithmic after
+                ax.set_xscale("symlog", linthresh=1000)
+                ax.set_xticks([0, *(10.0**i for i in (3, 4, 5) if 10**i <= end)])
+            ax.set(xlabel="step", xlim=(0, end))
+        at_end = found.isel(step=-1)
         for ax, (name, label) in zip(axes[2:], RISKS.items(), strict=True):
-            ours = xr.concat([end[f"{name}{suffix}"] for suffix in PARTS.values()], "part")
+            ours = xr.concat([at_end[f"{name}{suffix}"] for suffix in PARTS.values()], "part")
             beside_released(ax, list(PARTS), ours, found["published_parts"].sel(risk=name))
             ax.set_ylabel(label)
         axes[2].legend()
