@@ -22,17 +22,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
 # time than it takes to optimise them, and so do those of files that test no numbers.
-AS_SHIPPED = {
-    "simulation",
-    "formulas",
-    "theory",
-    "papers",
-    "auditing",
-    "test_figures",
-    "test_sweep",
-    "docs",
-}
-NO_NUMBERS = {"test_shapes", "test_simulation"}
+AS_SHIPPED = {"simulation", "formulas", "theory", "auditing", "test_figures", "test_sweep", "docs"}
+NO_NUMBERS = {"test_shapes", "test_simulation", "test_text_figures"}
 CACHE_BYTES = 2**30
 # What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
 # used 3. It is given back to the system when the process has grown by this much.

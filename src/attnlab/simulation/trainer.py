@@ -31,7 +31,7 @@ from attnlab.simulation.settings import as_simulation
 from attnlab.simulation.simulation import Simulation
 from attnlab.simulation.stopping import Diverged, Interrupted, Pace, Stopping, answering
 from attnlab.tasks.base import Task
-from attnlab.tasks.sequences import Classes
+from attnlab.tasks.sequences import Classes, Sequences
 
 FILES = CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
 CHECKPOINT_SHARE = 0.05  # of the time is spent on checkpoints at most
@@ -309,7 +309,9 @@ def _explain(run: Simulation, recorded: Recorded) -> str:
     setting, seed, point = place
     where = run.grid.describe(seed, point)
     if len(run.tables) > 1:
-        where = f"{run.sets[setting].origin}, {where}"
+        of_classes = isinstance(run.task, Sequences)
+        named = run.sets[setting].origin if of_classes else f"setting {setting}"
+        where = f"{named}, {where}"
     others, total = len(recorded.failures) - 1, len(run.tables) * run.grid.runs
     return (
         f"{what} at {run.clock} {step:g} ({where})"

@@ -533,10 +533,10 @@ def test_not_every_start_leads_to_the_best_tokens():
     z, scores = np.ones((2, 1)), np.array([[0.6, 0.1], [0.1, 0.6]])
     best = theory.max_margin(x, z, [0, 1])
     np.testing.assert_allclose(best.weights.ravel(), [1.0, 3.0], atol=1e-9)
-    from_zero = descend(x, z, scores, (3000,))[0]
+    from_zero = descend(x, z, scores, (1000,))[0]
     assert theory.correlation(from_zero, best.weights) > 0.999
     start = np.array([[5.0], [0.0]])
-    end = descend(x, z, scores, (3000,), W=start)[0]
+    end = descend(x, z, scores, (1000,), W=start)[0]
     pulled = theory.pulled_margin(x, z, scores, [0, 0])
     assert theory.correlation(end, pulled.weights) > 0.9999
     np.testing.assert_array_equal(theory.log_attention(x, z, end).argmax(-1), [0, 0])
@@ -544,7 +544,7 @@ def test_not_every_start_leads_to_the_best_tokens():
     assert theory.locally_optimal(scores, [0, 0], theory.max_margin(x, z, [0, 0]))
     x[1, 0, 0] = 0.5  # ahead by less than 1: the second sequence pulls it back
     assert not theory.stays_selected(scores, [0, 0], theory.pulled_margin(x, z, scores, [0, 0]))
-    end = descend(x, z, scores, (3000,), W=start)[0]
+    end = descend(x, z, scores, (1000,), W=start)[0]
     np.testing.assert_array_equal(theory.log_attention(x, z, end).argmax(-1), [0, 1])
     with pytest.raises(InputError, match="lower score"):
         theory.pulled_margin(x, z, scores, [1, 0])

@@ -73,7 +73,7 @@ def made_up(task, model):
     rng = np.random.default_rng(3)
     key = jax.random.key(0)
     learner = TaskLearner(task, model)
-    data = jax.eval_shape(learner.draw, key)
+    data = jax.eval_shape(task.draw, key)
     if data:
         X, target = (rng.normal(size=of.shape) for of in data)
         certain = getattr(task, "sharpness", 0) is None
@@ -229,7 +229,7 @@ def test_published_settings_are_those_of_the_classes():
         task, model = made(row)
         learner = TaskLearner(task, model, "task")
         start = jax.eval_shape(
-            lambda key, of=learner: of.init(key, of.draw(key)), jax.random.key(0)
+            lambda key, of=learner: of.init(key, of.task.draw(key)), jax.random.key(0)
         )
         assert (row["dim"], row["tokens"]) == tuple(
             str(size) for size in start.get("value", start.get("embedding")).shape

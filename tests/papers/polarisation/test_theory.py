@@ -210,10 +210,12 @@ def test_bad_paths_are_refused(wrong, says):
 
 
 def test_the_published_toy(logistic):
-    """Measured before: max sigma 0.976 (sd 0.003) and u_win 11.7 at t = 1e5."""
+    """Measured before: max sigma 0.976 (sd 0.003), entropy 0.16, u_win 11.7 at t = 1e5."""
     winning = logistic.weights[-1].max(-1)
     assert winning.mean() == pytest.approx(0.976, abs=0.002)
     assert winning.std() == pytest.approx(0.003, abs=0.0015)
+    sigma = logistic.weights[-1]
+    assert -(sigma * np.log(sigma)).sum(-1).mean() == pytest.approx(0.16, abs=0.01)
     np.testing.assert_allclose(logistic.scores[-1].max(-1), 11.72, atol=0.05)
 
 
@@ -257,6 +259,7 @@ def test_gaps_of_losers_shrink_and_no_others(logistic):
     assert of_a[:, i == 0].max() == 0
     assert (of_a[:, i > 0] > 1e-6).all()
     assert of_a.max(-1).mean() == pytest.approx(0.27, abs=0.05)
+    assert of_a.max(-1).min() < 0.40 < of_a.max()
 
 
 def test_gap_velocities():

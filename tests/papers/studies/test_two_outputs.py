@@ -6,7 +6,7 @@ import xarray as xr
 
 from attnlab.models import Extended
 from attnlab.papers.studies.two_outputs import ScoreAttention, TwoOutputs
-from attnlab.simulation import Flow, Record, simulate
+from attnlab.simulation import Diverged, Flow, Record, simulate
 from attnlab.tasks.classes import SequenceClasses
 
 
@@ -46,3 +46,12 @@ def test_two_outputs_are_sequence_classes_with_two_columns(normalization):
         same["attention"].isel(time=-1, token=slice(L), drop=True).reset_coords(drop=True),
         rtol=1e-5,
     )
+
+
+def test_a_start_that_diverges_is_named():
+    """Starts are settings of one program."""
+    task, flow = TwoOutputs(common=1, own=1, starts=(0.0, 5.0)), Flow(1e3, most_steps=20)
+    settings = {"loss": "logistic", "learning_rate": 1.0, "motion": flow, "progress": False}
+    with pytest.raises(Diverged, match=r"\(setting [01], ") as problem:
+        simulate(task, model=ScoreAttention(), **settings)
+    assert problem.value.dataset["diverged_step"].sizes["setting"] == 2

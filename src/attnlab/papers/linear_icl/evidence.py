@@ -23,7 +23,17 @@ from . import theory
 from .learner import SampleRegression
 from .measures import dwell, purity
 from .model import LinearAttention
-from .runs import crossed, descent, flow, geometric, gone, proportional, starts_of, weights_of
+from .runs import (
+    crossed,
+    descent,
+    flow,
+    geometric,
+    gone,
+    proportional,
+    side_by_side,
+    starts_of,
+    weights_of,
+)
 from .task import InContextRegression
 
 PUBLISHED = InContextRegression()
@@ -51,18 +61,22 @@ MERGED_LEVELS = ("icl-one-head", "icl-population")
 # Runs
 
 
-def staircases(std: float = 0.01, last: float = 1e5, seeds: int = 20, heads: int = 5) -> Simulation:
-    """Return the flow of heads of rank 1 on the published task."""
-    at = geometric(last / 2000, last, 1000)
-    return flow(PUBLISHED, LinearAttention(heads, 1, std), at, seeds=seeds)
-
-
-def eight(
-    std: float, last: float, *, rank: int = 1, seeds: int = 10, records: int = 500
+def staircases(
+    std: float = 0.01,
+    last: float = 1e5,
+    seeds: int = 20,
+    heads: int = 5,
+    *,
+    task: InContextRegression = PUBLISHED,
+    rank: int = 1,
+    records: int = 1000,
 ) -> Simulation:
-    """Return the flow of nine heads in eight dimensions."""
+    """Return the flow of separate key and query."""
     at = geometric(last / 2000, last, records)
-    return flow(EIGHT, LinearAttention(9, rank, std), at, seeds=seeds)
+    return flow(task, LinearAttention(heads, rank, std), at, seeds=seeds)
+
+
+eight = partial(staircases, seeds=10, heads=9, task=EIGHT, records=500)
 
 
 def drops(*spectra: str, std: float = TINY, last: float = 2500.0, seeds: int = 10) -> Simulation:
@@ -89,8 +103,9 @@ def mixtures() -> Simulation:
 def passage(run: xr.Dataset) -> xr.Dataset:
     """Return how in-weight learning comes and goes.
 
-    least, end: the in-weight loss, and gap, by how much its end differs from its start.
-    in_weight, in_context: the first record at which each loss is below 0.7.
+    least, end: the in-weight loss, and gap, by how much its end differs from its start. training:
+    the training loss at the end. in_weight, in_context: the first record at which each loss is
+    below 0.7.
     """
     losses = {name: run[f"{name}_loss"] for name in ("in_weight", "in_context")}
     own = losses["in_weight"]
@@ -100,6 +115,7 @@ def passage(run: xr.Dataset) -> xr.Dataset:
             "least": own.min("step"),
             "end": end,
             "gap": abs(end - own.isel(step=0, drop=True)),
+            "training": run["loss"].isel(step=-1, drop=True),
             **{name: (of < LEARNED).argmax("step") for name, of in losses.items()},
         }
     )
@@ -127,13 +143,14 @@ def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     its diagonal; diagonal: of its diagonal alone. off: the largest entry off the diagonal. start:
     the growing part. The last two: errors of theories (`missed`).
     """
-    result = result if "setting" in result.dims else result.expand_dims("setting")
+    result = side_by_side(result)
     one, free = PUBLISHED.regression, result.sel(blocks=True, drop=True)
     best = xr.DataArray(theory.optimum(one), dims=("context_input", "query_input"))
     entries = list(best.dims)
     end = free["matrix"].isel(step=-1, drop=True)
     gap = abs(end - best) / np.sqrt(np.outer(np.diag(best), np.diag(best)))
-    alone = replace(merged(5000), seeds=run.seeds)
+    alone = replace(run, task=replace(run.task, tasks=run.task.tasks[:1]))
+    near = {level: missed(alone, result["learned"], level) for level in MERGED_LEVELS}
     return xr.Dataset(
         {
             "half": crossed(gone(free)),
@@ -144,7 +161,7 @@ def of_sets(run: Simulation, result: xr.Dataset) -> xr.Dataset:
             "diagonal": gap.where(best > 0).max(entries),
             "off": abs(end).where(best == 0).max(entries),
             "start": (("seed", "setting"), theory.growing_start(one, starts_of(free))),
-            **{level: missed(alone, free["learned"], level) for level in MERGED_LEVELS},
+            **{level: of.sel(blocks=True, drop=True) for level, of in near.items()},
         }
     )
 
@@ -155,8 +172,7 @@ def of_drops(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     off: the largest distance of what is learned from one head along Lambda^2. end: that of A from
     the optimum at the end.
     """
-    wide = result if "setting" in result.dims else result.expand_dims("setting")
-    kept = []
+    wide, kept = side_by_side(result), []
     for i, task in enumerate(run.task.tasks):
         one, of = task.regression, wide.isel(setting=i)
         norms = theory.growing_start(one, starts_of(of))
@@ -176,27 +192,22 @@ def of_drops(run: Simulation, result: xr.Dataset) -> xr.Dataset:
 def of_staircases(run: Simulation, result: xr.Dataset) -> xr.Dataset:
     """Return what separate attention does, along starts and components.
 
-    half: when half of the component is learned. on, between: log time within 0.004 of the plateau
-    that it ends, and half way to the next. near: within a tenth of the gap. purity: of its key.
-    above: the loss at the end, over the level of as many components as there are heads.
+    half: when half of the component is learned. on, between: log time within 0.004 of the level
+    with it, and half way to that. near: within a tenth of the gap. purity: of its key. above: the
+    loss at the end, over the level of as many components as there are heads.
     """
     (task,) = run.task.tasks
-    levels = theory.plateau_losses(task.regression)
-    rest, within = plateaus(task.regression)
-    last = np.full((result.sizes["seed"], 1), np.nan)  # no plateau but the end
-    above = result["loss"].isel(time=-1).values - levels[: run.task.model.heads + 1][-1]
-    kept = {
-        "half": crossed(result["learned"]).transpose("seed", "component"),
-        "on": np.hstack([rests(result, rest, CLOSE), last]),
-        "between": rests(result, (levels[1:] + levels[:-1]) / 2, CLOSE),
-        "near": np.hstack([rests(result, rest, within), last]),
-        "purity": winners(result),
-        "above": np.repeat(above[:, None], len(levels) - 1, axis=1),
-    }
-    dims = ("seed", "component")
+    levels, dims = theory.plateau_losses(task.regression), ("seed", "component")
     return xr.Dataset(
-        {name: (dims, np.asarray(of)) for name, of in kept.items()},
-        {"seed": result["seed"], "component": np.arange(len(levels) - 1)},
+        {
+            "half": crossed(result["learned"]),
+            "on": (dims, rests(result, levels[1:], CLOSE)),
+            "between": (dims, rests(result, (levels[1:] + levels[:-1]) / 2, CLOSE)),
+            "near": (dims, rests(result, *plateaus(task.regression))),
+            "purity": (dims, winners(result)),
+            "above": result["loss"].isel(time=-1, drop=True)
+            - levels[: run.task.model.heads + 1][-1],
+        }
     )
 
 
@@ -208,10 +219,10 @@ def rests(run: xr.Dataset, levels: ArrayLike, within: ArrayLike) -> NDArray[np.f
 
 
 def plateaus(one: theory.Regression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the losses of the plateaus on the way, and a tenth of the gap to the nearest."""
+    """Return the losses of the plateaus and of the end, and a tenth of the gap to the nearest."""
     levels = theory.plateau_losses(one)
     gaps = -np.diff(levels)
-    return levels[1:-1], np.minimum(gaps[1:], gaps[:-1]) / 10
+    return levels[1:], np.minimum(gaps, np.append(gaps[1:], np.inf)) / 10
 
 
 def winners(found: xr.Dataset) -> NDArray[np.float64]:

@@ -97,6 +97,11 @@ def weights_of(result: xr.Dataset, group: str) -> NDArray[np.float64]:
     return np.asarray(of.transpose("seed", clock_of(of), ...).values)
 
 
+def side_by_side(result: xr.Dataset) -> xr.Dataset:
+    """Return a result along `setting`, a dim that a task alone does not have."""
+    return result if "setting" in result.dims else result.expand_dims("setting")
+
+
 def crossed(values: xr.DataArray, level: float = 0.5) -> xr.DataArray:
     """Return the first time at which values are above a level, infinite where they never are."""
     clock = clock_of(values)

@@ -88,11 +88,9 @@ class CrossAttention(Model):
         bound = self.scale / np.sqrt(d)
         # K above Q: one call of the generator, which takes long to compile
         shape = (d, k) if self.width is None else (d + k, self.width)
-        drawn = (
-            jax.random.uniform(of_weights, shape, minval=-bound, maxval=bound)
-            if self.scale
-            else jnp.zeros(shape)
-        )
+        drawn = jnp.zeros(shape)
+        if self.scale:
+            drawn = jax.random.uniform(of_weights, shape, minval=-bound, maxval=bound)
         params: Params = (
             {"attention": drawn} if self.width is None else {"key": drawn[:d], "query": drawn[d:]}
         )

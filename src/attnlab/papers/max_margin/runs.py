@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from attnlab.auditing.runs import trained_run
 from attnlab.experiments import mean
+from attnlab.formulas.checks import FloatArray
 from attnlab.simulation import Population, Record, Simulation, Steps
 from attnlab.theory.facts import facts_of
 
@@ -31,6 +32,8 @@ HIDDEN = 4  # ReLUs of their head; the released number is not known to us
 # W_fin + R W_mm, W_mm alone, the programme of one token
 BY = ("both_parts", "margin_alone", "one_token")
 PROGRAMMES = {"frobenius": theory.max_margin, "nuclear": theory.nuclear_margin}
+
+Instance = Mapping[str, Any]  # arrays of `TokenSelection.instance`
 
 
 def descent(
@@ -78,7 +81,7 @@ def wide(d: int, *, seeds: int) -> Simulation:
     return descent(replace(SMALL, vocab_size=d), FROM_ZERO, at=(2000,), seeds=seeds)
 
 
-def instances(run: Simulation) -> list[dict[str, NDArray[Any]]]:
+def instances(run: Simulation) -> list[Instance]:
     """Return the tokens, queries, labels and scores of each seed."""
     return [facts.data for _, facts in sorted(dict(facts_of(run)).items())]
 
@@ -91,12 +94,23 @@ def late_training(run: Simulation) -> list[theory.Late]:
     ]
 
 
-def solutions(run: Simulation, selected: NDArray[np.int64], norm: str) -> list[theory.Margin]:
-    """Return the programmes' solutions that select these tokens (seed, sequence)."""
-    return [
-        PROGRAMMES[norm](of["x"], of["z"], tokens)
-        for of, tokens in zip(instances(run), selected, strict=True)
-    ]
+def by_seed(
+    run: Simulation, found: xr.Dataset | None, measure: Callable[..., dict[str, Any]]
+) -> xr.Dataset:
+    """Return what `measure(instance, log_attention, W)` gives, over (seed, step).
+
+    A number of a seed is repeated. The run is trained, and kept, where its result is not given.
+    """
+    found = trained_run(run) if found is None else found
+    results = (found[name].values for name in ("log_attention", "matrix"))
+    rows = [measure(*each) for each in zip(instances(run), *results, strict=True)]
+    steps = found.sizes["step"]
+    columns = {
+        name: np.array([np.broadcast_to(row[name], steps) for row in rows], dtype=float)
+        for name in rows[0]
+    }
+    coords = {"seed": found["seed"], "step": found["step"]}
+    return xr.Dataset({name: (("seed", "step"), of) for name, of in columns.items()}, coords)
 
 
 def compared(
@@ -109,44 +123,34 @@ def compared(
     xarray.Dataset
         correlation, error: of W's direction. best: its correlation with the programme of the tokens
         of highest score. weight: mean over sequences of the largest attention weight. others: the
-        log of the largest other weight. size, nuclear: |W| and |W|_*. These over (seed, step). Over
-        seed: margin, the norm of the solution; optimal, the share of sequences whose token has the
-        highest score; local, 1 if the selection is locally optimal; rank and solution_rank, of W at
-        the end and of the solution.
+        log of the largest other weight. size, nuclear: |W| and |W|_*. Of each seed: margin, the
+        norm of the solution; optimal, the share of sequences whose token has the highest score;
+        local, 1 if the selection is locally optimal; rank and solution_rank, of W at the end and of
+        the solution.
     """
-    found = trained_run(run) if found is None else found
-    logs, W = found["log_attention"], found["matrix"].values
-    chosen = logs.argmax("token")
-    last = chosen.isel(step=-1).values
-    scores = np.stack([of["scores"] for of in instances(run)])
-    solved = solutions(run, last, norm)
-    own, best = (
-        np.stack([of.weights for of in each])[:, None]
-        for each in (solved, solutions(run, scores.argmax(-1), norm))
-    )
-    over_steps = {
-        "correlation": theory.correlation(W, own),
-        "error": theory.direction_error(W, own),
-        "best": theory.correlation(W, best),
-        "size": np.linalg.norm(W, axis=(-2, -1)),
-        "nuclear": np.linalg.norm(W, "nuc", axis=(-2, -1)),
-    }
-    over_seeds = {
-        "margin": [of.norm for of in solved],
-        "optimal": (last == scores.argmax(-1)).mean(-1),
-        "local": [*map(theory.locally_optimal, scores, last, solved)],
-        "rank": [theory.rank(of, tolerance=SAME_RANK) for of in W[:, -1]],
-        "solution_rank": [rank_of(of) for of in solved],
-    }
-    return xr.Dataset(
-        {
-            **{name: (("seed", "step"), of) for name, of in over_steps.items()},
-            "weight": (("seed", "step"), np.exp(logs.max("token").values).mean(-1)),
-            "others": logs.where(logs["token"] != chosen, -np.inf).max(["token", "sequence"]),
-            **{name: ("seed", np.asarray(of, dtype=float)) for name, of in over_seeds.items()},
-        },
-        {"seed": found["seed"], "step": found["step"]},
-    )
+
+    def measure(instance: Instance, logs: FloatArray, W: FloatArray) -> dict[str, Any]:
+        x, z, scores = (instance[name] for name in ("x", "z", "scores"))
+        tokens, highest = logs.argmax(-1), scores.argmax(-1)
+        chosen = tokens[-1]
+        own, best = (PROGRAMMES[norm](x, z, of) for of in (chosen, highest))
+        others = np.where(np.arange(logs.shape[-1]) == tokens[..., None], -np.inf, logs)
+        return {
+            "correlation": theory.correlation(W, own.weights),
+            "error": theory.direction_error(W, own.weights),
+            "best": theory.correlation(W, best.weights),
+            "size": np.linalg.norm(W, axis=(-2, -1)),
+            "nuclear": np.linalg.norm(W, "nuc", axis=(-2, -1)),
+            "weight": np.exp(logs.max(-1)).mean(-1),
+            "others": others.max(axis=(-2, -1)),
+            "margin": own.norm,
+            "optimal": (chosen == highest).mean(),
+            "local": theory.locally_optimal(scores, chosen, own),
+            "rank": theory.rank(W[-1], tolerance=SAME_RANK),
+            "solution_rank": rank_of(own),
+        }
+
+    return by_seed(run, found, measure)
 
 
 def several_tokens(run: Simulation, found: xr.Dataset | None = None) -> xr.Dataset:
@@ -155,27 +159,23 @@ def several_tokens(run: Simulation, found: xr.Dataset | None = None) -> xr.Datas
     Returns
     -------
     xarray.Dataset
-        1 - correlation of W with each of `BY`, over (seed, step), and several, the number of
-        sequences that keep more than one token; NaN where the released filter drops the instance:
-        it keeps those with a negative label, no weight in (1e-6, 1e-3], one below, and a solution.
+        1 - correlation of W with each of `BY`, and several, the number of sequences that keep more
+        than one token; NaN where the released filter drops the instance: it keeps those with a
+        negative label, no weight in (1e-6, 1e-3], one below, and a solution.
     """
-    found = trained_run(run) if found is None else found
-    gaps = np.full((len(BY) + 1, found.sizes["seed"], found.sizes["step"]), np.nan)
-    for seed, of in enumerate(instances(run)):
-        s = np.exp(found["log_attention"].values[seed, -1])
-        if (of["y"] > 0).all() or ((s > LOST) & (s <= KEPT)).any() or (s > LOST).all():
-            continue
-        x, z = of["x"], of["z"]
+
+    def measure(instance: Instance, logs: FloatArray, W: FloatArray) -> dict[str, Any]:
+        x, z, s = instance["x"], instance["z"], np.exp(logs[-1])
+        between = ((s > LOST) & (s <= KEPT)).any()
+        if (instance["y"] > 0).all() or between or (s > LOST).all():
+            return dict.fromkeys((*BY, "several"), np.nan)
         one = theory.max_margin(x, z, s.argmax(-1)).weights
-        for step, W in enumerate(found["matrix"].values[seed]):
-            both = theory.several_tokens(x, z, s, W, least=KEPT)
-            said = np.stack([both.weights, both.margin, one])
-            gaps[:-1, seed, step] = 1 - theory.correlation(W, said)
-        gaps[-1, seed] = ((s > KEPT).sum(-1) > 1).sum()
-    return xr.Dataset(
-        {by: (("seed", "step"), gap) for by, gap in zip((*BY, "several"), gaps, strict=True)},
-        {"seed": found["seed"], "step": found["step"]},
-    )
+        parts = [theory.several_tokens(x, z, s, of, least=KEPT) for of in W]
+        said = np.array([(of.weights, of.margin, one) for of in parts])
+        gaps = 1 - theory.correlation(W[:, None], said).T
+        return {**dict(zip(BY, gaps, strict=True)), "several": ((s > KEPT).sum(-1) > 1).sum()}
+
+    return by_seed(run, found, measure)
 
 
 def best_solutions(task: TokenSelection, seeds: int, norm: str) -> list[theory.Margin]:

@@ -115,9 +115,9 @@ def draw(found: xr.Dataset) -> Figure:
                 ax.set_xscale("symlog", linthresh=1000)
                 ax.set_xticks([0, *(10.0**i for i in (3, 4, 5) if 10**i <= end)])
             ax.set(xlabel="step", xlim=(0, end))
-        end = found.isel(step=-1)
+        at_end = found.isel(step=-1)
         for ax, (name, label) in zip(axes[2:], RISKS.items(), strict=True):
-            ours = xr.concat([end[f"{name}{suffix}"] for suffix in PARTS.values()], "part")
+            ours = xr.concat([at_end[f"{name}{suffix}"] for suffix in PARTS.values()], "part")
             beside_released(ax, list(PARTS), ours, found["published_parts"].sel(risk=name))
             ax.set_ylabel(label)
         axes[2].legend()

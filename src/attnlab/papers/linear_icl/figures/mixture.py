@@ -18,6 +18,7 @@ from attnlab.plots import style
 
 from ..claims.population import BACK
 from ..evidence import LEARNED, passage
+from ..runs import side_by_side
 from . import DescentRecipe, lines
 
 TEXTS = Texts.read(__file__)
@@ -40,9 +41,7 @@ class Recipe(DescentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """Return the training, in-weight and in-context loss over (fresh, seed, step)."""
     tasks = [replace(recipe.task, sequences=recipe.sequences, fresh=of) for of in recipe.fresh]
-    found = simulate(recipe.descent(tasks), progress=progress)[[*CURVES]]
-    if len(tasks) == 1:  # a task alone has no such dim
-        found = found.expand_dims("setting")
+    found = side_by_side(simulate(recipe.descent(tasks), progress=progress)[[*CURVES]])
     return found.rename(setting="fresh").assign_coords(fresh=list(recipe.fresh))
 
 

@@ -33,12 +33,12 @@ class Recipe(FlowRecipe):
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """Return loss over (rank, seed, time), and the log time near each level: `rest`."""
+    """Return loss over (rank, seed, time), and the log time near each level on the way: `rest`."""
     one = recipe.task.regression
 
     def cell(rank: int, report: Progress) -> xr.Dataset:
         found = simulate(recipe.flow(rank), progress=report)[["loss"]]
-        return found.assign(rest=(("seed", "learned"), rests(found, *plateaus(one))))
+        return found.assign(rest=(("seed", "learned"), rests(found, *plateaus(one))[:, :-1]))
 
     return over_cells(cell, progress, rank=recipe.ranks).assign(
         level=("plateau", theory.plateau_losses(one)), learned=np.arange(1, len(recipe.spectrum))

@@ -10,12 +10,12 @@ from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import listed
 from attnlab.experiments import mean, share
 from attnlab.experiments.estimate import means
-from attnlab.theory import Check, Hypothesis, Trained
+from attnlab.theory import Check, Trained
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL
 
 from .. import runs
 from ..evidence import EVIDENCE, SCALES, SCORES, WIDTHS
-from ..predict import GLOBAL, equal_scores, separable
+from ..predict import equal_scores, separable
 from ..task import TokenSelection
 from . import asked
 
@@ -56,10 +56,7 @@ def mm_local(found: object) -> Measurement:
     BELOW,
     sources="T24",
     runs={},
-    hypotheses=asked(
-        separable(runs.PUBLISHED),
-        Hypothesis(GLOBAL, "scores of other tokens differ: 1 or 0", 1.0, EQUAL, 1.0),
-    ),
+    hypotheses=asked(separable(runs.PUBLISHED), replace(equal_scores(runs.PUBLISHED), bound=0.0)),
 )
 def mm_global_not(found: object) -> Measurement:
     """Where the scores of a sequence's other tokens differ, the selection need not be the globally

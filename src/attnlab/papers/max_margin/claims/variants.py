@@ -146,23 +146,22 @@ def mm_one_hot(found: object) -> Measurement:
     from t = 10^9 to 10^11 is compared with `one_hot_margin`, by cosine. The tolerance is what
     frequencies still change at 10^9.
     """
-    late, grown = {}, {}
-    for values, winners in WINNERS.items():
-        said = theory.one_hot_margin(TOKENS, winners, QUERY)[None]
-        for counts in COUNTS:
-            of = EVIDENCE.read(f"one-hot-{values}-{counts}").isel(seed=0)
-            late[f"{values}, {counts}"], grown[f"{values}, {counts}"] = (
-                float(theory.correlation(of[part].values[None], said)) for part in ("z", "grown")
-            )
-    losers = EVIDENCE.read("one-hot-distinct-uneven")["grown"].sel(token=LOSERS)
+    cosines = {
+        f"{values}, {counts}": theory.correlation(
+            EVIDENCE.read(f"one-hot-{values}-{counts}")[["z", "grown"]].to_dataarray().values,
+            theory.one_hot_margin(TOKENS, winners, QUERY)[None],
+        )
+        for values, winners in WINNERS.items()
+        for counts in COUNTS
+    }
+    grown = [of for _, of in cosines.values()]
+    losers = EVIDENCE.read("one-hot-distinct-uneven")["grown"].sel(token=LOSERS).values
     return Measurement(
-        Trained("cosine of the growth", 1.0, list(grown.values())),
-        Trained(
-            "spread of the losers' growth", 0.0, np.ptp(losers.values), AT_MOST, tolerance=0.05
-        ),
-        training_number=1 - min(grown.values()),
+        Trained("cosine of the growth", 1.0, grown),
+        Trained("spread of the losers' growth", 0.0, np.ptp(losers), AT_MOST, tolerance=0.05),
+        training_number=1 - min(grown),
         note="; ".join(
-            f"{name}: 1 - cosine {1 - grown[name]:.1e} of the growth, {1 - late[name]:.1e} of z"
-            for name in grown
+            f"{name}: 1 - cosine {1 - growth:.1e} of the growth, {1 - late:.1e} of z"
+            for name, (late, growth) in cosines.items()
         ),
     )

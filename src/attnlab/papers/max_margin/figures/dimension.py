@@ -43,7 +43,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     )
 
     def ending(width: int, _: object) -> xr.Dataset:
-        return xr.Dataset(kinds(compared(wide(width, seeds=recipe.runs))))
+        return xr.Dataset(kinds(compared(wide(width, seeds=recipe.runs)).isel(step=-1)))
 
     return rank.merge(over_cells(ending, False, width=recipe.widths))
 

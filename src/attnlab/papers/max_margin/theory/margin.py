@@ -393,16 +393,11 @@ def one_hot_margin(sequences: Sequence[Sequence[int]], selected: ArrayLike, L: i
     >>> one_hot_margin([[0, 1, 2, 2]], [1], L=4).round(3)
     array([-0.333,  0.667, -0.333,  0.   ])
     """
-    chosen = [int(token) for token in np.asarray(selected)]
-    one_hot = np.eye(L)
-    for tokens, winner in zip(sequences, chosen, strict=True):
+    one_hot, rows = np.eye(L), []
+    for tokens, winner in zip(sequences, np.asarray(selected).tolist(), strict=True):
         if winner not in tokens:
             raise InputError(f"selected: {winner} is not one of the tokens {list(tokens)}")
-    rows = [
-        one_hot[winner] - one_hot[token]
-        for tokens, winner in zip(sequences, chosen, strict=True)
-        for token in sorted(set(tokens) - {winner})
-    ]
+        rows += [one_hot[winner] - one_hot[token] for token in sorted(set(tokens) - {winner})]
     return least_distance(rows)[0]
 
 

@@ -24,7 +24,7 @@ TIMES = np.geomspace(1.0, 1e7, 60)
 PREMISE: Any = {"relation": LEADING, "tolerance": 0.25, "form": "premise"}
 
 
-def eq_10_Trained(s: Case) -> tuple[Check, float]:
+def eq_10_in_training(s: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
     times, path = cases.training_path(s)
@@ -62,7 +62,7 @@ def lemma_4(s: Case) -> Measurement:
         form: speed * theory.attention_velocity(s, z, weight=weight)
         for form, weight in (("printed", 1.0), ("corrected", None))
     }
-    premise, factor = eq_10_Trained(s)
+    premise, factor = eq_10_in_training(s)
     return Measurement(
         *in_both_forms("dz/dt over eta_Z, per step", predicted, mean, relative=False),
         premise,

@@ -6,6 +6,7 @@ has it all; polarisation normalises nothing and says that one token takes all.
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,22 +84,28 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
     return xr.Dataset(means).transpose("ratio", "seed", ...)
 
 
-def _ends(runs: xr.Dataset) -> dict[str, Estimate]:
-    """Return the numbers of one norm and ratio at the end."""
+def ends(runs: xr.Dataset) -> dict[tuple[str, float], dict[str, Estimate]]:
+    """Return the numbers at the end, by norm and ratio; the law of the tail is without the norm."""
     names = ("top", "late", "frequent", "contrast", "common", "tail")
-    return {name: mean(runs[name].isel(time=-1, missing_dims="ignore")) for name in names}
+    last = runs.isel(time=-1, drop=True)
+    return {
+        (norm, ratio): {
+            name: mean(last[name].sel(norm=norm, ratio=ratio))
+            for name in names
+            if norm == "none" or name != "tail"
+        }
+        for norm, ratio in product(NORMS, runs["ratio"].values.tolist())
+    }
 
 
 def table(runs: xr.Dataset) -> Table:
     """One row for each norm and ratio."""
-    rows, cells = [], []
-    for norm in NORMS:
-        for ratio in runs["ratio"].values:
-            ends = _ends(runs.sel(norm=norm, ratio=ratio))
-            rows.append({"ratio": float(ratio), **{name: of.value for name, of in ends.items()}})
-            cells.append([norm, f"{ratio:g}", *(f"{of}" for of in ends.values())])
-            if norm != "none":
-                cells[-1][-1] = "-"
+    rows: list[dict[str, float]] = []
+    cells = []
+    for (norm, ratio), found in ends(runs).items():
+        numbers = {name: of.value for name, of in found.items()}
+        rows.append({"ratio": ratio, "tail": np.nan, **numbers})
+        cells.append([norm, f"{ratio:g}", *map(str, found.values()), "-"][: len(TEXTS.heading)])
     return TEXTS.table(rows, cells, seeds=runs.sizes["seed"], time=float(runs["time"][-1]))
 
 
@@ -129,31 +136,21 @@ def draw(runs: xr.Dataset) -> Figure:
 
 def judge(runs: xr.Dataset) -> Judgement:
     """Judge whether one token takes all without the norm, and not with it."""
-    ratios = [float(ratio) for ratio in runs["ratio"].values]
-    found = {
-        f"{name}_{norm}_{ratio:g}": of
-        for norm in NORMS
-        for ratio in ratios
-        for name, of in _ends(runs.sel(norm=norm, ratio=ratio)).items()
-        if norm == "none" or name != "tail"
-    }
+    found, ratios = ends(runs), runs["ratio"].values[[0, -1]].tolist()
     last = runs["top"].isel(time=-1)
     free, held = last.sel(norm="none") > ALL, last.sel(norm="l2") < ALL
-    first, fast = f"{ratios[0]:g}", f"{ratios[-1]:g}"
-    at = {
-        f"{norm}_{name}": {
-            key: found[f"{key}_{norm}_{ratio}"]
-            for key in ("top", "late", "frequent", "contrast", "common")
-        }
-        for norm in NORMS
-        for name, ratio in (("even", first), ("fast", fast))
+    numbers = {
+        f"{name}_{norm}_{of:g}": x for (norm, of), at in found.items() for name, x in at.items()
     }
     return TEXTS.judgement(
         Standing.of((free & held).all(), in_part=bool(held.all())),
-        found,
-        **at,
-        tails=(found[f"tail_none_{first}"], found[f"tail_none_{fast}"]),
-        ratios=(ratios[0], ratios[-1]),
+        numbers,
+        **{
+            f"{norm}_{name}": found[norm, ratio]
+            for norm, (name, ratio) in product(NORMS, zip(("even", "fast"), ratios, strict=True))
+        },
+        tails=[found["none", ratio]["tail"] for ratio in ratios],
+        ratios=ratios,
         time=float(runs["time"][-1]),
         late_from=float(LATE * runs["time"][-1]),
         seeds=runs.sizes["seed"],
