@@ -165,10 +165,10 @@ def mlp_same(found: object) -> Measurement:
     r"""Merged linear attention trains as a two-layer linear network on the cubic features
     $\mathrm{vec}(\beta x_q^\top)$ does, from any start, by any optimiser.
 
-    With attention's label blocks at 0 and held, both are one function of the weights, and an
-    optimiser sees no difference: compare losses and gradients at drawn weights. Then train merged
-    attention on 5000 and 20000 sequences with the blocks free and held, 4 seeds. Corrected: the
-    difference of the losses falls with P.
+    Compare losses and gradients at drawn weights, attention's label blocks at 0: where these are
+    held, both are one function of the weights, and no optimiser sees a difference. Then train
+    merged attention on 5000 and 20000 sequences with the blocks free and held, 4 seeds. Corrected:
+    the difference of the losses falls with P.
     """
     loss, attention = graded(LinearAttention(heads=2, std=0.7))
     same, network = graded(CubicPerceptron(width=2, std=0.7))
