@@ -288,5 +288,5 @@ def test_without_torch_the_extra_is_named():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
-    assert "needs the extra 'observe' (torch is not installed); run" in done.stdout
+    assert "needs torch, which is not installed; run" in done.stdout
     assert "-m pip install 'attnlab[observe]'" in done.stdout

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli.options import PICTURES, check_writable
-from attnlab.cli.printing import say, say_json, say_written, show_table
+from attnlab.cli.printing import about, records, say, say_json, say_written, show_table
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
@@ -171,14 +170,14 @@ def agreement_verb(
             from attnlab.plots.style import save
 
             save(instrument.draw(found, top), plot)
-    rows = _agreement_rows(found)
+    from attnlab.tasks.text.agreement import CELLS
+
+    rows = records(found, CELLS, **{str(name): of for name, of in found.data_vars.items()})
     winners = _winners(result)
     if as_json:
         document = {
             "corpus": _about(corpus),
-            "spec": json.loads(result.attrs["spec"]),
-            "versions": json.loads(result.attrs["versions"]),
-            "windows": result.attrs["windows"],
+            **about(result, "windows"),
             "agreement": rows,
             "winners": winners,
             "in_words": words,
@@ -255,13 +254,6 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
         }
         for k in range(len(classes))
     ]
-
-
-def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
-    from attnlab.tasks.text.agreement import CELLS
-
-    frame = found.to_dataframe(dim_order=list(CELLS)).reset_index()
-    return frame[[*CELLS, *found.data_vars]].to_dict("records")
 
 
 def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:

@@ -31,14 +31,9 @@ def not_installed(what: str, package: str, *, extra: str = "", or_else: str = ""
 
     pip adds an extra to the attnlab that is installed, be it from a clone or a wheel.
     """
-    needs = (
-        f"the extra {extra!r} ({package} is not installed)"
-        if extra
-        else f"{package}, which is not installed"
-    )
     wanted = f"attnlab[{extra}]" if extra else package
     command = shlex.join([sys.executable, "-m", "pip", "install", wanted])
-    return InputError(f"{what}: needs {needs}; run {command}{or_else}")
+    return InputError(f"{what}: needs {package}, which is not installed; run {command}{or_else}")
 
 
 # netCDF ends a text at a NUL, and no encoding has half a surrogate pair.
@@ -63,12 +58,11 @@ def visible(text: str, *, lines: bool = False) -> str:
     With `lines`, line ends stay.
     """
     return _OBEYED.sub(
-        lambda found: "\n" if lines and found[0] == "\n" else _written_out(found[0]), text
+        lambda found: (
+            "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode()
+        ),
+        text,
     )
-
-
-def _written_out(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def require_choice(field_name: str, value: Any, choices: Collection[Any]) -> None:

@@ -87,9 +87,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise not_installed(
-            "executor: ray", "ray", extra="cluster", or_else=", or use local"
-        ) from None
+        raise not_installed("executor", "ray", extra="cluster", or_else=", or use local") from None
     return ray
 
 
