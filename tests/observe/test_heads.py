@@ -112,7 +112,7 @@ def test_a_layer_more_adds_few_operations(monkeypatch):
     monkeypatch.setattr(torch, "asarray", note)
     few, many = operations(4), operations(12)
     assert len(sent) <= 2  # where Lanczos begins
-    assert (many - few) / 8 <= 16
+    assert (many - few) / 8 <= 20  # a few of them for the norms of its residual stream
 
 
 def test_a_mask_that_is_changed_after_it_was_used_is_refused():

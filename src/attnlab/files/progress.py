@@ -169,7 +169,8 @@ class _Tally:
             return self.title
         begun, before = self.first
         pace = (self.done - before) / max(time.monotonic() - begun, 1e-9)
-        left = f", {in_words((self.total - self.done) / pace)} left" if pace else ""
+        rest = max(self.total - self.done, 0.0)  # rounding may leave a little less than nothing
+        left = f", {in_words(rest / pace)} left" if pace else ""
         return f"{self.title}: {100 * self.fraction:.0f} %{left}"
 
 

@@ -1,10 +1,11 @@
 """Judgements of the figures on made-up data; `attnlab check-paper` makes each from its recipe."""
 
 import numpy as np
+import pytest
 import xarray as xr
 
-from attnlab.experiments import Standing, published
-from attnlab.papers.active_dormant import runs
+from attnlab.experiments import Standing, published, recipe_for
+from attnlab.papers.active_dormant import evidence, runs
 from attnlab.papers.active_dormant.figures import dynamics, flow, layers
 
 
@@ -90,3 +91,14 @@ def test_published_values_are_those_of_the_notes():
     rows = {row["step"]: row for row in published(flow.__file__, "one_layer")}
     assert rows[200]["first_value"] == 8.73 and rows[10_000]["sink_logit"] == 16.8
     assert published(flow.__file__, "residual")[-1]["adam"] == 140.7
+
+
+@pytest.mark.parametrize("figure", [dynamics, layers])
+def test_recipes_of_published_size_read_what_is_on_file(monkeypatch, figure):
+    def trained(run, **_):
+        raise AssertionError(f"{run.title} is trained")
+
+    monkeypatch.setattr(evidence, "simulate", trained)
+    name = figure.EXPERIMENT.name
+    found = figure.data(recipe_for(f"active_dormant/{name}", "published"))
+    assert found.sizes["seed"] == 4 and found["step"].values[-1] == 10_000

@@ -177,15 +177,11 @@ def of_drops(run: Simulation, result: xr.Dataset) -> xr.Dataset:
         one, of = task.regression, wide.isel(setting=i)
         norms = theory.growing_start(one, starts_of(of))
         curves = [theory.one_head_curve(one, of["time"].values, norm=c) for c in norms]
-        learned = of["learned"].transpose("seed", "time", "component")
-        A = of["matrix"].isel(time=-1, drop=True).transpose("seed", ...)
-        apart = {"off": learned - one.gamma * np.array(curves), "end": A - theory.optimum(one)}
+        off = of["learned"].transpose("seed", "time", "component") - one.gamma * np.array(curves)
+        end = of["matrix"].isel(time=-1, drop=True).transpose("seed", ...) - theory.optimum(one)
         times = {name: crossed(gone(of), share) for name, share in SHARES.items()}
-        kept.append(
-            xr.Dataset(
-                {**times, **{name: abs(gap).max(gap.dims[1:]) for name, gap in apart.items()}}
-            )
-        )
+        distances = {"off": abs(off).max(off.dims[1:]), "end": abs(end).max(end.dims[1:])}
+        kept.append(xr.Dataset(times | distances))
     return xr.concat(kept, "setting")
 
 

@@ -121,7 +121,7 @@ def compared(
     Returns
     -------
     xarray.Dataset
-        correlation, error: of W's direction. best: its correlation with the programme of the tokens
+        correlation, error: of W's direction. best: its correlation with `max_margin` of the tokens
         of highest score. weight: mean over sequences of the largest attention weight. others: the
         log of the largest other weight. size, nuclear: |W| and |W|_*. Of each seed: margin, the
         norm of the solution; optimal, the share of sequences whose token has the highest score;
@@ -133,7 +133,7 @@ def compared(
         x, z, scores = (instance[name] for name in ("x", "z", "scores"))
         tokens, highest = logs.argmax(-1), scores.argmax(-1)
         chosen = tokens[-1]
-        own, best = (PROGRAMMES[norm](x, z, of) for of in (chosen, highest))
+        own, best = PROGRAMMES[norm](x, z, chosen), theory.max_margin(x, z, highest)
         others = np.where(np.arange(logs.shape[-1]) == tokens[..., None], -np.inf, logs)
         return {
             "correlation": theory.correlation(W, own.weights),

@@ -7,7 +7,6 @@ what is left to learn decays exponentially and stays accurate down to the smalle
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -131,10 +130,15 @@ def one_head_curve(regression: Regression, t: ArrayLike, *, norm: float) -> Floa
            [0.571429, 0.571429]])
     """
     size = float(at_least("norm", norm, 0.0, strict=True))
-    start = size * np.append(1.0, regression.eigenvalues**2 / escape_rate(regression))
-    path = solve(
-        _one_head_velocity(regression), start, at_least("t", t, 0.0), rtol=1e-9, atol=1e-9 * size
-    )
+    lam, gamma = regression.eigenvalues, regression.gamma
+
+    def velocity(_: float, state: FloatArray) -> FloatArray:
+        v, u = state[0], state[1:]
+        G = lam**2 * (1 - gamma * v * u)
+        return np.append(u @ G, v * G)
+
+    start = size * np.append(1.0, lam**2 / escape_rate(regression))
+    path = solve(velocity, start, at_least("t", t, 0.0), rtol=1e-9, atol=1e-9 * size)
     return np.asarray(path[..., :1] * path[..., 1:])
 
 
@@ -351,18 +355,6 @@ def first_gradient(
     B[:D, :D] = old * (own + mixed / N)
     left, sizes, right = np.linalg.svd(B.reshape(D + 1, -1), full_matrices=False)
     return FirstGradient(float(sizes[0]), left[:, 0], right[0].reshape(D + 1, D))
-
-
-def _one_head_velocity(regression: Regression) -> Callable[[float, FloatArray], FloatArray]:
-    """Return the velocity of (v, u) of one head with U = diag(u)."""
-    lam, gamma = regression.eigenvalues, regression.gamma
-
-    def velocity(_: float, state: FloatArray) -> FloatArray:
-        v, u = state[0], state[1:]
-        G = lam**2 * (1 - gamma * v * u)
-        return np.append(u @ G, v * G)
-
-    return velocity
 
 
 def _force(V: FloatArray, p: FloatArray, m: FloatArray, c: FloatArray) -> FloatArray:

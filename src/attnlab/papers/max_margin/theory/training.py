@@ -100,7 +100,7 @@ def log_attention(x: ArrayLike, z: ArrayLike, W: ArrayLike) -> FloatArray:
     array([[0.75, 0.25]])
     """
     x, z, W = (np.asarray(of, dtype=np.float64) for of in (x, z, W))
-    logits = np.einsum("...ntd,...dk,...nk->...nt", x, W, z)
+    logits = np.einsum("...ntd,...nd->...nt", x, z @ W.swapaxes(-1, -2))
     return np.asarray(scipy.special.log_softmax(logits, axis=-1))
 
 
@@ -125,7 +125,8 @@ def loss_gradient(x: ArrayLike, z: ArrayLike, scores: ArrayLike, W: ArrayLike) -
     differences = scores[..., :, None] - scores[..., None, :]
     pull = (np.exp(pairs) * differences).sum(axis=-1)
     slope = -scipy.special.expit(-(np.exp(logs) * scores).sum(axis=-1))
-    value = np.einsum("...n,...nt,...ntd,...nk->...dk", slope / n, pull, x, z)
+    by_sequence = np.einsum("...nt,...ntd->...nd", slope[..., None] / n * pull, x)
+    value = by_sequence.swapaxes(-1, -2) @ z
     return ScaledGradient(value, log_scale)
 
 
