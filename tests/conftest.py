@@ -20,10 +20,19 @@ from packaging.version import Version
 from small_classes import one_common, random_classes, syn_small  # noqa: F401 - fixtures
 from xdist.scheduler import LoadScopeScheduling
 
-# What people quote is tested with the programs that they run. Elsewhere most programs run for less
-# time than it takes to optimise them, and so do those of files that test no numbers.
-AS_SHIPPED = {"simulation", "formulas", "theory", "auditing", "test_figures", "test_sweep", "docs"}
-NO_NUMBERS = {"test_shapes", "test_simulation", "test_text_figures"}
+# What people quote, and what is equal to the last bit, is tested with the programs that they run.
+# Elsewhere most programs run for less time than it takes to optimise them.
+AS_SHIPPED = {
+    "formulas",
+    "theory",
+    "auditing",
+    "docs",
+    "test_simulate",
+    "test_program",
+    "test_published",
+    "test_figures",
+    "test_sweep",
+}
 CACHE_BYTES = 2**30
 # What XLA's compiler frees stays in the pools of its threads: a worker grew to 12 GB, of which it
 # used 3. It is given back to the system when the process has grown by this much.
@@ -96,8 +105,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _as_shipped(item: pytest.Item) -> bool:
-    names = {*item.path.parts, item.path.stem}
-    return bool(AS_SHIPPED & names) and not NO_NUMBERS & names
+    return bool(AS_SHIPPED & {*item.path.parts, item.path.stem})
 
 
 def _optimize(wanted: bool) -> None:

@@ -85,11 +85,12 @@ def one_drop(found: object) -> Measurement:
     r"""From a start that tends to 0 the loss of merged attention falls in a single abrupt drop,
     whatever the spectrum.
 
-    A drop is abrupt where its tail t_99 - t_50 is at most its wait t_50: of one head along
-    Lambda^2 and of flows, 10 published starts each. The tail does not depend on the start, the wait
-    grows as ln(1/w_init), so that the limit is as the paper has it and is reached as 1/ln(1/w_init)
-    only: at the published start by even spectra alone. From std 0.001, where our first measurement
-    (0.2, 3.1 and 95) was made, waits are shorter and all ratios 1.75 times as large.
+    Check that a drop's tail t_99 - t_50 is at most its wait t_50, which is called abrupt: of one
+    head along Lambda^2 and of flows, 10 published starts each. The tail does not depend on the
+    start, the wait grows as ln(1/w_init), so that the limit is as the paper has it and is reached
+    as 1/ln(1/w_init) only: at the published start by even spectra alone. From std 0.001, where our
+    first measurement (0.2, 3.1 and 95) was made, waits are shorter and all ratios 1.75 times as
+    large.
     """
     larger = tails_of("drops-larger", *FOUR) | tails_of("drops-eight", "1/d^2, D = 8")
     trained = tails_of("drops", *FOUR)

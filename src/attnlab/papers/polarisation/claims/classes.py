@@ -39,8 +39,8 @@ def shares(result: xr.Dataset, eta_y: float = 1.0) -> xr.DataArray:
     runs={**FREE, "l2": partial(runs.classes, "l2", RATES)},
 )
 def against_snap(found: Found) -> Measurement:
-    """From Y = 0 and z = 0 (cross entropy, population flow) the winner takes all without a norm;
-    with the l2 norm distinct tokens nearly keep their ratio, and a class alone never moves.
+    """From $Y = 0$ and $z = 0$ (cross entropy, population flow) the winner takes all without a
+    norm; with the l2 norm distinct tokens nearly keep their ratio, and a class alone never moves.
 
     Check the share of the 0.4-token at t = 10^10 above 0.99 without a norm and below 0.6 with it,
     and the ratio of the distinct tokens within 1.15 of its start: two classes of one query, tokens
