@@ -45,3 +45,9 @@ def by_draw(attention: xr.DataArray) -> xr.DataArray:
     """Return attention with the sets of classes along `seed`."""
     one = attention.isel(seed=0, drop=True).rename(setting="seed")
     return one.assign_coords(seed=range(one.sizes["seed"]))
+
+
+def distinct(P: xr.DataArray) -> xr.DataArray:
+    """Return where a class draws a token that no other class does."""
+    drawn = P > 0
+    return drawn & (drawn.sum("sequence_class") == 1)

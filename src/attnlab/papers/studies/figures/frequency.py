@@ -25,6 +25,7 @@ from attnlab.papers.max_margin.theory import one_hot_margin
 from attnlab.plots import style
 from attnlab.simulation import Flow, Record, simulate
 
+from ..drawn import distinct
 from ..two_outputs import ScoreAttention, TwoOutputs
 
 TEXTS = Texts.read(__file__)
@@ -80,8 +81,9 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
     sign = xr.DataArray([1.0, -1.0], dims="sequence_class")
     first, last = (found.isel(time=i, drop=True) for i in (0, -1))
     score = (sign * first["parameters.decoder"]).where(drawn, -np.inf).argmax("token")
-    own = drawn & (drawn.sum("sequence_class") == 1)
-    frequency = first["attention"].where(own, -np.inf).argmax("token")  # z = 0: attention is P
+    frequency = (
+        first["attention"].where(distinct(drawn), -np.inf).argmax("token")
+    )  # z = 0: attention is P
     winner = last["attention"].argmax("token")
     right = xr.concat([winner == score, winner == frequency], xr.Variable("rule", list(RULES)))
     z = found["parameters.attention"]

@@ -22,7 +22,7 @@ from attnlab.papers.polarisation.theory import cross_entropy_ratio
 from attnlab.plots import style
 from attnlab.simulation import Flow, Record, simulate
 
-from ..drawn import DrawnClasses, by_draw
+from ..drawn import DrawnClasses, by_draw, distinct
 
 TEXTS = Texts.read(__file__)
 NORMS = {"none": "no norm (polarisation)", "l2": r"$\ell_2$ norm (Scan and Snap)"}
@@ -61,9 +61,7 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
     )
     attention = by_draw(found["attention"])
     P = attention.isel(time=0, ratio=0, drop=True)
-    drawn = P > 0
-    distinct = drawn & (drawn.sum("sequence_class") == 1)
-    order = P.where(distinct)
+    drawn, order = P > 0, P.where(distinct(P))
     often, seldom = order.fillna(-1).argmax("token"), order.fillna(2).argmin("token")
     top, end = attention.max("token"), attention.isel(time=-1, drop=True)
     late = attention.sel(time=LATE * recipe.time, method="nearest").drop_vars("time")
@@ -74,7 +72,7 @@ def _cell(recipe: Recipe, norm: Any, progress: Progress) -> xr.Dataset:
     start = P.isel(token=often) / P.isel(token=seldom)
     kept = {
         "top": top,
-        "common": attention.where(drawn & ~distinct, 0.0).sum("token"),
+        "common": attention.where(drawn & ~distinct(P), 0.0).sum("token"),
         "late": abs(end - late).sum("token") / 2,
         "frequent": end.argmax("token") == often,
         "contrast": spread / start,

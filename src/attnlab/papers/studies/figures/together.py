@@ -29,7 +29,7 @@ from attnlab.simulation import Flow, Record, Simulation, simulate
 from attnlab.theory import predict
 from attnlab.theory.theory import as_theory
 
-from ..drawn import DrawnClasses, by_draw
+from ..drawn import DrawnClasses, by_draw, distinct
 
 TEXTS = Texts.read(__file__)
 MODELS: Mapping[str, Model] = {
@@ -72,8 +72,7 @@ def _cell(recipe: Recipe, model: Any, progress: Progress) -> xr.Dataset:
     )
     trained = _attention(simulate(run, progress=progress))
     P = trained.isel(time=0, drop=True)
-    distinct = (P > 0) & ((P > 0).sum("sequence_class") == 1)
-    often = P.where(distinct, -1.0).argmax("token")
+    often = P.where(distinct(P), -1.0).argmax("token")
     tokens = xr.DataArray(np.arange(P.sizes["token"]), dims="token")
     frequent = xr.where(tokens == P.argmax("token"), 1.0, 0.0)
     answers = {
