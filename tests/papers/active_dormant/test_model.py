@@ -10,12 +10,11 @@ from quickly import quickly
 
 from attnlab.files.errors import InputError
 from attnlab.formulas.chains import stationary
-from attnlab.papers.active_dormant import runs, theory
+from attnlab.papers.active_dormant import theory
 from attnlab.papers.active_dormant.head import SinkFlow
 from attnlab.papers.active_dormant.learner import EARLY, BackcopyLearner
 from attnlab.papers.active_dormant.model import BackcopyTransformer
 from attnlab.papers.active_dormant.task import BigramBackcopy
-from attnlab.simulation import simulate
 
 F = torch.nn.functional
 TASK = BigramBackcopy(tokens=6, triggers=2, length=12)
@@ -227,18 +226,6 @@ def test_the_start_is_that_of_the_released_code():
     for group, name, inputs in (("attention", "qkv", 64), ("mlp", "down", 256)):
         bound = inputs**-0.5
         assert 0.98 * bound < np.abs(start[group][name]).max() <= bound
-
-
-def test_sinks_form_where_the_head_is_not_needed():
-    """Measured before, two seeds: sink at others 0.90 and 0.58 at step 200."""
-    run = runs.transformer(BigramBackcopy(length=32), at=(0, 200), seeds=1, probe=48)
-    result = simulate(run, progress=False).isel(seed=0)
-    start, last = (result.isel(step=i).squeeze() for i in (0, 1))
-    assert start["active_score"] < 0.05 < 0.25 < last["active_score"]
-    assert last["sink_at_triggers"] < 0.02
-    assert last["drain"] < 0.75 < start["drain"]
-    assert last["copy_risk"] < 0.3 < 1.5 < start["copy_risk"]
-    assert last["bigram_kl"] < 0.06
 
 
 # The reparametrised head.
