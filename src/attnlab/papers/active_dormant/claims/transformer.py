@@ -81,13 +81,15 @@ def value_drain(found: Found) -> Measurement:
     AT_MOST,
     id="ad-roles",
     sources=RELEASED,
+    in_parts=True,
     training_number="bigram KL changes by {:.4f} without attention (mean of 10 seeds)",
 )
 def roles(found: Found) -> Measurement:
     """The head does the copying and the MLP the bigrams: without attention bigrams stay.
 
     Check at step 1,500, by seed: without attention the bigram KL changes by 0.01 at most, while the
-    copy risk is above 1; without the MLP both are above 0.5.
+    copy risk is above 1; without the MLP both are above 0.5. The last fails in some seeds: there
+    the head copies without the MLP, as it nearly does at the published width (`ad-text`).
     """
     of = end()
     change = abs(of["bigram_kl_without_attention"] - of["bigram_kl"])
