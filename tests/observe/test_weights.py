@@ -83,7 +83,7 @@ def by_hand(name, model, layer, ids):
 
 
 def peak(stream):
-    """Of each sequence, the norm of the first position over the mean of the others."""
+    """Return, for each sequence, the norm of the first position over the mean of the others."""
     norms = np.linalg.norm(np.asarray(stream, float), axis=-1)
     return np.mean([one[0] / one[1:].mean() for one in norms])
 

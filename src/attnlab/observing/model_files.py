@@ -372,7 +372,7 @@ def tokens_of_text(
 
     _require_model(folder)
     place = tokenizer or folder
-    remedy = "name the folder of one with --tokenizer, or give token ids from Python"
+    remedy = "name the folder of one with --tokenizer, or call attnlab.observing.observe_model"
     if not any((place / name).is_file() for name in _TOKENIZER):  # transformers makes an empty one
         raise InputError(f"tokenizer: {place} has none; {remedy}")
     check_texts(place)

@@ -152,14 +152,11 @@ def _keep_attributes(modules: list[nn.Module], undo: ExitStack, *, buffers_only:
     """
     seen: dict[int, Any] = {}
     for module in modules:
-        if module._buffers:
-            _keep(module._buffers, undo, seen)
+        _keep(module._buffers, undo, seen)
         if not buffers_only:
             own = {name: v for name, v in vars(module).items() if name not in _TORCHS_OWN}
             undo.callback(_put_back_attributes, module, own)
-            for value in own.values():
-                if not isinstance(value, _FIXED):
-                    _keep(value, undo, seen)
+            _keep(tuple(own.values()), undo, seen)
 
 
 def _keep(value: Any, undo: ExitStack, seen: dict[int, Any]) -> None:

@@ -53,7 +53,7 @@ def said(of: Batch, A: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def of_published(plan: int, key: jax.Array) -> Batch:
-    """Return so many new sequences of the published task."""
+    """Draw new sequences of the published task; plan: their number."""
     return PUBLISHED.batch((), key, jax.numpy.int32(0), plan)
 
 
